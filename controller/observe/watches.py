@@ -20,7 +20,7 @@ from api import names
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
-from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionKind, Resource, read_kinds
+from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource, read_kinds
 from controller.kube.shard import DEFAULT_SHARD, Shard
 from controller.kube.watch.cache import Trace, make_trace
 from controller.kube.watch.reflector import Reflector
@@ -64,13 +64,13 @@ class Watches:
         ]
         self._registry = Registry()
         self._objects = ManagedObjects(self._registry, listener)
-        self._served = ServedKinds(discovery, self._definitions)
+        self.served = ServedKinds(discovery, self._definitions)
         projection = Projection(self._deployments, self._definitions, self._classes)
         self._kinds = ManagedKinds(
             client,
             self._registry,
             self._objects,
-            served=self._served,
+            served=self.served,
             projection=projection,
             listener=listener,
             selector=shard.objects_selector,
@@ -272,52 +272,9 @@ class Watches:
         """Learn that an object is gone, or lost our label, of a kind whose watch may not report that."""
         self._objects.forget(key)
 
-    # what the cluster serves
-
-    def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
-        """Return whether a kind is namespaced; None if the cluster does not serve it.
-
-        Raises: ApiError if discovery fails.
-        """
-        resource = self._discovery.resource(kind)
-        return resource.namespaced if resource else None
-
     def lacks_namespace(self, name: str) -> bool:
         """Return whether a namespace does not exist, according to the watch; False if that is not known."""
         return self._namespaces.synced and self._namespaces.get(("", name)) is None
-
-    def is_missing(self, kind: GroupVersionKind) -> bool:
-        """Return whether the cluster does not serve a kind; False if discovery fails for its group.
-
-        Raises: ApiError if all of discovery fails.
-        """
-        return self._discovery.resource(kind) is None and kind.group not in self._discovery.failed_groups()
-
-    def is_aggregated(self, group: str, kind: str) -> bool:
-        """Return whether another API server may serve a kind: neither Kubernetes nor a known CRD defines it."""
-        return group not in BUILT_IN_GROUPS and self.at_storage_version(group, kind) is None
-
-    def failing_groups(self) -> frozenset[str]:
-        """Return the API groups that fail discovery; sends no request unless something changed.
-
-        Raises: ApiError if all of discovery fails.
-        """
-        return self._discovery.failed_groups()
-
-    def has_appeared(self, kind: GroupVersionKind) -> bool:
-        """Return whether a kind that was missing is served now; sends no request unless something changed.
-
-        Raises: ApiError if discovery fails.
-        """
-        return self._discovery.has_appeared(kind)
-
-    def seconds_to_recheck(self) -> float | None:
-        """Return in how many seconds to check a missing kind again; None if discovery is up to date."""
-        return self._discovery.seconds_to_recheck()
-
-    def at_storage_version(self, group: str, kind: str) -> Resource | None:
-        """Return the resource of a custom kind at its storage version, which needs no conversion webhook."""
-        return self._served.at_storage_version(group, kind)
 
     # events of the watches
 

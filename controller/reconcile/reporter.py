@@ -46,7 +46,7 @@ class Reporter:
         known = context.status.warnings if report.warnings is None else report.warnings
         if report.warnings is None and not any(map(names_failing, known)):
             return report
-        failing = describe_failing(self._watches.failing_groups())
+        failing = describe_failing(self._watches.served.failing_groups())
         kept = [text for text in known if text in failing or not names_failing(text)]
         if report.warnings is not None:
             kept = list(dict.fromkeys([*failing, *kept]))

@@ -59,7 +59,7 @@ class Scheduler:
         if report.unknown or blind:
             yield UNKNOWN_SECONDS, "a kind is not listed yet"
         if context.state.awaits_change or blind:
-            yield self._watches.seconds_to_recheck(), "a kind may be served"
+            yield self._watches.served.seconds_to_recheck(), "a kind may be served"
         yield seconds_to_rollback(context.deployment, report, context.now()), "an upgrade is rolled back"
         if report.held and report.held.problems:
             yield SLOW_SECONDS, "what would prevent a pending revision may be resolved"

@@ -353,6 +353,7 @@ class FakeWatches:
         self.look_again: float | None = None
         """Seconds until discovery may report a new kind."""
         self.statuses = OwnStatuses()
+        self.served = _FakeServedKinds(cluster, self)
         self.shard = DEFAULT_SHARD
 
     @property
@@ -421,9 +422,6 @@ class FakeWatches:
     def has_unwatched(self, name: str) -> bool:
         return bool(self.needed.get(name, set()) & self.unwatched)
 
-    def seconds_to_recheck(self) -> float | None:
-        return self.look_again
-
     def find_unknown(self, name: str, kinds: Any) -> list[str]:
         return sorted({kind.kind for kind in kinds} & self.failing)
 
@@ -434,27 +432,8 @@ class FakeWatches:
         self.needed.pop(name, None)
         self.statuses.forget(name)
 
-    def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
-        resource = self._cluster.resource(kind)
-        return resource.namespaced if resource else None
-
-    def at_storage_version(self, group: str, kind: str) -> Resource | None:
-        return None  # every kind is served at one version
-
-    def is_aggregated(self, group: str, kind: str) -> bool:
-        return group not in BUILT_IN_GROUPS
-
-    def failing_groups(self) -> frozenset[str]:
-        return self._cluster.failed_groups()
-
-    def is_missing(self, kind: GroupVersionKind) -> bool:
-        return self.is_namespaced(kind) is None and kind.kind not in self.failing
-
     def lacks_namespace(self, name: str) -> bool:
         return name in self.late_namespaces or NAMESPACES.path(name=name) not in self._cluster.objects
-
-    def has_appeared(self, kind: GroupVersionKind) -> bool:
-        return self.is_namespaced(kind) is not None
 
     def managed(self, name: str) -> dict[ObjectKey, Record]:
         return dict(self.look(name, UNREAD).records)
@@ -490,6 +469,35 @@ class FakeWatches:
 
     def _values(self) -> list[Json]:
         return list(self._cluster.objects.values())
+
+
+class _FakeServedKinds:
+    """Stands for ServedKinds: each kind is served at one version."""
+
+    def __init__(self, cluster: FakeCluster, watches: FakeWatches) -> None:
+        self._cluster, self._watches = cluster, watches
+
+    def seconds_to_recheck(self) -> float | None:
+        return self._watches.look_again
+
+    def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
+        resource = self._cluster.resource(kind)
+        return resource.namespaced if resource else None
+
+    def at_storage_version(self, group: str, kind: str) -> Resource | None:
+        return None  # every kind is served at one version
+
+    def is_aggregated(self, group: str, kind: str) -> bool:
+        return group not in BUILT_IN_GROUPS
+
+    def failing_groups(self) -> frozenset[str]:
+        return self._cluster.failed_groups()
+
+    def is_missing(self, kind: GroupVersionKind) -> bool:
+        return self.is_namespaced(kind) is None and kind.kind not in self._watches.failing
+
+    def has_appeared(self, kind: GroupVersionKind) -> bool:
+        return self.is_namespaced(kind) is not None
 
 
 def _is_met(requirement: str, labels: Mapping[str, str]) -> bool:

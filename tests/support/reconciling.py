@@ -306,7 +306,7 @@ class World:
         watches = self.watches.watches
         self.installed = InstalledTargetsCache(self.installed_bytes)
         writer = StatusWriter(client, watches, cast("EventRecorder", self.events))
-        remover = Remover(client, discovery, self.applier.pool, watches.at_storage_version)
+        remover = Remover(client, discovery, self.applier.pool, watches.served.at_storage_version)
         absent, grants = cast("NamedWatches", Unwatched()), cast("GrantWatches", self.grants)
         accounts = Accounts(client, self.policy, absent, grants)
         self.large = LargeRevisions(self.admission, Limits(), self.woken.append)
@@ -319,7 +319,7 @@ class World:
                 access=access,
                 configs=ConfigObjects(client, cast("NamedWatches", self.config_objects), lambda: self.seconds),
                 retries=self.retries,
-                is_aggregated=watches.is_aggregated,
+                is_aggregated=watches.served.is_aggregated,
             ),
             kept=kept,
             poller=Poller(builder, background, self.retries, access, clock=self.read_clock, now=self.read_clock),

@@ -39,7 +39,7 @@ def make_applying(settings: Settings, cluster: Cluster) -> Applying:
     accounts = Accounts(client, settings.accounts(), absent, grants)
     return Applying(
         applier=applier,
-        remover=Remover(client, discovery, applier.pool, watches.at_storage_version),
+        remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
         hook_runner=HookRunner(client, discovery, watches, retries),
         accounts=accounts,
         contested=ContestedWatches(cluster.follower, discovery, dispatcher.contested_changed),

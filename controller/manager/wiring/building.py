@@ -72,7 +72,7 @@ def make_building(settings: Settings, resources: Resources, cluster: Cluster, ob
             access=access,
             configs=ConfigObjects(cluster.client, NamedWatches(cluster.follower, dispatcher.config_changed)),
             retries=cluster.retries,
-            is_aggregated=cluster.watches.is_aggregated,
+            is_aggregated=cluster.watches.served.is_aggregated,
         ),
         kept=kept,
         poller=Poller(builder, background, cluster.retries, access),

@@ -1,7 +1,7 @@
 """Managed objects: each kind that a BundleDeployment requires, watched once, and its objects by owner.
 
 In: the required kinds, events of the watches, and replies to our own applies. Out: records by owner, and calls to the
-listener. The rest of the controller uses `controller.observe.watches` only.
+listener. The rest of the controller uses `controller.observe.watches` only, and through it `served_kinds`.
 
     kinds           START HERE: which kinds are watched, and when one is listed again
     objects         handles events and replies about objects

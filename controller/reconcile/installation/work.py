@@ -140,8 +140,10 @@ class Planner:
         Returns: the options to apply it, what it changes, and why its account may not act.
         Raises: ApiError.
         """
-        after = leave_out_missing(self._target_set(context, revision), self._watches.is_missing)
-        before = leave_out_missing(self._target_set(context, target), self._watches.is_missing) if target else None
+        after = leave_out_missing(self._target_set(context, revision), self._watches.served.is_missing)
+        before = (
+            leave_out_missing(self._target_set(context, target), self._watches.served.is_missing) if target else None
+        )
         differences = find_differences(before, after, prunes=context.spec.prune != "Never")
         return self._options(context, revision.terms, after), differences, self._hindrance(context, revision.terms)
 
@@ -174,7 +176,7 @@ class Planner:
     def _without_missing(self, context: Context, targets: TargetSet) -> TargetSet:
         """Skip optional objects of kinds that are not served or, while paused, were not served when it was applied."""
         held = context.status.skipped_kinds if context.spec.paused else ()
-        present = leave_out_missing(targets, lambda kind: str(kind) in held or self._watches.is_missing(kind))
+        present = leave_out_missing(targets, lambda kind: str(kind) in held or self._watches.served.is_missing(kind))
         context.state.ledger.forget(target.key for target in present.skipped)
         for target in present.skipped:
             self._retries.succeeded(context.name, target.key)
@@ -184,7 +186,7 @@ class Planner:
         known, identity = context.state.targets, (revision.digest, json.dumps([context.orphan, revision.terms.drift]))
         if identity not in known or known[identity].undecided:
             known[identity] = make_targets(
-                revision, context.owner, orphan=context.orphan, is_namespaced=self._watches.is_namespaced
+                revision, context.owner, orphan=context.orphan, is_namespaced=self._watches.served.is_namespaced
             )
         return known[identity]
 

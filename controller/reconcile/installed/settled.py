@@ -95,7 +95,7 @@ class Settled:
         ledger = context.state.ledger
         if not (ledger.complete or self._is_as_recorded(context, look.records)):
             return None
-        if any(map(self._watches.has_appeared, read_kinds(context.status.skipped_kinds))):
+        if any(map(self._watches.served.has_appeared, read_kinds(context.status.skipped_kinds))):
             return None
         drifted = ledger.drifted(look)
         return self._repairer.repair(context, drifted, look.records) if drifted else ()

@@ -96,7 +96,7 @@ class Holdings:
         return found
 
     def _name(self, revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, RevisionObject]:
-        return name_objects(revisions, self._watches.is_namespaced, orphan=context.orphan)
+        return name_objects(revisions, self._watches.served.is_namespaced, orphan=context.orphan)
 
     def read_unwatched(
         self, context: Context, named: Mapping[ObjectKey, RevisionObject], user: User | None

@@ -87,7 +87,7 @@ class Bench:
     def targets(self, *manifests: Any) -> TargetSet:
         terms = Terms(inputs="", install_namespace="shop")
         revision = Revision(digest="sha256:aa", objects=manifests, terms=terms, namespace=self.namespace)
-        return make_targets(revision, OWNER, orphan=False, is_namespaced=self.watches.is_namespaced)
+        return make_targets(revision, OWNER, orphan=False, is_namespaced=self.watches.served.is_namespaced)
 
     def plan(self, targets: TargetSet) -> tuple[Plan, ApplyOptions]:
         options = ApplyOptions(

@@ -41,8 +41,8 @@ def test_a_kind_that_is_not_served_has_no_objects_and_holds_nothing_up(world: Wo
     world.start()
     gadget = GroupVersionKind("example.org", "v1", "Gadget")
     assert world.watches.require("shop", [gadget]) == []
-    assert world.watches.is_namespaced(gadget) is None
-    assert world.watches.is_namespaced(CONFIG_MAP) is True
+    assert world.watches.served.is_namespaced(gadget) is None
+    assert world.watches.served.is_namespaced(CONFIG_MAP) is True
 
 
 def test_a_kind_that_may_not_be_listed_holds_nothing_up(world: World) -> None:
