@@ -12,6 +12,7 @@ from hack.control_plane.binaries import Binaries, MissingError
 from hack.control_plane.cluster import STATE, ControlPlane, load_control_plane, make_control_plane
 from hack.control_plane.folders import take_away
 from hack.control_plane.programs import CONTROL_PLANE, PROGRAMS
+from hack.control_plane.registry import Registry, registry_of
 from hack.control_plane.settings import Settings, read_settings
 
 DEFAULT_NAME = "rukpak"
@@ -38,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     up = commands.add_parser("up", help="create and start a control plane, and print how to use it")
     up.add_argument("--audit", action="store_true", help="write an audit log of all requests (metadata)")
     up.add_argument("--kwok", action="store_true", help="add a fake node, on which pods become Ready")
+    up.add_argument("--registry", action="store_true", help="add an OCI registry with plain http")
     up.set_defaults(command=_up)
     down = commands.add_parser("down", help="stop a control plane and delete its data")
     down.set_defaults(command=_down)
@@ -60,7 +62,8 @@ def _name(text: str) -> str:
 
 def _up(options: argparse.Namespace, settings: Settings) -> None:
     folder = settings.running / options.name
-    programs = Binaries(settings).obtain([*CONTROL_PLANE, *(["kwok"] if options.kwok else [])])
+    added = [name for name in ("kwok", "registry") if getattr(options, name)]
+    programs = Binaries(settings).obtain([*CONTROL_PLANE, *added])
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
@@ -69,6 +72,8 @@ def _up(options: argparse.Namespace, settings: Settings) -> None:
     try:
         cluster = make_control_plane(folder, programs, audit=options.audit)
         cluster.start()
+        if options.registry:
+            Registry(folder, programs["registry"]).start()
     except BaseException:
         take_away(folder)
         raise
@@ -105,6 +110,8 @@ def _existing(name: str, settings: Settings) -> Path:
 
 
 def _print_use(cluster: ControlPlane) -> None:
+    if host := registry_of(cluster.folder):
+        print(f"export REGISTRY={host}")
     for name, value in cluster.environment().items():
         # The shell expands the rest of PATH when it evaluates this line.
         shown = f'{shlex.quote(value)}:"$PATH"' if name == "PATH" else shlex.quote(value)

@@ -10,6 +10,7 @@ from hack.control_plane.processes import Process
 from hack.control_plane.waiting import wait_for
 
 START_SECONDS = 90.0
+HOST = "registry.host"
 CONFIGURATION = """\
 version: 0.1
 log: {{level: info, accesslog: {{disabled: false}}}}
@@ -18,6 +19,11 @@ storage:
   delete: {{enabled: true}}
 http: {{addr: "127.0.0.1:{port}"}}
 """
+
+
+def registry_of(folder: Path) -> str | None:
+    """Return host and port of the registry that was made in a folder; None if there is none."""
+    return (folder / HOST).read_text(encoding="ascii") if (folder / HOST).exists() else None
 
 
 class Registry:
@@ -32,6 +38,7 @@ class Registry:
         self._folder = folder
         (self._port,) = free_ports(1)
         self.host = f"127.0.0.1:{self._port}"
+        (folder / HOST).write_text(self.host, encoding="ascii")
         configuration = folder / "registry.yaml"
         configuration.write_text(CONFIGURATION.format(folder=folder, port=self._port), encoding="utf-8")
         # Version 3 would send traces to a collector that does not exist.

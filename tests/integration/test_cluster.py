@@ -108,10 +108,13 @@ def test_the_command_starts_shows_and_takes_down_a_cluster() -> None:
 
     name = f"test-{time.monotonic_ns()}"
     try:
-        exported = run("up", name, "--audit")
-        script = f"{exported}kubectl get --raw /readyz"
+        exported = run("up", name, "--audit", "--registry")
+        script = f'{exported}kubectl get --raw /readyz; echo " $REGISTRY"'
         answer = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-        assert answer.stdout == "ok"
+        readiness, host = answer.stdout.split()
+        assert readiness == "ok"
+        with urllib.request.urlopen(f"http://{host}/v2/", timeout=10) as response:
+            assert response.status == 200
         assert run("env", name) == exported
         assert f"{name}" in run("list")
         assert "running" in next(line for line in run("list").splitlines() if line.startswith(name))
