@@ -6,6 +6,7 @@ again (`-k seed-7`, with as many storms).
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -34,6 +35,7 @@ from tests.support.bundles import (
     image,
     new_world,
 )
+from tests.support.controller import Controller
 from tests.support.objects import custom, make, read, service
 from tests.support.registry import LocalRegistry
 from tests.support.tampering import (
@@ -51,6 +53,8 @@ from tests.support.weather import CREATIONS, FAULTS, HITS, READS, WATCHES, Seen,
 SEEDS = range(1, int(os.environ.get("RUKPAK_STORMS", "1")) + 1)
 STORM_SECONDS = 90.0
 """A deadline: what failed three times in a row is tried again after some seconds, and one waits for another."""
+SOON_SECONDS = 60.0
+"""Longer than the controller waits for anything but a deadline."""
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 EXTENT = 8
@@ -179,15 +183,16 @@ def assert_says_so(deployed: Deployed, total: int) -> None:
     assert status["observedGeneration"] == deployed.read()["metadata"]["generation"]
 
 
-def wait_at_rest(world: World, deployed: Deployed, revision_before: str = "") -> None:
-    """Wait until another revision than this one is Ready and nothing is left to do."""
+def wait_at_rest(world: World, deployed: Deployed, revision_before: str = "") -> str:
+    """Wait until another revision than this one is Ready and nothing is left to do; return that revision."""
 
-    def is_at_rest() -> bool:
+    def find_revision_at_rest() -> str:
         ready = deployed.conditions().get("Ready", {}).get("status") == "True"
         status = deployed.status()
-        return bool(ready and status.get("installedRevision") != revision_before and status.get("managedState"))
+        installed: str = status.get("installedRevision", "")
+        return installed if ready and installed != revision_before and status.get("managedState") else ""
 
-    world.wait(is_at_rest, f"{deployed.name} Ready and at rest", seconds=STORM_SECONDS)
+    return world.wait(find_revision_at_rest, f"{deployed.name} Ready and at rest", seconds=STORM_SECONDS)
 
 
 def is_gone(deployed: Deployed) -> bool:
@@ -497,12 +502,11 @@ def test_two_controllers_by_mistake_come_to_the_same_end(
     stormy_world: World, weather: Weather, fresh_cluster: ControlPlane, controller: StartController
 ) -> None:
     world, seed = stormy_world, 103
-    controller(fresh_cluster.kubeconfig, "--leader-elect=no")
+    other = controller(fresh_cluster.kubeconfig, "--leader-elect=no")
     weather.storm(seed)
 
     deployed = world.deploy(*first_bundle(seed), name=f"storm-{seed}")
-    wait_until_both_agree(world, deployed, seed, first_bundle(seed))
-    installed = deployed.status()["installedRevision"]
+    installed = wait_until_both_agree(world, deployed, seed, first_bundle(seed))
     deployed.edit("settings-2", color="green")
     deployed.remove("settings-3")
     deployed.change(sources=[image(world.push(deployed.name, *second_bundle(seed), tag="v2"))])
@@ -513,9 +517,11 @@ def test_two_controllers_by_mistake_come_to_the_same_end(
     def are_at_rest() -> bool:
         since = world.position()
         world.wait_until_looked_at()
-        return deployed.conditions()["Ready"]["status"] == "True" and not world.requests_about(deployed.name, since)
+        ready = deployed.conditions()["Ready"]["status"] == "True" and not world.requests_about(deployed.name, since)
+        return ready and all(has_nothing_to_do(each, deployed.name) for each in (world.controller, other))
 
-    # One may still have a failure to tell, and to try again; what it tells may be the last that the other hears of.
+    # One may still have a failure to tell, and to try again; what it tells may be the last that the other hears of. One
+    # whose watches came late may even be about to apply the first bundle, which the other then repairs.
     world.wait(are_at_rest, "both at rest", seconds=STORM_SECONDS)
     assert_says_so(deployed, len(second_bundle(seed)))
     assert_holds(deployed, seed, second_bundle(seed))
@@ -524,13 +530,26 @@ def test_two_controllers_by_mistake_come_to_the_same_end(
     assert deployed.revisions() == []
 
 
+def has_nothing_to_do(controller: Controller, name: str) -> bool:
+    """Whether the last pass of a controller over a BundleDeployment waits for nothing that comes soon."""
+    passes = [
+        json.loads(line) for line in controller.log.splitlines() if '"pass ended"' in line and f'"{name}"' in line
+    ]
+    after = passes[-1]["after"] if passes else 0
+    return after is None or after > SOON_SECONDS
+
+
 def wait_until_both_agree(
     world: World, deployed: Deployed, seed: int, bundle: list[Manifest], revision_before: str = ""
-) -> None:
-    """Wait for status and objects: one controller may say that it is done while the other one still works."""
-    wait_at_rest(world, deployed, revision_before)
+) -> str:
+    """Wait for status and objects: one controller may say that it is done while the other one still works.
+
+    Returns: the revision that is installed.
+    """
+    installed = wait_at_rest(world, deployed, revision_before)
     holds = lambda: contents_held(deployed, seed) == contents_of(bundle)  # noqa: E731
     world.wait(holds, f"the objects of {deployed.name}", seconds=STORM_SECONDS)
+    return installed
 
 
 # the control plane itself
