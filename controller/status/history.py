@@ -32,7 +32,7 @@ def record(deployment: BundleDeployment, report: Report, after: Status, now: dat
     if _is_begun(after, report) and (is_retried or not is_current):
         entries, is_current = _begin(deployment, after, now), True
     if is_current:
-        entries = (_judge(entries[0], deployment, report, now), *entries[1:])
+        entries = (_judge(entries[0], report, now), *entries[1:])
     current = (after.revision, after.installed_revision)
     stored = [each for each in entries if each.revision in current or each.revision not in report.lost]
     return tuple(choose(stored, current, spec.revision_history_limit))
@@ -94,7 +94,7 @@ def _recall(status: Status) -> list[HistoryEntry]:
     return [HistoryEntry(revision=status.installed_revision, outcome="Healthy" if is_healthy else "Superseded")]
 
 
-def _judge(entry: HistoryEntry, deployment: BundleDeployment, report: Report, now: datetime) -> HistoryEntry:
+def _judge(entry: HistoryEntry, report: Report, now: datetime) -> HistoryEntry:
     """Return the entry of the desired revision with what is known about it now. Once it was healthy, that remains."""
     if report.rollback and report.rollback.from_revision == entry.revision:
         return entry.model_copy(update={"outcome": "RolledBack", "message": shorten(report.rollback.message)})
@@ -105,7 +105,8 @@ def _judge(entry: HistoryEntry, deployment: BundleDeployment, report: Report, no
         return entry
     if is_applied and report.progress and report.progress.shown.status == "True":
         return entry.model_copy(update={"outcome": "Healthy", "message": ""})
-    failure = find_failure(report, entry, deployment.spec.progress_deadline_seconds, now)
+    # Nothing is done about it here, so that refused objects count at once: they may never be applied.
+    failure = find_failure(report, entry, 0.0, now)
     if failure is None or entry.outcome == "Failed":
         return entry
     return entry.model_copy(update={"outcome": "Failed", "message": shorten(failure.message)})

@@ -37,6 +37,8 @@ def test_a_revision_that_is_applied_in_part_owns_what_it_has_and_conditions_name
     wanted = deployed.status()["display"]["revision"]
     assert told.startswith(f"revision {installed} is installed; revision {wanted} is only partly applied: ")
     assert [(each["name"], each["reason"]) for each in deployed.status()["notReady"]] == [("fixed", "Immutable")]
+    failed = deployed.status()["history"][0]
+    assert (failed["outcome"], "fixed" in failed["message"]) == ("Failed", True)
     for name in ("a", "new", "old"):
         deployed.edit(name, color="green")
     deployed.wait(lambda: deployed.data("a") == {"color": "red"}, "what the new one has is repaired from it")

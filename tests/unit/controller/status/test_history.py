@@ -17,6 +17,7 @@ from controller.status.history import choose
 from controller.status.report import Report
 from controller.status.summary import summarize
 from tests.support.deployments import deployment
+from tests.support.reports import REFUSED, UNAVAILABLE, outcome
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 A, B, C, D = (f"sha256:{letter * 64}" for letter in "abcd")
@@ -72,6 +73,10 @@ CASES = [
          [(B, "Failed"), (A, "Healthy")]),
     Case("so does one that is not healthy in time", BEGUN,
          {**APPLIED, "progress": progress(Reason.PROGRESS_DEADLINE_EXCEEDED, 1)}, [(B, "Failed"), (A, "Healthy")]),
+    Case("so does one that is refused, before its deadline", BEGUN,
+         {**APPLIED, "applied": False, "outcomes": (outcome(REFUSED),)}, [(B, "Failed"), (A, "Healthy")]),
+    Case("but not one that is only late", BEGUN, {**APPLIED, "applied": False, "outcomes": (outcome(UNAVAILABLE),)},
+         [(B, None), (A, "Healthy")]),
     Case("and a hook that has failed", BEGUN, {**APPLIED, "applied": False, "failure": FAILED},
          [(B, "Failed"), (A, "Healthy")]),
     Case("a failure of its successor is none of its own", HEALTHY,
