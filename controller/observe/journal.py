@@ -1,13 +1,14 @@
 """What has changed since a reader last looked, so that it looks at nothing else.
 
-A collection numbers its changes. Each reader remembers the number up to which it has read. Old entries are dropped: a
-reader that is too far behind, or was never there, looks at everything.
+A collection numbers its changes, and keeps the last one of each key. Each reader remembers the number up to which it
+has read. Old entries are dropped: a reader that is too far behind, or was never there, looks at everything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Generic, TypeVar
 
 from controller.observe.records import ObjectKey, Record
@@ -15,7 +16,7 @@ from controller.observe.records import ObjectKey, Record
 Key = TypeVar("Key")
 
 LONGEST = 4096
-"""Entries of a journal, above which the older half is dropped."""
+"""Keys in a journal, above which the older half is dropped."""
 UNREAD = -1
 """The number of a reader that has read nothing."""
 
@@ -25,25 +26,31 @@ class Journal(Generic[Key]):
 
     def __init__(self) -> None:
         self._first = 0
-        """The number of the oldest entry."""
-        self._keys: list[Key] = []
+        """The number from which on all changes are known."""
+        self._end = 0
+        self._last: dict[Key, int] = {}
+        """The number of the last change of each key, the oldest first."""
 
     @property
     def end(self) -> int:
-        """The number of the next entry: a reader that has read everything continues there."""
-        return self._first + len(self._keys)
+        """The number of the next change: a reader that has read everything continues there."""
+        return self._end
 
     def add(self, key: Key) -> None:
         """Note that something has changed."""
-        self._keys.append(key)
-        if len(self._keys) > LONGEST:
-            dropped = LONGEST // 2
-            del self._keys[:dropped]
-            self._first += dropped
+        self._last.pop(key, None)  # to become the newest
+        self._last[key] = self._end
+        self._end += 1
+        if len(self._last) > LONGEST:
+            self._last = dict(islice(self._last.items(), LONGEST // 2, None))
+            self._first = next(iter(self._last.values()))
 
     def since(self, number: int) -> set[Key] | None:
         """Return what has changed from a number on; None if that is not known any more."""
-        return set(self._keys[number - self._first :]) if number >= self._first else None
+        if number < self._first:
+            return None
+        newest_first = reversed(self._last.items())
+        return {key for key, _ in takewhile(lambda entry: entry[1] >= number, newest_first)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

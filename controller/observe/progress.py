@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -126,6 +126,7 @@ class HealthTracker:
         """
         now, refusals = self.now(), refusals or {}
         keys = wanted if changed is None else dict.fromkeys((*self._unhealthy, *changed, *refusals))
+        self._forget({*self._healthy, *self._left_healthy, *self._applied} if changed is None else keys, wanted)
         judged = [
             self._judge(key, observed.get(key), wanted[key].digest, refusals.get(key), now)
             for key in keys
@@ -145,6 +146,14 @@ class HealthTracker:
         changes += [self._seconds_to_check(each, now, deadline) for each in judged if _is_timed(each.verdict)]
         soonest = [seconds for seconds in (*changes, explanations.next_change, wait) if seconds and seconds > 0]
         return Progress(health=health, shown=shown, next_change=min(soonest, default=None))
+
+    def _forget(self, keys: Iterable[ObjectKey], wanted: Container[ObjectKey]) -> None:
+        """Drop what is remembered of those of the objects that the revision does not have."""
+        for key in keys:
+            if key not in wanted:
+                self._healthy.discard(key)
+                self._left_healthy.pop(key, None)
+                self._applied.pop(key, None)
 
     def _judge(
         self, key: ObjectKey, record: Record | None, digest: str, refusal: BundleError | None, now: float

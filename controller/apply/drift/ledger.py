@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from controller.apply.drift.explanation import DriftedObject
 from controller.apply.drift.managed_state import Row, add, describe, is_state_of, subtract
@@ -62,6 +63,7 @@ class Ledger:
     fights: dict[ObjectKey, DriftedObject] = field(default_factory=dict)
     """The drift of objects that are repaired repeatedly."""
     _repairs: dict[ObjectKey, _Repair] = field(default_factory=dict)
+    """The oldest first, since one that is long ago counts no more."""
     _total: int = 0
     _drifted: set[ObjectKey] = field(default_factory=set)
 
@@ -133,7 +135,9 @@ class Ledger:
     def repaired(self, key: ObjectKey) -> None:
         """Record a repair: the next one of this object waits longer."""
         before = self._last_repair(key)
+        self._repairs.pop(key, None)  # to become the newest
         self._repairs[key] = _Repair(before.count + 1 if before else 1, self.clock())
+        self._drop_old_repairs()
 
     def seconds_to_repair(self, key: ObjectKey) -> float:
         """Return how long to wait before this object may be repaired; 0: now."""
@@ -165,6 +169,12 @@ class Ledger:
     def seconds_of_conflict(self) -> float | None:
         """Return in how many seconds a conflict ends if nothing happens; None without a conflict."""
         return min((self.seconds_to_repair(conflict.key) for conflict in self.conflicts()), default=None)
+
+    def _drop_old_repairs(self) -> None:
+        old = takewhile(lambda key: self._last_repair(key) is None, self._repairs)
+        for key in list(old):
+            del self._repairs[key]
+            self.fights.pop(key, None)
 
     def _last_repair(self, key: ObjectKey) -> _Repair | None:
         """Return the last repair of an object, unless it has been quiet since then."""

@@ -28,6 +28,18 @@ def test_a_journal_stays_short_and_says_so() -> None:
     assert all(found is None or len(found) <= LONGEST for found in map(journal.since, ends))
 
 
+def test_a_journal_has_one_entry_for_a_key_however_often_it_changes() -> None:
+    journal = Journal[str]()
+    journal.add("a")
+    start = journal.end
+    for _ in range(2 * LONGEST):
+        journal.add("b")
+        journal.add("c")
+    assert (journal.since(0), journal.since(start)) == ({"a", "b", "c"}, {"b", "c"})
+    assert journal.since(journal.end - 1) == {"c"}
+    assert len(journal._last) == 3
+
+
 def test_a_reader_of_two_journals_misses_nothing() -> None:
     expectations, reader = Journal[ObjectKey](), Reader()
     assert reader.read(Look(records={}, number=5, since=UNREAD, changed=None), expectations) is None

@@ -370,6 +370,19 @@ def test_health_is_the_same_as_from_scratch_after_any_changes() -> None:
         assert found == all_of_them.summarize(wanted, look.records, "r", DEADLINE)
 
 
+@pytest.mark.parametrize("is_told", [True, False], ids=["told what has changed", "looking at everything"])
+def test_nothing_is_remembered_of_objects_that_a_revision_does_not_have(*, is_told: bool) -> None:
+    tracker = HealthTracker(now=lambda: 0.0, clock=lambda: START)
+    for number in range(10):
+        key = WEB._replace(name=f"web-{number}")
+        gone = WEB._replace(name=f"web-{number - 1}")
+        for verdict in (HEALTHY, BROKEN, ROLLING, HEALTHY):
+            record = Record(key=key, owner="shop", applied_digest="d", verdict=verdict)
+            changed = {key, gone} if is_told else None
+            tracker.summarize({key: Left("d", "")}, {key: record}, f"r{number}", DEADLINE, changed=changed)
+    assert (tracker._healthy, tracker._left_healthy, tracker._applied) == ({key}, {}, {})
+
+
 def test_only_what_has_changed_or_was_not_healthy_is_judged(tracker: Tracker) -> None:
     def see(records: Mapping[ObjectKey, Record], *changed: ObjectKey) -> int:
         return tracker.tracker.summarize(WANTED, records, "r1", DEADLINE, changed=changed).health.healthy

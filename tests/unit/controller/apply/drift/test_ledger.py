@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from controller.apply.drift.explanation import DriftedObject
 from controller.apply.drift.ledger import Ledger, Left
 from controller.observe.journal import UNREAD, Look
 from controller.observe.managed.owned_objects import OwnedObjects
@@ -151,6 +152,16 @@ def test_ten_quiet_minutes_are_forgiven(ledger: Ledger, clock: Clock) -> None:
     assert ledger.conflicts() == []
     ledger.repaired(KEY)
     assert ledger.seconds_to_repair(KEY) == 2
+
+
+def test_what_is_forgiven_is_forgotten(ledger: Ledger, clock: Clock) -> None:
+    for number in range(100):
+        ledger.repaired(each := KEY._replace(name=f"config-{number}"))
+        ledger.fights[each] = DriftedObject(key=each)
+        clock.now += 60
+    ledger.repaired(OTHER)
+    assert len(ledger.fights) == 10
+    assert len(ledger._repairs) == 11
 
 
 def test_from_the_third_repair_on_it_is_a_conflict(ledger: Ledger) -> None:
