@@ -145,9 +145,8 @@ def judge(  # noqa: PLR0911 - one rule each
     claimant = _controller(record, owner) or _deployment(record, owner, exists) or record.marks
     if _may_adopt(claimant, collision_protection):
         return Judgement(situation=Situation.ADOPT, owner=claimant, evicts=evicts)
-    return Judgement(
-        situation=Situation.COLLISION, owner=claimant, message=_collision_message(record.key, claimant), evicts=evicts
-    )
+    message = _collision_message(record.key, claimant, _other_deployment(record, owner, exists))
+    return Judgement(situation=Situation.COLLISION, owner=claimant, message=message, evicts=evicts)
 
 
 def _judge_passing(record: Record, owner: Owner, hand_over: HandOver) -> Judgement | None:
@@ -320,11 +319,23 @@ def _deployment(record: Record, owner: Owner, exists: Exists) -> str:
     return f'{names.KIND} "{record.owner}"'
 
 
+def _other_deployment(record: Record, owner: Owner, exists: Exists) -> str:
+    """Return the name of the other BundleDeployment that controls or owns it; empty: there is none."""
+    if record.controller_uid not in ("", owner.uid):
+        return record.controller_name if _is_deployment(record) else ""
+    return record.owner if _deployment(record, owner, exists) else ""
+
+
 def _may_adopt(claimant: str, collision_protection: str) -> bool:
     return collision_protection == "None" or (collision_protection == "IfNoController" and not claimant)
 
 
-def _collision_message(key: ObjectKey, claimant: str) -> str:
+def _collision_message(key: ObjectKey, claimant: str, deployment: str) -> str:
+    if deployment:  # with collisionProtection None in both of them, each would keep taking it from the other
+        return (
+            f"{key}: already exists and belongs to {claimant}; remove it from one of the two bundles, or hand it over: "
+            f"pause {deployment} and name it in spec.takeOver"
+        )
     if claimant:
         return (
             f"{key}: already exists and belongs to {claimant}; remove it there, or set spec.collisionProtection to None"

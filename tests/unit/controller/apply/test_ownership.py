@@ -241,6 +241,11 @@ def test_a_collision_says_whose_the_object_is_and_what_to_do() -> None:
         'ConfigMap shop/settings: already exists and belongs to ReplicaSet "web"; '
         "remove it there, or set spec.collisionProtection to None"
     )
+    for record in (THEIRS, replace(THEIRS, **NO_CONTROLLER)):
+        assert _judge(record).message == (
+            'ConfigMap shop/settings: already exists and belongs to BundleDeployment "bar"; '
+            "remove it from one of the two bundles, or hand it over: pause bar and name it in spec.takeOver"
+        )
     assert _judge(NOBODYS).message == (
         "ConfigMap shop/settings: already exists; "
         "delete it, or set spec.collisionProtection to IfNoController to adopt it"

@@ -19,7 +19,8 @@ KEY = ObjectKey("", "ConfigMap", "n", "a")
 TARGET = Target(key=KEY, kind=GroupVersionKind("", "v1", "ConfigMap"), digest="", carries_reference=True, manifest={})
 
 BELONGS = (
-    'already exists and belongs to BundleDeployment "{}"; remove it there, or set spec.collisionProtection to None'
+    'already exists and belongs to BundleDeployment "{0}"; remove it from one of the two bundles, or hand it over: '
+    "pause {0} and name it in spec.takeOver"
 )
 
 
