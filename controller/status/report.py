@@ -68,7 +68,7 @@ class Report:
     handed_over: Mapping[ObjectKey, str] = field(default_factory=dict)
     """Objects that another BundleDeployment has taken over, with its name."""
     conflicts: tuple[DriftedObject, ...] = ()
-    """Objects that another client keeps changing."""
+    """Objects that another client keeps changing, also while they are as the bundle has them."""
     progress: Progress | None = None
     """None before the first apply."""
     install_namespace: str = ""
@@ -78,6 +78,12 @@ class Report:
     """Of optional objects, which the cluster does not serve; None: unchanged."""
     warnings: tuple[str, ...] | None = None
     """None: unchanged, since nothing was sent."""
+
+    @property
+    def unrepaired_conflicts(self) -> tuple[DriftedObject, ...]:
+        """Of the conflicts those in which the other client has changed the object, and the repair was put off."""
+        postponed = {outcome.task.target.key for outcome in self.outcomes if outcome.postponed}
+        return tuple(conflict for conflict in self.conflicts if conflict.key in postponed)
 
     @property
     def errors(self) -> list[BundleError]:

@@ -96,7 +96,7 @@ def _counts(report: Report, health: Health[ObjectKey]) -> ObjectCounts:
         healthy=health.healthy,
         progressing=health.progressing,
         failed=health.failed,
-        drifted=len({drifted.key for drifted in (*report.drifted, *report.conflicts)}),
+        drifted=len({drifted.key for drifted in (*report.drifted, *report.unrepaired_conflicts)}),
         retained=len(report.awaiting_prune),
         handed_over=len(report.handed_over),
     )

@@ -297,5 +297,7 @@ def test_a_fight_is_told_with_field_and_manager_and_ends_when_the_other_gives_up
         deployed.edit("a", color="red")
         world.wait(lambda: deployed.data("a") == {"color": "blue"}, "repaired", seconds=FIRST_SECONDS * 3 + 20)
     message = deployed.wait_for("Drifted", "True", "DriftConflict")["message"]
-    assert f'ConfigMap {deployed.namespace}/a (data.color, owned by "somebody")' in message
+    about = f'ConfigMap {deployed.namespace}/a (data.color, owned by "somebody")'
+    assert (about in message, "it is repaired" in message) == (True, True)
+    assert deployed.status()["objects"]["drifted"] == 0
     world.wait(lambda: "Drifted" not in deployed.conditions(), "given up", seconds=FIRST_SECONDS * 9 + 20)

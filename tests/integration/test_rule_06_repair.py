@@ -265,7 +265,11 @@ def test_who_edits_again_and_again_is_named_in_drift_conflict(world: World) -> N
     for _ in range(3):
         deployed.edit("a", color="red")
         world.wait(lambda: deployed.data("a") == {"color": "blue"}, "repaired", seconds=FIRST_SECONDS * 3 + 20)
-    assert "ConfigMap" in deployed.wait_for("Drifted", "True", "DriftConflict")["message"]
+    assert "it is repaired" in deployed.wait_for("Drifted", "True", "DriftConflict")["message"]
+    deployed.edit("a", color="red")
+    keeps_changing = lambda: "keeps changing it" in deployed.conditions()["Drifted"]["message"]  # noqa: E731
+    deployed.wait(keeps_changing, "the repair that waits is told")
+    assert deployed.status()["objects"]["drifted"] == 1
 
 
 # Half-applied revisions

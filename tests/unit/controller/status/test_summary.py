@@ -9,6 +9,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Status, dump
+from controller.apply.drift.explanation import DriftedObject
 from controller.observe.health.verdict import State, Verdict
 from controller.status.report import Report
 from controller.status.summary import summarize
@@ -25,6 +26,7 @@ from tests.support.reports import (
     OLD,
     REFUSED,
     SURPLUS,
+    WEB,
     after,
     outcome,
     progress,
@@ -64,7 +66,8 @@ def test_counts_and_what_is_not_ready() -> None:
         DONE,
         progress=CRASHING,
         awaiting_prune=SURPLUS,
-        conflicts=(CHANGED,),
+        conflicts=(CHANGED, DriftedObject(key=WEB)),
+        outcomes=(replace(outcome(None), postponed=True),),
         managed_kinds=("apps/v1/Deployment", "v1/ConfigMap"),
     )
     status = dump(summarize(deployment(), report, NOW))
