@@ -93,7 +93,7 @@ class _Reconciliation:
             return awaits_ready(deployment)
         status, reason, message = condition(deployment, "Unpacked")
         if status != "False":
-            return Awaited("waiting for the sources to be re-resolved")
+            return Awaited(f"sources are not re-resolved yet: {AWAITING_CONTROLLER}")
         is_retried = time.monotonic() - self._sent_at >= RETRY_SECONDS
         return Awaited(f"{reason}: {message}", is_hopeless=is_retried and _stalls(reason))
 

@@ -73,9 +73,23 @@ def describe(deployment: BundleDeployment) -> Iterator[str]:
         yield from _resume(deployment)
 
 
+def describe_unobserved(deployment: BundleDeployment) -> str:
+    """Return what the controller has not observed yet, so that conditions are about what was before; empty: nothing."""
+    if deployment.status.observed_generation == deployment.metadata.generation:
+        return ""
+    since = deployment.metadata.deletion_timestamp
+    what = f"being deleted since {since:%Y-%m-%dT%H:%M:%SZ}, " if since else ""
+    if not deployment.status.conditions:
+        return f"{what}not yet observed by the controller"
+    return f"{what}generation {deployment.metadata.generation} not yet observed by the controller"
+
+
 def _verdict(deployment: BundleDeployment, ready: Condition | None) -> str:
+    unobserved = describe_unobserved(deployment)
     if ready is None:
-        return "not yet observed by the controller"
+        return unobserved or "without the condition Ready"
+    if unobserved:
+        return f"{unobserved}; before: {ready.reason}: {ready.message}"
     words = ["Ready" if ready.status == "True" else "not Ready"]
     words += ["stalled"] * bool(deployment.status.condition("Stalled")) + ["paused"] * deployment.spec.paused
     reason = "" if ready.status == "True" else f"{ready.reason}: "

@@ -10,8 +10,8 @@ from controller.cli.deployments.access import Deployments, Manifest
 from controller.cli.deployments.description import describe_all
 from controller.cli.deployments.objects import ObjectLister
 from controller.cli.deployments.selection import check, is_complete, select
-from controller.cli.deployments.shards import tell_unserved
 from controller.cli.deployments.table import tabulate
+from controller.cli.deployments.unserved import tell_unserved
 from controller.cli.deployments.waiting import Waiter, awaits_ready, report
 from controller.cli.output import show
 from controller.kube.client import Client
@@ -38,7 +38,7 @@ def main(options: argparse.Namespace) -> int:
     waiter = Waiter(deployments, awaits_ready, options.timeout)
     values, failures = waiter.wait(values) if options.wait else (values, [])
     print(_form(client, options, values), end="", flush=True)
-    tell_unserved(client, options.namespace, values)
+    tell_unserved("status", client, options.namespace, values)
     report("status", failures, is_explained=bool(options.names) and not options.output)
     return 0 if not failures and is_complete(options, values) else FAILED
 

@@ -21,7 +21,9 @@ from controller.apply.targets import Target, make_targets
 from controller.cli.command import FAILED, connect, tell
 from controller.cli.deployments.access import Deployments, Manifest
 from controller.cli.deployments.branches import Branch, by_owner, draw, find_child_kinds, grow
+from controller.cli.deployments.description import describe_unobserved
 from controller.cli.deployments.objects import FoundObject, ObjectLister, judge
+from controller.cli.deployments.unserved import tell_unserved
 from controller.cli.output import to_json, to_table, to_yaml
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
@@ -43,11 +45,12 @@ def main(options: argparse.Namespace) -> int:
     client = connect(options)
     value = Deployments(client).get(options.name)
     deployment, problem = try_to_read(value) if value else (None, "not found")
-    if deployment is None:
+    if value is None or deployment is None:
         tell(f'rukpak tree: BundleDeployment "{options.name}" {problem}')
         return FAILED
     root = _grow_root(client, deployment, _make_finder(client, options.namespace, deployment))
     print(_show(root, options.output), end="", flush=True)
+    tell_unserved("tree", client, options.namespace, [value])
     return 0
 
 
@@ -78,10 +81,11 @@ def _grow_root(client: Client, deployment: BundleDeployment, find_drift: FindDri
 def _make_root(deployment: BundleDeployment, children: Sequence[Branch]) -> Branch:
     status = deployment.status
     ready, drifted = status.condition("Ready"), status.condition("Drifted")
-    messages = [ready.message if ready else "not yet observed by the controller", drifted.message if drifted else ""]
+    unobserved = describe_unobserved(deployment)
+    messages = [unobserved or (ready.message if ready else ""), drifted.message if drifted else ""]
     return Branch(
         name=f"{names.KIND} {deployment.metadata.name}",
-        health=ready.reason if ready else "Unknown",
+        health=ready.reason if ready and not unobserved else "Unknown",
         drift=f"{status.objects.drifted} drifted" if status.objects.drifted else "",
         message="; ".join(filter(None, messages)),
         children=children,

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from api import names
-from controller.cli.deployments.shards import is_served
+from controller.cli.deployments.unserved import is_served
 from controller.cli.installation.findings import Finding, failed, ok, warning
 from controller.cli.installation.release import (
     DEFINITION,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -13,11 +13,12 @@ import pytest
 
 from api.v1alpha2.types import BundleDeployment
 from controller.cli import main
-from controller.cli.deployments import access, changes, description, events, status, table, waiting
+from controller.cli.deployments import access, changes, description, events, status, table, tree, waiting
 from controller.kube.errors import ApiError, ConfigurationError
 from controller.kube.lease import LEASES
 from controller.kube.resources import DEPLOYMENTS
-from tests.support.deployments import DIGEST, manifest
+from tests.support import deployments
+from tests.support.deployments import DIGEST
 from tests.support.fake_cluster import FakeCluster
 
 NOW = "2026-01-01T00:00:00Z"
@@ -29,6 +30,11 @@ def condition(kind: str, value: str, reason: str, message: str = "m", generation
     return {"type": kind, "status": value, "reason": reason, "message": message, **about}
 
 
+def manifest(name: str = "shop", *, status: Mapping[str, Any] | None = None, **parts: Any) -> dict[str, Any]:
+    """Return a BundleDeployment whose status is about its spec."""
+    return deployments.manifest(name, status={"observedGeneration": 1, **(status or {})}, **parts)
+
+
 READY = condition("Ready", "True", "Ready", "revision aaa is installed and healthy")
 
 
@@ -37,7 +43,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """A cluster with one BundleDeployment, `shop`, that is Ready."""
     made = FakeCluster()
     made.put(manifest(status={"conditions": [READY], "revision": DIGEST, "installedRevision": DIGEST}))
-    for module in (changes, events, status):
+    for module in (changes, events, status, tree):
         monkeypatch.setattr(module, "connect", lambda _options: made.client)
     monkeypatch.setattr(waiting, "POLL_SECONDS", 0.001)
     return made
@@ -74,7 +80,10 @@ def test_reconcile_sets_the_annotation_and_waits_until_it_is_obeyed(
     assert main(["reconcile", "shop", "--wait", "--timeout=500ms", "-o", "json"]) == 1
     out, err = capsys.readouterr()
     assert "core.rukpak.io/reconcile-requested-at" in json.loads(out)["metadata"]["annotations"]
-    assert err == "rukpak reconcile: shop: timed out: waiting for the sources to be re-resolved\n"
+    assert err == (
+        "rukpak reconcile: shop: timed out: sources are not re-resolved yet: waiting for the "
+        'controller; "rukpak check" shows whether one is running\n'
+    )
 
 
 @pytest.mark.parametrize("is_terminal", [True, False], ids=["a terminal", "a pipe"])
@@ -267,10 +276,12 @@ def test_where_there_is_none_it_says_so(cluster: FakeCluster, capsys: pytest.Cap
     assert capsys.readouterr() == ("", "no BundleDeployments found\n")
 
 
-def described(*, paused: bool = False, **more: Any) -> list[str]:
+def described(*, paused: bool = False, metadata: Mapping[str, Any] | None = None, **more: Any) -> list[str]:
     state = {"conditions": [READY], "revision": DIGEST, "installedRevision": DIGEST, **more}
     return description.fit(
-        description.describe(BundleDeployment.model_validate(manifest(spec={"paused": paused}, status=state)))
+        description.describe(
+            BundleDeployment.model_validate(manifest(spec={"paused": paused}, metadata=metadata, status=state))
+        )
     ).splitlines()
 
 
@@ -301,8 +312,14 @@ SHOWN = [
     Shown("what is skipped", described(skippedKinds=["a.b/v1/Foo"]),
           ["Skipped:   a.b/v1/Foo: optional and not served by the cluster"]),
     Shown("warnings", described(warnings=["old API"]), ["Warning:   old API"]),
-    Shown("one that was never seen", described(conditions=[], revision="", installedRevision=""),
+    Shown("one that was never seen", described(conditions=[], revision="", installedRevision="", observedGeneration=-1),
           ["shop: not yet observed by the controller", "Revision:  none installed"]),
+    Shown("that the controller has not seen the spec", described(observedGeneration=0),
+          ["shop: generation 1 not yet observed by the controller; before: Ready: revision aaa is installed and",
+           "  healthy"]),
+    Shown("that it has not seen the deletion", described(metadata={"deletionTimestamp": NOW}, observedGeneration=0),
+          ["shop: being deleted since 2026-01-01T00:00:00Z, generation 1 not yet observed by the controller;",
+           "  before: Ready: revision aaa is installed and healthy"]),
 ]  # fmt: skip
 
 
@@ -427,6 +444,17 @@ def test_one_whose_shard_no_controller_serves_is_named(
     put_in_shard(cluster, "No_Name")
     main(["status"])
     assert '"No_Name"; that cannot be the name of one' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["status", "tree"])
+def test_one_that_no_controller_has_observed_is_named(
+    verb: str, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.patch(DEPLOYMENTS.path(name="shop"), {"metadata": {"generation": 2}})
+    assert main([verb, "shop"]) == 0
+    assert capsys.readouterr().err == (
+        f'rukpak {verb}: shop: no controller acts; "rukpak check" says what is missing\n'
+    )
 
 
 def test_one_whose_shard_is_served_is_not_named(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
