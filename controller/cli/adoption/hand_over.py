@@ -15,6 +15,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.apply.ownership import Owner, Situation, is_ours, judge
 from controller.apply.targets import Target, leave_out_missing
 from controller.build.revision import Revision
+from controller.cli.adoption.origin import hint_at_tool
 from controller.cli.adoption.steps import UnfinishedError, apply_and_wait, some, tell_unfinished, wait_until
 from controller.cli.adoption.survey import Assess, Assessment, Exists, Finding, Metadata, Standing, Survey, exists_on
 from controller.cli.command import FAILED, MisuseError, connect, tell
@@ -90,7 +91,8 @@ def hand_over(options: argparse.Namespace, value: Manifest | None, content: Bund
 def _read(deployments: Deployments, name: str) -> BundleDeployment:
     value = deployments.get(name)
     if value is None:
-        raise UnfinishedError(f'BundleDeployment "{name}" not found')
+        remedy = f"; {hint}" if (hint := hint_at_tool(name)) else ""
+        raise UnfinishedError(f'BundleDeployment "{name}" not found{remedy}')
     deployment, problem = try_to_read(value)
     if deployment is None:
         raise UnfinishedError(f"{name}: cannot be read: {problem}")

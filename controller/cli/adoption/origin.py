@@ -81,6 +81,12 @@ def is_tool(text: str) -> bool:
     return "/" in text or text == Tool.KUBECTL.value
 
 
+def hint_at_tool(text: str) -> str:
+    """Return how a tool is named in full, if text is only the first part of that; else nothing."""
+    kinds = {Tool.HELM.value: "RELEASE", Tool.FLUX.value: "KUSTOMIZATION"}
+    return f"name what it has installed: --from {text}/{kinds[text]}" if text in kinds else ""
+
+
 def read_origin(text: str, install_namespace: str, managers: tuple[str, ...]) -> Origin:
     """Return what `--from` names.
 

@@ -103,8 +103,16 @@ def _choose(deployments: Deployments, options: argparse.Namespace) -> _Choice:
     if options.revision:
         return _Choice(deployment, _named(options.revision, pending))
     if pending is None:
-        raise _UndecidedError(f"{options.name}: no revision waits for approval")
+        raise _UndecidedError(f"{options.name}: no revision waits for approval{_denied(deployment)}")
     return _Choice(deployment, pending.revision)
+
+
+def _denied(deployment: BundleDeployment) -> str:
+    """Return which revision was denied, and how to approve it all the same."""
+    if not (digest := deployment.spec.denied_revision):
+        return ""
+    remedy = f'"{program()} approve {deployment.metadata.name} --revision {digest}" withdraws that and approves it'
+    return f"; {short(digest)} was denied (spec.deniedRevision); {remedy}"
 
 
 def _named(text: str, pending: Pending | None) -> str:

@@ -10,10 +10,13 @@ import pytest
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.ownership import Owner
 from controller.apply.targets import Target
-from controller.cli.adoption.hand_over import assess_for_giver, name_giver
+from controller.cli.adoption.hand_over import _read, assess_for_giver, name_giver
+from controller.cli.adoption.steps import UnfinishedError
 from controller.cli.adoption.survey import Standing
+from controller.cli.deployments.access import Deployments
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, project
+from tests.support.fake_cluster import FakeCluster
 
 KEY = ObjectKey("", "ConfigMap", "n", "a")
 TARGET = Target(key=KEY, kind=GroupVersionKind("", "v1", "ConfigMap"), digest="", carries_reference=True, manifest={})
@@ -89,3 +92,9 @@ def test_the_giver_is_named_once_beside_others(named: list[str]) -> None:
     made = BundleDeployment.model_validate(name_giver(value, "v1"))
     assert {each.name for each in made.spec.take_over} == {*named, "v1"}
     assert len(made.spec.take_over) == len({*named, "v1"})
+
+
+def test_a_tool_without_a_name_is_no_giver() -> None:
+    deployments = Deployments(FakeCluster().client)
+    with pytest.raises(UnfinishedError, match=r'"helm" not found; .* --from helm/RELEASE'):
+        _read(deployments, "helm")

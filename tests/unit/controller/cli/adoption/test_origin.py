@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.cli.adoption.origin import Origin, Tool, is_tool, read_origin
+from controller.cli.adoption.origin import Origin, Tool, hint_at_tool, is_tool, read_origin
 from controller.cli.command import MisuseError
 
 
@@ -37,6 +37,18 @@ def test_a_tool_is_read(case: Case) -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(MisuseError, match="must be helm/RELEASE"):
         read_origin(text, "installed", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("helm", "name what it has installed: --from helm/RELEASE"),
+        ("flux", "name what it has installed: --from flux/KUSTOMIZATION"),
+        ("shop", ""),
+    ],
+)
+def test_a_tool_without_a_name_gets_a_hint(text: str, hint: str) -> None:
+    assert hint_at_tool(text) == hint
 
 
 MANAGERS = [

@@ -102,6 +102,18 @@ def test_nothing_waits(cluster: FakeCluster, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == "rukpak approve: shop: no revision waits for approval\n"
 
 
+def test_nothing_waits_after_a_denial(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.patch(PATH, {"spec": {"deniedRevision": OTHER}, "status": {"pending": None}})
+    assert main(["approve", "shop"]) == 1
+    err = capsys.readouterr().err
+    assert f"{'b' * 12} was denied (spec.deniedRevision)" in err
+    assert f"approve shop --revision {OTHER}" in err
+
+    assert main(["approve", "shop", "--revision", OTHER]) == 0
+    assert spec(cluster)["approvedRevision"] == OTHER
+    assert "deniedRevision" not in spec(cluster)
+
+
 def test_a_no_changes_nothing(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
