@@ -16,18 +16,23 @@ from controller.observe.records import ObjectKey, Record
 Key = TypeVar("Key")
 
 LONGEST = 4096
-"""Keys in a journal, above which the older half is dropped."""
+SHORTEST = 64
+"""Keys in a journal, above which it is shortened, however large or small the collection is."""
 UNREAD = -1
 """The number of a reader that has read nothing."""
 
 
 class Journal(Generic[Key]):
-    """The numbered changes of a collection. Not thread-safe."""
+    """The numbered changes of a collection. Not thread-safe.
 
-    def __init__(self) -> None:
-        self._first = 0
+    Args:
+        first: the number of its first change.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self._first = first
         """The number from which on all changes are known."""
-        self._end = 0
+        self._end = first
         self._last: dict[Key, int] = {}
         """The number of the last change of each key, the oldest first."""
 
@@ -36,13 +41,20 @@ class Journal(Generic[Key]):
         """The number of the next change: a reader that has read everything continues there."""
         return self._end
 
-    def add(self, key: Key) -> None:
-        """Note that something has changed."""
+    def add(self, key: Key, size: int) -> None:
+        """Note that something has changed.
+
+        Args:
+            key: of what has changed.
+            size: of the collection. A journal of more than twice as many keys would mostly have those of what is gone,
+                and is not cheaper to read than the collection.
+        """
         self._last.pop(key, None)  # to become the newest
         self._last[key] = self._end
         self._end += 1
-        if len(self._last) > LONGEST:
-            self._last = dict(islice(self._last.items(), LONGEST // 2, None))
+        longest = min(max(SHORTEST, 2 * size), LONGEST)
+        if len(self._last) > longest:
+            self._last = dict(islice(self._last.items(), len(self._last) - longest // 2, None))
             self._first = next(iter(self._last.values()))
 
     def since(self, number: int) -> set[Key] | None:

@@ -113,7 +113,7 @@ class Ledger:
         if now:
             self._total = add(self._total, Row(key, now.digest, now.entry_hash))
             self.left[key] = now
-        self.changes.add(key)
+        self.changes.add(key, len(self.left))
 
     def drifted(self, look: Look) -> set[ObjectKey]:
         """Return the objects that are not as they were left, or do not exist.

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from controller.observe.journal import LONGEST, UNREAD, Journal, Look, Reader
+from controller.observe.journal import LONGEST, SHORTEST, UNREAD, Journal, Look, Reader
 from controller.observe.records import ObjectKey
 
 A, B = (ObjectKey("", "ConfigMap", "shop", name) for name in "ab")
@@ -9,10 +9,10 @@ A, B = (ObjectKey("", "ConfigMap", "shop", name) for name in "ab")
 def test_a_reader_gets_what_came_after_it() -> None:
     journal = Journal[str]()
     assert (journal.since(UNREAD), journal.since(journal.end)) == (None, set())
-    journal.add("a")
+    journal.add("a", 1)
     after_a = journal.end
-    journal.add("b")
-    journal.add("b")
+    journal.add("b", 2)
+    journal.add("b", 2)
     assert (journal.since(0), journal.since(after_a), journal.since(journal.end)) == ({"a", "b"}, {"b"}, set())
 
 
@@ -21,7 +21,7 @@ def test_a_journal_stays_short_and_says_so() -> None:
     ends = []
     for number in range(3 * LONGEST):
         ends.append(journal.end)
-        journal.add(number)
+        journal.add(number, LONGEST)
     assert journal.since(ends[0]) is None
     for back in (1, 10, LONGEST // 2):
         assert journal.since(ends[-back]) == set(range(3 * LONGEST - back, 3 * LONGEST))
@@ -30,20 +30,29 @@ def test_a_journal_stays_short_and_says_so() -> None:
 
 def test_a_journal_has_one_entry_for_a_key_however_often_it_changes() -> None:
     journal = Journal[str]()
-    journal.add("a")
+    journal.add("a", 1)
     start = journal.end
     for _ in range(2 * LONGEST):
-        journal.add("b")
-        journal.add("c")
+        journal.add("b", 2)
+        journal.add("c", 3)
     assert (journal.since(0), journal.since(start)) == ({"a", "b", "c"}, {"b", "c"})
     assert journal.since(journal.end - 1) == {"c"}
     assert len(journal._last) == 3
 
 
+def test_a_journal_of_a_small_collection_forgets_what_is_gone() -> None:
+    journal = Journal[int]()
+    for number in range(3 * SHORTEST):
+        start = journal.end
+        journal.add(number, 1)
+    assert (journal.since(0), journal.since(start)) == (None, {number})
+    assert len(journal._last) <= SHORTEST
+
+
 def test_a_reader_of_two_journals_misses_nothing() -> None:
     expectations, reader = Journal[ObjectKey](), Reader()
     assert reader.read(Look(records={}, number=5, since=UNREAD, changed=None), expectations) is None
-    expectations.add(A)
+    expectations.add(A, 1)
     assert reader.read(Look(records={}, number=6, since=5, changed={B}), expectations) == {A, B}
     assert reader.read(Look(records={}, number=7, since=6, changed=()), expectations) == set()
 

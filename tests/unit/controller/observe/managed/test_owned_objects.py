@@ -61,3 +61,25 @@ def test_an_object_that_changes_hands_has_changed_for_both(index: OwnedObjects) 
     ours, theirs = index.look("shop", UNREAD).number, index.look("other", UNREAD).number
     index.put(KEY, replace(OURS, owner="other"))
     assert (index.look("shop", ours).changed, index.look("other", theirs).changed) == ({KEY}, {KEY})
+
+
+def test_an_owner_without_objects_leaves_nothing_behind(index: OwnedObjects) -> None:
+    for number in range(10):
+        key = KEY._replace(name=f"a{number}")
+        index.put(key, Record(key=key, owner=f"shop-{number}"))
+        index.put(key, None)
+        assert index.look(f"never-seen-{number}", UNREAD).records == {}
+    assert set(index._by_owner) == {"shop"}
+
+
+def test_a_reader_misses_nothing_when_all_objects_were_gone_meanwhile(index: OwnedObjects) -> None:
+    seen = index.look("shop", UNREAD).number
+    for key in (KEY, ROLE):
+        index.put(key, None)
+    gone = index.look("shop", seen)
+    assert (gone.records, gone.changed) == ({}, None)
+    index.put(KEY, OURS)
+    back = index.look("shop", seen)
+    assert (set(back.records), back.changed) == ({KEY}, None)
+    assert index.look("shop", gone.number).changed in (None, {KEY})
+    assert index.look("shop", back.number).changed == set()
