@@ -17,7 +17,7 @@ from controller.cli.command import FAILED, connect, tell
 from controller.cli.output import one_line
 from controller.cli.parsing.arguments import LEVELS
 from controller.kube.client import Client
-from controller.kube.errors import ApiError
+from controller.kube.errors import QUOTING, ApiError
 from controller.kube.lease import LEASES
 from controller.kube.resources import Resource
 
@@ -37,8 +37,15 @@ def main(options: argparse.Namespace) -> int:
     if not pods:
         tell(f'rukpak logs: no pod of the controller in namespace "{options.namespace}"{_holder(client, options)}')
         return FAILED
-    for line in select(_read(client, options, pods), options.name, LEVELS[LEVELS.index(options.level) :]):
-        print(json.dumps(line, ensure_ascii=False) if options.output == "json" else to_text(line), flush=True)
+    try:
+        for line in select(_read(client, options, pods), options.name, LEVELS[LEVELS.index(options.level) :]):
+            print(json.dumps(line, ensure_ascii=False) if options.output == "json" else to_text(line), flush=True)
+    except ApiError as error:
+        if error.status not in QUOTING:
+            raise
+        # A request for a log has no body that the message could quote; it says, for example, which kubelet is silent.
+        tell(one_line(f"rukpak logs: {error.status} {error.reason}: {error.message}"))
+        return FAILED
     return 0
 
 

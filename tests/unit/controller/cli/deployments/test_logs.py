@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller.cli import main
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import FakeApi, Fault
 
 PODS = "/api/v1/namespaces/rukpak-system/pods"
 LINES: list[Any] = [
@@ -73,3 +73,11 @@ def test_a_log_that_may_not_be_read_is_one_line(
     api.documents[PODS] = ({"metadata": {}, "items": [{"metadata": {"name": "rukpak-0", "uid": "1"}}]}, "")
     assert main(["logs", "shop", *words]) == 1
     assert capsys.readouterr().err == "rukpak logs: 404 NotFound: injected 404\n"
+
+
+def test_what_the_api_server_says_of_a_kubelet_is_shown(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    said = {"kind": "Status", "reason": "InternalError", "message": 'Get "https://10.0.0.1:10250": no route to host'}
+    pods = {"kind": "PodList", "metadata": {}, "items": list(api.objects[PODS].values())}
+    api.faults += [Fault(200, body=json.dumps(pods).encode()), Fault(500, body=json.dumps(said).encode())]
+    assert main(["logs", "shop"]) == 1
+    assert "no route to host" in capsys.readouterr().err
