@@ -13,9 +13,14 @@ import pytest
 from controller.build.capabilities import shipped
 from controller.kube.resources import BUILT_IN_GROUPS
 from hack.control_plane.waiting import wait_for
-from tests.support.bundles import Deployed, World, config_map
+from tests.support.bundles import Deployed, World, config_map, new_name
+from tests.support.charts import pack
 from tests.support.commands import Rukpak, command
 from tests.support.objects import deployment, secret, service
+from tests.support.registry import MANIFEST
+
+CHART = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+CHART_CONFIG = "application/vnd.cncf.helm.config.v1+json"
 
 
 @pytest.fixture
@@ -65,6 +70,25 @@ def test_an_image_in_a_registry_is_rendered_as_the_controller_applied_it(world: 
     reference = deployed.read()["spec"]["sources"][0]["image"]["ref"]
     where = ["--install-namespace", deployed.namespace, "-o", "revision"]
     assert rukpak("render", f"oci://{reference}", *where).stdout.strip() == status["revision"]
+
+
+def test_a_chart_as_helm_pushes_it_is_recognized(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    template = json.dumps(config_map("a")).encode()
+    files = {"web/Chart.yaml": b"apiVersion: v2\nname: web\nversion: 1.0.0\n", "web/templates/a.json": template}
+    archive, name = tmp_path / "web-1.0.0.tgz", new_name()
+    archive.write_bytes(pack(files))
+    image = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": world.registry.push_blob(name, CHART_CONFIG, b'{"name": "web", "version": "1.0.0"}').as_json(),
+        "layers": [world.registry.push_blob(name, CHART, archive.read_bytes()).as_json()],
+    }
+    world.registry.push_manifest(name, "1.0.0", image)
+    reference = f"{world.registry.host}/{name}:1.0.0"
+    assert rukpak("render", f"oci://{reference}", "-o", "name").stdout == "configmap/a\n"
+    assert rukpak("render", str(archive), "-o", "name").stdout == "configmap/a\n"
+    told = rukpak("install", name, "--image", f"oci://{reference}", "-n", "default", "--dry-run", status=1).stderr
+    assert told.rstrip().endswith("here it is --format, now plain")
 
 
 def test_a_secret_is_read_with_the_rights_of_the_user_and_only_if_one_is_named(world: World, rukpak: Rukpak) -> None:

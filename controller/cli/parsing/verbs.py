@@ -176,7 +176,7 @@ BUNDLES = {
         usage="SOURCE|-f FILE [flags]",
         examples={
             "render ./bundle --install-namespace shop": "a directory, without a cluster",
-            "render oci://quay.io/shop/chart:1.2.0 --format helm": "an image or chart in a registry",
+            "render oci://quay.io/shop/chart:1.2.0": "an image or chart in a registry",
             "render -f shop.yaml -o revision": "the future status.revision of a BundleDeployment",
             "render -f shop.yaml | kubectl diff -f -": "what would change on the cluster",
             "render --revision shop@1f2e3d4c5b6a": "what was applied once, from the revision store",

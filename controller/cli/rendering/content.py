@@ -13,8 +13,16 @@ from controller.cli.command import MisuseError, read_file
 from controller.content.archive import write_entries
 from controller.content.folder import read_folder
 from controller.content.limits import Rejection
-from controller.formats.recognition import is_folder, recognize_bundle, recognize_chart, recognize_first
+from controller.formats.recognition import (
+    is_folder,
+    recognize_archives,
+    recognize_bundle,
+    recognize_chart,
+    recognize_first,
+    recognize_manifests,
+)
 from controller.sources.http.body import read_body
+from controller.sources.image.reference import parse_reference
 
 OCI = "oci://"
 URLS = ("https://", "http://")
@@ -50,6 +58,19 @@ def unpack(source: str, folder: Path) -> None:
         write_entries(_read(source), folder, Limits(), source)
     except OSError as error:
         raise MisuseError(f'"{error.filename or source}": {error.strerror or "cannot be read"}') from error
+    except MisuseError as error:
+        if Path(source).exists() or not _looks_like_image(source):
+            raise
+        raise MisuseError(f"{error}; for an image or chart in a registry: {OCI}{source}") from None
+
+
+def _looks_like_image(source: str) -> bool:
+    """Return whether a text is an image reference that names its registry, which a path hardly ever is."""
+    try:
+        reference = parse_reference(source)
+    except ValueError:
+        return False
+    return source.startswith(f"{reference.registry}/")
 
 
 def _read(source: str) -> Iterator[Entry]:
@@ -68,5 +89,11 @@ def guess_format(root: Path) -> str:
     """Return the format of content that says what it is; `plain` for all other content."""
     if recognize_bundle(root, ""):
         return "registry-v1"
-    is_chart = recognize_first(root, recognize_chart) and not is_folder(root / "manifests")
-    return "helm" if is_chart else "plain"
+    return "helm" if not is_folder(root / "manifests") and _is_chart(root) else "plain"
+
+
+def _is_chart(root: Path) -> bool:
+    """Return whether content is a chart: a folder of one, or packed, as `helm push` stores it, without manifests."""
+    if recognize_first(root, recognize_chart):
+        return True
+    return bool(recognize_first(root, recognize_archives)) and not recognize_first(root, recognize_manifests)

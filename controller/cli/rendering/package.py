@@ -19,6 +19,7 @@ from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits
 from controller.cli.command import MisuseError, read_file, tell
 from controller.cli.deployments.packing import pack
+from controller.cli.rendering.content import OCI
 from controller.cli.rendering.render import network_of, new_store, read_capabilities, render_local
 from controller.content.limits import quote
 from controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
@@ -65,7 +66,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     """Return the parameters of a source that would install the image."""
     certificates = read_file(options.certificate_authority).decode() if options.certificate_authority else ""
     return {
-        "ref": options.reference.removeprefix("oci://"),
+        "ref": options.reference.removeprefix(OCI),
         "insecureSkipTLSVerify": options.insecure_skip_tls_verify,
         "certificateData": certificates,
     }

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
 from controller.cli.command import FAILED, MisuseError, connect, tell
 from controller.cli.deployments.access import Deployments, Manifest
@@ -19,6 +21,7 @@ from controller.cli.deployments.waiting import awaits_ready, conclude, wait_if_a
 from controller.cli.output import name_of, show, to_json
 from controller.cli.question import ask
 from controller.cli.rendering import manifest
+from controller.cli.rendering.content import OCI
 from controller.cli.rendering.render import read_config
 from controller.cli.review.diff import compare
 from controller.cli.review.permissions import describe
@@ -85,7 +88,7 @@ def make_deployment(options: argparse.Namespace) -> Manifest:
 
 def _make_source(options: argparse.Namespace) -> dict[str, Any]:
     blocks = {
-        "image": {"ref": options.image},
+        "image": {"ref": (options.image or "").removeprefix(OCI)},
         "git": {"repository": options.git, "ref": options.ref, "directory": options.directory},
         "http": {"url": options.http, "sha256": options.sha256},
         "chart": {
@@ -111,7 +114,12 @@ def _make_source(options: argparse.Namespace) -> dict[str, Any]:
 
 def _render(client: Client, options: argparse.Namespace, value: Manifest) -> Reviewed | None:
     deployment: BundleDeployment = manifest.read(to_json(value).encode(), "command line", {"name": None, "spec": {}})
-    return render_new(client, options, deployment, f'BundleDeployment "{options.name}"')
+    try:
+        return render_new(client, options, deployment, f'BundleDeployment "{options.name}"')
+    except BundleError as error:
+        if error.reason is not Reason.NO_CONTENT:
+            raise
+        raise BundleError(error.reason, f"{error.message}; here it is --format, now {options.format}") from None
 
 
 def _describe(reviewed: Reviewed, options: argparse.Namespace) -> Iterator[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from controller.cli import main
+from controller.cli.rendering.content import guess_format
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 CHART = {
@@ -92,6 +93,36 @@ def test_the_format_can_be_chosen(folder: Path, capsys: pytest.CaptureFixture[st
 def test_a_file_that_is_no_bundle_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["render", str(folder / "README")]) == 1
     assert "neither a tar archive" in capsys.readouterr().err
+
+
+def test_a_path_that_looks_like_an_image_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", "quay.io/shop/web:v1"]) == 2
+    err = capsys.readouterr().err
+    assert err.endswith("No such file or directory; for an image or chart in a registry: oci://quay.io/shop/web:v1\n")
+
+
+def test_another_path_gets_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", "bundles/shop"]) == 2
+    assert "oci://" not in capsys.readouterr().err
+
+
+FORMATS = {
+    "a packed chart": ({"web-1.0.0.tgz": archive(CHART)}, "helm"),
+    "a chart": ({"Chart.yaml": b"name: web"}, "helm"),
+    "a packed chart beside manifests": (
+        {"web-1.0.0.tgz": archive(CHART), "a.yaml": json.dumps(CONFIG_MAP).encode()},
+        "plain",
+    ),
+    "an archive that is no chart": ({"web.tgz": archive({"a.json": "{}"})}, "plain"),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_format_is_guessed(name: str, tmp_path: Path) -> None:
+    files, expect = FORMATS[name]
+    for file, data in files.items():
+        (tmp_path / file).write_bytes(data)
+    assert guess_format(tmp_path) == expect
 
 
 @pytest.mark.parametrize("address", ["git@example.com:a/b", "https://example.com/a/b.git", "ssh://git@example.com/a"])

@@ -23,6 +23,12 @@ class Case(NamedTuple):
 CASES = [
     Case("an image", ["--image=q.io/a:1"], {"kind": "image", "image": {"ref": "q.io/a:1"}}, {"format": "plain"}),
     Case(
+        "with a scheme",
+        ["--image=oci://q.io/a:1"],
+        {"kind": "image", "image": {"ref": "q.io/a:1"}},
+        {"format": "plain"},
+    ),
+    Case(
         "a repository",
         ["--git=https://a/b", "--ref=main", "--directory=d", "--secret=login"],
         {
