@@ -65,6 +65,7 @@ def describe(deployment: BundleDeployment) -> Iterator[str]:
     said = [first]
     yield from _not_ready(deployment, said)
     yield from _conditions(deployment, said)
+    yield from _takers(deployment, said)
     if status.skipped_kinds:
         yield f"Skipped:   {', '.join(status.skipped_kinds)}: optional and not served by the cluster"
     for warning in status.warnings:
@@ -115,8 +116,8 @@ def _sources(deployment: BundleDeployment) -> Iterator[str]:
 
 def _counts(deployment: BundleDeployment) -> str:
     status = deployment.status
-    names = ("progressing", "failed", "drifted", "retained")
-    counts = [f"{count} {name}" for name in names if (count := getattr(status.objects, name))]
+    names = ("progressing", "failed", "drifted", "retained", "handed_over")
+    counts = [f"{count} {name.replace('_', ' ')}" for name in names if (count := getattr(status.objects, name))]
     return ", ".join([f"{status.display.objects or '0/0'} healthy", *counts])
 
 
@@ -155,6 +156,13 @@ def _conditions(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
         if not any(_is_in(condition.message, text) for text in said):
             said.append(condition.message)
             yield f"{condition.type}: {condition.reason}: {condition.message}"
+
+
+def _takers(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
+    """Yield to whom objects were handed over, which only the message of a condition says, unless a line has said it."""
+    installed = deployment.status.condition("Installed")
+    if deployment.status.objects.handed_over and installed and not any(_is_in(installed.message, t) for t in said):
+        yield f"Installed: {installed.reason}: {installed.message}"
 
 
 def _resume(deployment: BundleDeployment) -> Iterator[str]:

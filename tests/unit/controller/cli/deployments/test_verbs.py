@@ -291,6 +291,10 @@ DRIFTED = condition(
     "Drifted", "True", "Paused", "ConfigMap shop/a: modified; will be repaired when spec.paused is false"
 )
 
+TAKEN = condition(
+    "Installed", "True", "Installed", 'revision aaa is applied; handed over: 2 to BundleDeployment "till"'
+)
+
 
 class Shown(NamedTuple):
     name: str
@@ -304,6 +308,8 @@ SHOWN = [
           ["Sources:", "  image x", f"    {DIGEST}"]),
     Shown("what is not ready, and why", described(notReady=[{**NOT_READY, "message": "0 of 1"}]),
           ["Not ready:", "  Deployment shop/web: Progressing: 0 of 1"]),
+    Shown("what others have taken over", described(objects={"handedOver": 2}, conditions=[READY, TAKEN]),
+          ["Objects:   0/0 healthy, 2 handed over", f"Installed: Installed: {TAKEN['message']}"]),
     Shown("a revision that waits", described(paused=True, revision=OTHER),
           [f"Desired:   {OTHER}", "Resuming would:", f"  install revision {OTHER}"]),
     Shown("what a resume reverts", described(paused=True, conditions=[READY, DRIFTED]),
