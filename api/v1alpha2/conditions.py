@@ -114,7 +114,7 @@ class Reason(str, Enum):
     UNKNOWN_PROCESSOR = "UnknownProcessor", Retry.PERMANENT, "no installed plug-in provides this kind of processor", "install the plug-in, or correct kind"
     NOT_SUPPORTED = "NotSupported", Retry.PERMANENT, "this release or this machine does not support what the spec asks for", "follow the message: remove the field, upgrade, or change the option that it names"
     COLLISION = "Collision", Retry.WAIT, "an object already exists and has another owner", "delete it, allow its adoption with spec.collisionProtection, or take it over from the BundleDeployment that has it with spec.takeOver"
-    FORBIDDEN = "Forbidden", Retry.SLOW, "the account that applies the objects lacks permissions", "grant the rules that the message lists"
+    FORBIDDEN = "Forbidden", Retry.SLOW, "the account that applies the objects lacks permissions", "grant the rules that the message lists, or those for the whole bundle that rukpak rights prints"
     REFUSED = "Refused", Retry.SLOW, "the API server or an admission policy rejected an object", "correct the field that the message names, or the policy"
     IMMUTABLE = "Immutable", Retry.PERMANENT, "an immutable field differs", 'delete the object, which is recreated immediately, or set the annotation core.rukpak.io/recreate to "true" on it in the bundle'
     TOO_LARGE = "TooLarge", Retry.PERMANENT, "an object or the revision is too large to store in the cluster", "split it"

@@ -44,7 +44,7 @@ def test_uninstall(alone: World, keep: bool, runs: bool) -> None:
     done = rukpak("uninstall", "--keep" if keep else "--delete", "--timeout=80s", "--yes")
     assert done.stderr.startswith("Uninstalling RukPak from context ")
     assert (
-        f"bundledeployment.core.rukpak.io/{deployed.name}: 4 objects are {'kept' if keep else 'deleted'}" in done.stderr
+        f"bundledeployment.core.rukpak.io/{deployed.name} (4 objects are {'kept' if keep else 'deleted'}" in done.stderr
     )
     assert ("a controller outside of this cluster is active" in done.stderr) is runs
     assert f"bundledeployment.core.rukpak.io/{deployed.name} deleted" in done.stdout
@@ -66,7 +66,9 @@ def test_uninstall_where_nothing_is_installed_says_what_is_missing(alone: World)
     alone.controller.kill()
     unasked = rukpak("uninstall", status=2)
     assert unasked.stderr.endswith("rukpak uninstall: no terminal to ask for confirmation; pass --yes\n")
-    assert rukpak("uninstall", "--dry-run").stdout.splitlines()[0].endswith(" deleted (dry run)")
+    planned = rukpak("uninstall", "--dry-run")
+    assert planned.stdout.splitlines()[0].endswith(" deleted (dry run)")
+    assert "deleted" not in planned.stderr, "each thing is listed once"
     assert read(alone.client, DEPLOYMENTS) is not None
     rukpak("uninstall", "--yes")
     again = rukpak("uninstall")

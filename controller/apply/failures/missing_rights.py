@@ -130,7 +130,8 @@ def list_all(errors: Iterable[BundleError | None], more: Iterable[RbacRight] = (
 
 def lack_of(rights: Iterable[RbacRight], account: str) -> LackOfRightsError:
     """Return the error of an account that lacks rights."""
-    message = f'"{account}" lacks permissions; grant it {describe_roles(rights)}'
+    roles = f'grant it {describe_roles(rights)}; "rukpak rights" prints those for the whole bundle'
+    message = f'"{account}" lacks permissions; {roles}'
     return LackOfRightsError(Reason.FORBIDDEN, message)
 
 

@@ -11,7 +11,7 @@ import argparse
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 
@@ -45,10 +45,14 @@ def main(options: argparse.Namespace) -> int:
     if not (deployments or parts):
         tell(f"RukPak is not installed on {_cluster(client, options)}")
         return 0
-    _announce(client, options, deployments, parts)
+    _announce(client, options)
+    plan = [*_plan(deployments, keep=not options.delete), *(part.name for part in parts)]
     if options.dry_run:
-        _print_plan(deployments, parts)
+        print("".join(f"{line} deleted (dry run)\n" for line in plan), end="", flush=True)
         return 0
+    tell("This deletes:")
+    for line in plan:
+        tell(f"  {line}")
     if not (options.yes or ask("no terminal to ask for confirmation; pass --yes")):
         tell("rukpak uninstall: canceled; nothing was deleted")
         return FAILED
@@ -74,25 +78,24 @@ def _cluster(client: Client, options: argparse.Namespace) -> str:
     return f'{f"""context "{context}", """ if context else ""}cluster {client.host}'
 
 
-def _announce(
-    client: Client, options: argparse.Namespace, deployments: Sequence[Manifest], parts: Sequence[Part]
-) -> None:
-    """Print on stderr where RukPak is removed, which controller runs elsewhere, and what is deleted."""
+def _announce(client: Client, options: argparse.Namespace) -> None:
+    """Print on stderr where RukPak is removed, and which controller runs elsewhere."""
     tell(f"Uninstalling RukPak from {_cluster(client, options)}")
     holder = read_holder(client, options.namespace)
     if holder and holder.is_running and not _is_pod(client, options.namespace, holder.host):
         tell(
             f'warning: a controller outside of this cluster is active, on "{holder.host}"; stop it before you continue'
         )
-    tell("This deletes:")
-    for value in deployments:
-        tell(f"  {name_of(value)}: {_fate(value, keep=not options.delete)}")
-    for part in parts:
-        tell(f"  {part.name}")
 
 
 def _is_pod(client: Client, namespace: str, name: str) -> bool:
     return find(client, f"/api/v1/namespaces/{namespace}/pods/{name}") is not None
+
+
+def _plan(deployments: Iterable[Manifest], *, keep: bool) -> Iterator[str]:
+    """Yield the name of each BundleDeployment, and what becomes of its objects."""
+    for value in deployments:
+        yield f"{name_of(value)} ({_fate(value, keep=keep)})"
 
 
 def _fate(value: Manifest, *, keep: bool) -> str:
@@ -100,11 +103,6 @@ def _fate(value: Manifest, *, keep: bool) -> str:
     is_kept = keep or value["spec"].get("deletionPolicy") == "Orphan"
     count = "1 object is" if total == 1 else f"{total} objects are"
     return f"{count} {'kept, without an owner' if is_kept else 'deleted as well'}" if total else "no objects"
-
-
-def _print_plan(deployments: Sequence[Manifest], parts: Sequence[Part]) -> None:
-    for name in (*map(name_of, deployments), *(part.name for part in parts)):
-        print(f"{name} deleted (dry run)")
 
 
 # BundleDeployments

@@ -29,7 +29,8 @@ def test_all_rights_of_a_pass_are_in_one_message_in_any_order() -> None:
     assert listed.message == (
         f'"{ACCOUNT}" lacks permissions; grant it a Role in namespace "shop" with rules: '
         '[{apiGroups: [""], resources: [configmaps], verbs: [create]}, '
-        '{apiGroups: [""], resources: [services], verbs: [get, patch]}]'
+        '{apiGroups: [""], resources: [services], verbs: [get, patch]}]; '
+        '"rukpak rights" prints those for the whole bundle'
     )
     again = list_all(reversed(errors))
     assert again is not None
