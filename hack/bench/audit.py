@@ -24,6 +24,11 @@ class Requests:
         return dict(Counter(event["verb"] for event in self.events).most_common())
 
     @property
+    def by_object(self) -> dict[str, int]:
+        """Number of requests by what `describe` says of them."""
+        return dict(Counter(map(describe, self.events)))
+
+    @property
     def total(self) -> int:
         """Number of requests."""
         return len(self.events)

@@ -108,7 +108,7 @@ class Soak:
         idle = self.testbed.requests(since).without_watches()
         tracebacks = self.testbed.log_of_controller().count(TRACEBACK)
         return [
-            *([f"{idle.total} requests in {IDLE_SECONDS:g} s: {idle.by_verb}"] if idle.total else []),
+            *([f"{idle.total} requests in {IDLE_SECONDS:g} s: {_list(idle.by_object)}"] if idle.total else []),
             *([f"{tracebacks} tracebacks in the log"] if tracebacks else []),
         ]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from api import names
 from controller.kube.client import Client
+from controller.revisions.storage.secrets import REVISION
 from hack.bench.api import BUNDLE_DEPLOYMENTS
 from hack.bench.soak.churn import HISTORY_LIMIT, STORE
 from hack.bench.soak.contents import PLURALS, Identity, Manifest, collection, content, expected
@@ -34,8 +35,25 @@ def count_revisions(client: Client) -> float:
 
     Raises: ApiError.
     """
-    deployments = list(client.list(BUNDLE_DEPLOYMENTS))
-    return (len(list(_revisions(client))) - sum(map(_kept, deployments))) / max(1, len(deployments))
+    named = {each["metadata"]["name"]: _named(each) for each in client.list(BUNDLE_DEPLOYMENTS)}
+    unnamed = [
+        secret
+        for secret in _revisions(client)
+        if _digest(secret) not in named.get(secret["metadata"]["labels"][names.REVISION_LABEL], ())
+    ]
+    return len(unnamed) / max(1, len(named))
+
+
+def _named(deployment: Manifest) -> set[str]:
+    """The installed revision, the desired one, which waits while it is paused, and what the history names."""
+    status = deployment.get("status") or {}
+    history = (each["revision"] for each in status.get("history") or [])
+    return {status.get("installedRevision", ""), status.get("revision", ""), *history}
+
+
+def _digest(secret: Manifest) -> str:
+    digest: str = (secret["metadata"].get("annotations") or {}).get(REVISION, "")
+    return digest
 
 
 def _revisions(client: Client) -> Iterable[Manifest]:
@@ -63,6 +81,7 @@ def _judge_status(deployment: Manifest) -> list[str]:
         ),
         *([f"{name}: status is of an earlier generation"] if _is_late(deployment) else []),
         *([] if status.get("installedRevision") == status.get("revision") else [f"{name}: revision is not installed"]),
+        *([f"{name}: {conditions['Drifted']['message']}"] if "Drifted" in conditions else []),
         *([] if names.FINALIZER in deployment["metadata"].get("finalizers", []) else [f"{name}: no finalizer"]),
     ]
 
