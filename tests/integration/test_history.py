@@ -60,6 +60,35 @@ def test_an_upgrade_with_a_history_writes_status_as_often_as_without(world: Worl
     assert counts[0] == counts[1]
 
 
+REJECTED = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "fixed"}, "spec": {"ports": [{"port": 70000}]}}
+FIXED = {**config_map("fixed"), "immutable": True}
+
+
+@pytest.mark.parametrize(
+    ("reason", "broken"),
+    [("Immutable", {**FIXED, "data": {"color": "red"}}), ("Refused", REJECTED)],
+    ids=["immutable", "refused"],
+)
+def test_a_revision_with_a_rejected_object_is_failed_also_once_it_is_replaced(
+    world: World, reason: str, broken: Manifest
+) -> None:
+    deployed = world.deploy(FIXED)
+    first = deployed.wait_ready()["installedRevision"]
+    deployed.change(sources=[image(world.push(deployed.name, broken, tag="broken"))])
+    deployed.wait_for("Installed", "False", reason)
+
+    failed, before = deployed.status()["history"]
+
+    assert (before["revision"], before["outcome"]) == (first, "Healthy")
+    assert (failed["outcome"], "fixed" in failed["message"]) == ("Failed", True)
+    corrected = [FIXED, config_map("settings")]
+    deployed.change(sources=[image(world.push(deployed.name, *corrected, tag="corrected"))])
+    last = deployed.wait_installed(first)["installedRevision"]
+    entries = {each["revision"]: each for each in deployed.status()["history"]}
+    assert list(entries) == [last, failed["revision"], first]
+    assert entries[failed["revision"]] == failed
+
+
 def delete_secret(deployed: Deployed, revision: str) -> None:
     for secret in deployed.revisions():
         if secret["metadata"]["annotations"]["core.rukpak.io/revision"] == revision:
