@@ -133,11 +133,10 @@ class Ledger:
         return self.explanations.get(record.key, ("", None))[0] == record.resource_version != ""
 
     def repaired(self, key: ObjectKey) -> None:
-        """Record a repair: the next one of this object waits longer."""
+        """Record a repair: the next one of this object waits longer. Several threads of a pass may call it."""
         before = self._last_repair(key)
         self._repairs.pop(key, None)  # to become the newest
         self._repairs[key] = _Repair(before.count + 1 if before else 1, self.clock())
-        self._drop_old_repairs()
 
     def seconds_to_repair(self, key: ObjectKey) -> float:
         """Return how long to wait before this object may be repaired; 0: now."""
@@ -161,6 +160,7 @@ class Ledger:
 
         A conflict ends when the object is not modified for as long as its next repair would wait.
         """
+        self._drop_old_repairs()
         many = (key for key, repair in self._repairs.items() if repair.count >= CONFLICT_COUNT)
         return [
             self.fights.get(key) or DriftedObject(key=key) for key in sorted(many) if self.seconds_to_repair(key) > 0
@@ -171,6 +171,7 @@ class Ledger:
         return min((self.seconds_to_repair(conflict.key) for conflict in self.conflicts()), default=None)
 
     def _drop_old_repairs(self) -> None:
+        """Forget what counts no more. Iterates, so it must not run while threads record repairs."""
         old = takewhile(lambda key: self._last_repair(key) is None, self._repairs)
         for key in list(old):
             del self._repairs[key]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
@@ -160,8 +161,19 @@ def test_what_is_forgiven_is_forgotten(ledger: Ledger, clock: Clock) -> None:
         ledger.fights[each] = DriftedObject(key=each)
         clock.now += 60
     ledger.repaired(OTHER)
+    assert ledger.conflicts() == []
     assert len(ledger.fights) == 10
     assert len(ledger._repairs) == 11
+
+
+def test_threads_of_a_pass_record_repairs_at_once(ledger: Ledger, clock: Clock) -> None:
+    keys = [KEY._replace(name=f"config-{number}") for number in range(20_000)]
+    for key in keys:
+        ledger.repaired(key)
+    clock.now += 601
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ledger.repaired, keys))
+    assert set(ledger._repairs) == set(keys)
 
 
 def test_from_the_third_repair_on_it_is_a_conflict(ledger: Ledger) -> None:
