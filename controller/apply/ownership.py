@@ -142,10 +142,11 @@ def judge(  # noqa: PLR0911 - one rule each
         return Judgement(situation=Situation.TAKE_BACK, evicts=evicts)
     if (record.key.group, record.key.kind) == ("", "Namespace"):
         return Judgement(situation=Situation.USED)
-    claimant = _controller(record, owner) or _deployment(record, owner, exists) or record.marks
+    deployment = _other_deployment(record, owner, exists)
+    claimant = _controller(record, owner) or (f'{names.KIND} "{deployment}"' if deployment else record.marks)
     if _may_adopt(claimant, collision_protection):
         return Judgement(situation=Situation.ADOPT, owner=claimant, evicts=evicts)
-    message = _collision_message(record.key, claimant, _other_deployment(record, owner, exists))
+    message = _collision_message(record.key, claimant, deployment)
     return Judgement(situation=Situation.COLLISION, owner=claimant, message=message, evicts=evicts)
 
 
@@ -297,7 +298,7 @@ def _is_free(record: Record, owner: Owner, exists: Exists) -> bool:
         and record.controller_name == owner.name
         and not exists(owner.name, record.controller_uid)
     )
-    return (stale or not _controller(record, owner)) and not _deployment(record, owner, exists)
+    return (stale or not _controller(record, owner)) and not _has_other_owner(record, owner, exists)
 
 
 def _is_deployment(record: Record) -> bool:
@@ -312,18 +313,16 @@ def _controller(record: Record, owner: Owner) -> str:
     return f'{record.controller_kind} "{record.controller_name}"'
 
 
-def _deployment(record: Record, owner: Owner, exists: Exists) -> str:
-    """Describe the other BundleDeployment that owns it, also without a controller reference."""
-    if record.owner in ("", owner.name) or not exists(record.owner, record.owner_uid):
-        return ""
-    return f'{names.KIND} "{record.owner}"'
+def _has_other_owner(record: Record, owner: Owner, exists: Exists) -> bool:
+    """Whether another BundleDeployment owns it, also without a controller reference."""
+    return record.owner not in ("", owner.name) and exists(record.owner, record.owner_uid)
 
 
 def _other_deployment(record: Record, owner: Owner, exists: Exists) -> str:
     """Return the name of the other BundleDeployment that controls or owns it; empty: there is none."""
     if record.controller_uid not in ("", owner.uid):
         return record.controller_name if _is_deployment(record) else ""
-    return record.owner if _deployment(record, owner, exists) else ""
+    return record.owner if _has_other_owner(record, owner, exists) else ""
 
 
 def _may_adopt(claimant: str, collision_protection: str) -> bool:

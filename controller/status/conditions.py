@@ -230,20 +230,21 @@ def _prune_message(report: Report) -> str:
 
 
 def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
+    unrepaired = report.unrepaired_conflicts
     if report.drifted and deployment.spec.paused:
         reason, problem = Reason.PAUSED, "modified; will be repaired when spec.paused is false"
     elif report.drifted:
         is_report_only = deployment.spec.drift.mode == "Report"
         problem = f"modified; not repaired{' (spec.drift.mode is Report)' if is_report_only else ''}"
         reason = Reason.REPORT_ONLY
-    elif report.unrepaired_conflicts:
+    elif unrepaired:
         reason, problem = Reason.DRIFT_CONFLICT, "repaired repeatedly, but another client keeps changing it"
     elif report.conflicts:
         reason = Reason.DRIFT_CONFLICT
         problem = "another client has changed it repeatedly; it is repaired, and must be left alone for a while"
     else:
         return []
-    shown = list_some(report.drifted or report.unrepaired_conflicts or report.conflicts)
+    shown = list_some(report.drifted or unrepaired or report.conflicts)
     return [Finding(ConditionType.DRIFTED, "True", reason, f"{shown}: {problem}")]
 
 

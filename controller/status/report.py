@@ -82,6 +82,8 @@ class Report:
     @property
     def unrepaired_conflicts(self) -> tuple[DriftedObject, ...]:
         """Of the conflicts those in which the other client has changed the object, and the repair was put off."""
+        if not self.conflicts:
+            return ()  # almost always: the outcomes may be those of many thousand objects
         postponed = {outcome.task.target.key for outcome in self.outcomes if outcome.postponed}
         return tuple(conflict for conflict in self.conflicts if conflict.key in postponed)
 

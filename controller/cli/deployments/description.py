@@ -153,16 +153,21 @@ def _conditions(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
             continue
         if condition.type in _FALSE and condition.status == "True":
             continue
-        if not any(_is_in(condition.message, text) for text in said):
-            said.append(condition.message)
-            yield f"{condition.type}: {condition.reason}: {condition.message}"
+        yield from _condition(condition, said)
+
+
+def _condition(condition: Condition, said: list[str]) -> Iterator[str]:
+    """Yield a condition, unless a line has said its message."""
+    if not any(_is_in(condition.message, text) for text in said):
+        said.append(condition.message)
+        yield f"{condition.type}: {condition.reason}: {condition.message}"
 
 
 def _takers(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
     """Yield to whom objects were handed over, which only the message of a condition says, unless a line has said it."""
     installed = deployment.status.condition("Installed")
-    if deployment.status.objects.handed_over and installed and not any(_is_in(installed.message, t) for t in said):
-        yield f"Installed: {installed.reason}: {installed.message}"
+    if deployment.status.objects.handed_over and installed:
+        yield from _condition(installed, said)
 
 
 def _resume(deployment: BundleDeployment) -> Iterator[str]:

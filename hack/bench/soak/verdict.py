@@ -26,7 +26,7 @@ def find_faults(client: Client) -> list[str]:
     return [
         *(fault for each in deployments for fault in _judge_status(each)),
         *compare({each["metadata"]["name"]: expected(each) for each in deployments}, _objects_by_owner(client)),
-        *compare_revisions({each["metadata"]["name"]: _kept(each) for each in deployments}, stored),
+        *compare_revisions({each["metadata"]["name"]: len(_named(each)) for each in deployments}, stored),
     ]
 
 
@@ -127,9 +127,3 @@ def compare_revisions(kept: Mapping[str, int], stored: Counter[str]) -> list[str
             if not 1 <= count <= HISTORY_LIMIT + 1
         ),
     ]
-
-
-def _kept(deployment: Manifest) -> int:
-    """The installed revision, and what the history names."""
-    status = deployment.get("status") or {}
-    return len({status.get("installedRevision"), *(each["revision"] for each in status.get("history") or [])})
