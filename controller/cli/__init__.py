@@ -7,7 +7,10 @@ need neither the Kubernetes client nor the models of the API.
     parsing        START HERE: the verbs and their flags
     command        shared by the verbs: exit statuses, the client, files, stderr
     output         formats of results
-    deployments    verbs for BundleDeployments
+    packing        a folder as one file
+    deployments    shared by all that read or change BundleDeployments: access, selection, --wait
+    inspection     verbs that show BundleDeployments
+    operation      verbs that change BundleDeployments
     rendering      render and capabilities
     review         verbs that show what a bundle may do, and what installing it takes
     adoption       adopt: objects of another tool or BundleDeployment change hands

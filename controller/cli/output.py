@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from controller.cli.jsonpath import evaluate
 from controller.cli.parsing.arguments import JSONPATH
 from controller.content.limits import visible
 
+WIDTH = 100
+"""Columns of prose."""
 # Words, paths and versions that start with a letter: no number, date or YAML indicator does.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
 _RESERVED = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
@@ -85,6 +88,20 @@ def _without_managed_fields(value: Mapping[str, Any]) -> dict[str, Any]:
 def one_line(text: str) -> str:
     """Return untrusted text on one line, with control characters escaped."""
     return visible(text.replace("\n", " "))
+
+
+def fit(lines: Iterable[str]) -> str:
+    """Return lines without control characters, each broken at spaces before it exceeds the width."""
+    return "".join(f"{part}\n" for line in lines for part in _break(one_line(line)))
+
+
+def _break(line: str) -> list[str]:
+    if len(line) <= WIDTH:
+        return [line]
+    margin = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(
+        line, WIDTH, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
 
 
 def to_table(heading: Sequence[str], rows: Iterable[Sequence[str]], least: int = 0) -> str:

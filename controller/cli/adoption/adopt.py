@@ -23,9 +23,8 @@ from controller.cli.adoption.survey import Standing, Survey, assess_for_tool, ex
 from controller.cli.adoption.tidying import Tidied, Tidier
 from controller.cli.command import FAILED, MisuseError, connect, read_file, tell
 from controller.cli.deployments.access import Deployments, Manifest
-from controller.cli.deployments.description import fit
 from controller.cli.deployments.waiting import conclude
-from controller.cli.output import name_of, show
+from controller.cli.output import fit, name_of, show
 from controller.cli.question import ask
 from controller.cli.rendering import manifest
 from controller.cli.review.diff import compare, find_targets

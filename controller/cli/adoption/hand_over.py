@@ -20,11 +20,10 @@ from controller.cli.adoption.steps import UnfinishedError, apply_and_wait, some,
 from controller.cli.adoption.survey import Assess, Assessment, Exists, Finding, Metadata, Standing, Survey, exists_on
 from controller.cli.command import FAILED, MisuseError, connect, tell
 from controller.cli.deployments.access import Deployments, Manifest
-from controller.cli.deployments.changes import awaits_pause
-from controller.cli.deployments.description import fit
-from controller.cli.deployments.objects import ObjectLister
 from controller.cli.deployments.waiting import awaits_ready, conclude
-from controller.cli.output import show
+from controller.cli.inspection.objects import ObjectLister
+from controller.cli.operation.changes import awaits_pause
+from controller.cli.output import fit, show
 from controller.cli.question import ask
 from controller.cli.review.diff import compare_two, find_targets
 from controller.cli.review.differences import Change

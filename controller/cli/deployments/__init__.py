@@ -1,15 +1,7 @@
-"""Verbs for BundleDeployments.
+"""What verbs for BundleDeployments share.
 
 access       reading and changing them on a cluster
 selection    which ones a command line names
 waiting      --wait: progress, success, and why waiting ends early
-changes      pause, resume, reconcile
-approval     approve, deny
-status       status: table.py, description.py, objects.py
-history      history
-rollback     rollback
-push         push: packing.py
-tree         tree: branches.py
-events       events
-logs         logs
+unserved     those on which no controller acts
 """

@@ -55,7 +55,7 @@ DEPLOYMENTS = {
             "status shop -o jsonpath='{.status.installedRevision}'": "one field",
         },
         arguments=arguments.status,
-        entry="deployments.status:main",
+        entry="inspection.status:main",
     ),
     "tree": Verb(
         summary="show the objects of a BundleDeployment and what they own as a tree",
@@ -63,7 +63,7 @@ DEPLOYMENTS = {
         usage="NAME [flags]",
         examples={"tree shop": "objects, ReplicaSets and Pods", "tree shop -o json": "for programs"},
         arguments=arguments.tree,
-        entry="deployments.tree:main",
+        entry="inspection.tree:main",
     ),
     "events": Verb(
         summary="show the Events of a BundleDeployment",
@@ -71,7 +71,7 @@ DEPLOYMENTS = {
         usage="NAME [flags]",
         examples={"events shop -w": "also show new ones as they occur"},
         arguments=arguments.events,
-        entry="deployments.events:main",
+        entry="inspection.events:main",
     ),
     "logs": Verb(
         summary="show what the controller logged about a BundleDeployment",
@@ -79,7 +79,7 @@ DEPLOYMENTS = {
         usage="NAME [flags]",
         examples={"logs shop -f --since 10m": "the last ten minutes, and everything from now on"},
         arguments=arguments.logs,
-        entry="deployments.logs:main",
+        entry="inspection.logs:main",
     ),
     "push": Verb(
         summary="push a folder as the content of a BundleDeployment, without a registry",
@@ -91,7 +91,7 @@ DEPLOYMENTS = {
             "push ./chart shop --source 1": "replace the second source, whatever its kind",
         },
         arguments=arguments.push,
-        entry="deployments.push:main",
+        entry="operation.push:main",
     ),
     "package": Verb(
         summary="push a folder to a registry as an image",
@@ -111,7 +111,7 @@ DEPLOYMENTS = {
         usage="NAME [flags]",
         examples={"history shop -o json": "with full digests and times"},
         arguments=arguments.history,
-        entry="deployments.history:main",
+        entry="inspection.history:main",
     ),
     "rollback": Verb(
         summary="apply a revision again that is kept",
@@ -122,7 +122,7 @@ DEPLOYMENTS = {
             "rollback shop --to 1f2e3d4c5b6a": "to another one",
         },
         arguments=arguments.rollback,
-        entry="deployments.rollback:main",
+        entry="operation.rollback:main",
     ),
     "pause": Verb(
         summary="pause BundleDeployments: report drift, change nothing",
@@ -130,7 +130,7 @@ DEPLOYMENTS = {
         usage=SELECTION,
         examples={"pause shop --wait": "return when nothing is changed any more", "pause --all": "all of them"},
         arguments=arguments.change,
-        entry="deployments.changes:pause",
+        entry="operation.changes:pause",
     ),
     "resume": Verb(
         summary="resume paused BundleDeployments",
@@ -138,7 +138,7 @@ DEPLOYMENTS = {
         usage=SELECTION,
         examples={"resume shop --wait": "return when it is Ready"},
         arguments=arguments.change,
-        entry="deployments.changes:resume",
+        entry="operation.changes:resume",
     ),
     "reconcile": Verb(
         summary="re-resolve all sources and retry failures immediately",
@@ -146,7 +146,7 @@ DEPLOYMENTS = {
         usage=SELECTION,
         examples={"reconcile shop --wait": "return when it is Ready", "reconcile -l team=shop": "all of a team"},
         arguments=arguments.change,
-        entry="deployments.changes:reconcile",
+        entry="operation.changes:reconcile",
     ),
     "approve": Verb(
         summary="approve the revision that waits for approval",
@@ -157,7 +157,7 @@ DEPLOYMENTS = {
             "approve shop --revision 1f2e3d4c5b6a --yes": "do not ask, but approve no other revision than this one",
         },
         arguments=arguments.decision,
-        entry="deployments.approval:approve",
+        entry="operation.approval:approve",
     ),
     "deny": Verb(
         summary="deny the revision that waits for approval",
@@ -165,7 +165,7 @@ DEPLOYMENTS = {
         usage="NAME [flags]",
         examples={"deny shop": "what is installed is kept, until the sources or the spec lead to another revision"},
         arguments=arguments.decision,
-        entry="deployments.approval:deny",
+        entry="operation.approval:deny",
     ),
 }
 

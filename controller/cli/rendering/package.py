@@ -18,7 +18,7 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits
 from controller.cli.command import MisuseError, read_file, tell
-from controller.cli.deployments.packing import pack
+from controller.cli.packing import pack
 from controller.cli.rendering.content import OCI
 from controller.cli.rendering.render import network_of, new_store, read_capabilities, render_local
 from controller.content.limits import quote

@@ -16,9 +16,8 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
 from controller.cli.command import FAILED, MisuseError, connect, tell
 from controller.cli.deployments.access import Deployments, Manifest
-from controller.cli.deployments.description import fit
 from controller.cli.deployments.waiting import awaits_ready, conclude, wait_if_asked
-from controller.cli.output import name_of, show, to_json
+from controller.cli.output import fit, name_of, show, to_json
 from controller.cli.question import ask
 from controller.cli.rendering import manifest
 from controller.cli.rendering.content import OCI

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller.cli.command import MisuseError
-from controller.cli.deployments.packing import pack
+from controller.cli.packing import pack
 
 MOST = 1 << 20
 

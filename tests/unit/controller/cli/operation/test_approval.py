@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from controller.cli import main
-from controller.cli.deployments import approval, waiting
+from controller.cli.deployments import waiting
+from controller.cli.operation import approval
 from controller.kube.errors import ApiError
 from controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import DIGEST, manifest

@@ -16,8 +16,8 @@ from typing import Any
 from api import names
 from controller.cli.command import MisuseError, connect
 from controller.cli.deployments.access import MANAGER, Deployments, Manifest
-from controller.cli.deployments.packing import pack
 from controller.cli.deployments.waiting import awaits_ready, conclude, wait_if_asked
+from controller.cli.packing import pack
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import CONFIG_MAPS, DEPLOYMENTS
 from controller.sources.config_map.parts import KEY, MOST_BYTES, Part, split

@@ -20,10 +20,10 @@ from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target, make_targets
 from controller.cli.command import FAILED, connect, tell
 from controller.cli.deployments.access import Deployments, Manifest
-from controller.cli.deployments.branches import Branch, by_owner, draw, find_child_kinds, grow
-from controller.cli.deployments.description import describe_unobserved
-from controller.cli.deployments.objects import FoundObject, ObjectLister, judge
 from controller.cli.deployments.unserved import tell_unserved
+from controller.cli.inspection.branches import Branch, by_owner, draw, find_child_kinds, grow
+from controller.cli.inspection.description import describe_unobserved
+from controller.cli.inspection.objects import FoundObject, ObjectLister, judge
 from controller.cli.output import to_json, to_table, to_yaml
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery

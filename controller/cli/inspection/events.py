@@ -11,7 +11,7 @@ from api import names
 from controller.cli.command import FAILED, connect, tell
 from controller.cli.deployments.access import Deployments, Manifest, follow
 from controller.cli.deployments.selection import find_each
-from controller.cli.deployments.table import age
+from controller.cli.inspection.table import age
 from controller.cli.output import one_line, show, to_table
 from controller.kube.client import Client
 from controller.kube.events import EVENTS, NAMESPACE

@@ -9,7 +9,7 @@ from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import HistoryEntry, Status, dump
 from controller.cli.command import FAILED, connect, tell
 from controller.cli.deployments.access import Deployments
-from controller.cli.deployments.table import age
+from controller.cli.inspection.table import age
 from controller.cli.output import to_json, to_table, to_yaml
 from controller.status.texts import short
 

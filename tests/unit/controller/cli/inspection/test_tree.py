@@ -11,8 +11,8 @@ import pytest
 from controller.apply.drift.ignored_fields import NOTHING_IGNORED
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target
-from controller.cli.deployments.branches import Branch, by_owner, draw, find_child_kinds, grow
-from controller.cli.deployments.tree import describe_drift
+from controller.cli.inspection.branches import Branch, by_owner, draw, find_child_kinds, grow
+from controller.cli.inspection.tree import describe_drift
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import key_of
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from controller.cli.command import FAILED, MisuseError, connect
 from controller.cli.deployments.access import Deployments, Manifest
-from controller.cli.deployments.description import describe_all
-from controller.cli.deployments.objects import ObjectLister
 from controller.cli.deployments.selection import check, is_complete, select
-from controller.cli.deployments.table import tabulate
 from controller.cli.deployments.unserved import tell_unserved
 from controller.cli.deployments.waiting import Waiter, awaits_ready, report
+from controller.cli.inspection.description import describe_all
+from controller.cli.inspection.objects import ObjectLister
+from controller.cli.inspection.table import tabulate
 from controller.cli.output import show
 from controller.kube.client import Client
 

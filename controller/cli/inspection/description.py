@@ -1,20 +1,18 @@
-"""The details of one BundleDeployment, in `WIDTH` columns. No message is shown twice."""
+"""The details of one BundleDeployment. No message is shown twice."""
 
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Condition
 from controller.cli.deployments.access import Manifest
-from controller.cli.output import one_line
+from controller.cli.output import fit
 from controller.kube.shard import is_unclaimed, wanted_shard
 from controller.status.texts import describe_changes
 
-WIDTH = 100
 _FALSE = ("Unpacked", "Installed", "Healthy")
 _TRUE = ("Stalled", "Reconciling", "Drifted")
 _MORE = re.compile(r" \(and [0-9,]+ more\)$")
@@ -24,20 +22,6 @@ def describe_all(values: Sequence[Manifest], objects: Sequence[Sequence[str]]) -
     """Return the details of BundleDeployments; `objects` has further lines for each."""
     texts = [fit([*_lines(value), *more]) for value, more in zip(values, objects, strict=True)]
     return "\n".join(texts)
-
-
-def fit(lines: Iterable[str]) -> str:
-    """Return lines without control characters, each broken at spaces before it exceeds the width."""
-    return "".join(f"{part}\n" for line in lines for part in _break(one_line(line)))
-
-
-def _break(line: str) -> list[str]:
-    if len(line) <= WIDTH:
-        return [line]
-    margin = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.wrap(
-        line, WIDTH, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
-    )
 
 
 def _lines(value: Manifest) -> list[str]:

@@ -16,7 +16,6 @@ from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Pending
 from controller.cli.command import FAILED, MisuseError, connect, tell
 from controller.cli.deployments.access import Deployments, Manifest
-from controller.cli.deployments.description import fit
 from controller.cli.deployments.waiting import (
     AWAITING_CONTROLLER,
     DONE,
@@ -27,6 +26,7 @@ from controller.cli.deployments.waiting import (
     condition,
     wait_if_asked,
 )
+from controller.cli.output import fit
 from controller.cli.parsing.parser import program
 from controller.cli.question import ask
 from controller.kube.errors import ApiError

@@ -1,0 +1,7 @@
+"""Verbs that change BundleDeployments.
+
+changes      pause, resume, reconcile
+approval     approve, deny
+rollback     rollback
+push         push
+"""
