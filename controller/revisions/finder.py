@@ -134,6 +134,7 @@ class Finder:
             work = self._maker.describe(context, BUILD if sources else RESOLVE)
             return Wanted(revision=self._kept.last_good(context), fetching=work, sources=sources)
         context.state.source_progress = SourceProgress()
+        self._kept.drop_replaced(context, revision.digest)
         return Wanted(revision=revision, current=True, sources=sources)
 
     def _recall_revision(self, context: RevisionContext, digest: str, sources: Sources | None) -> Wanted:

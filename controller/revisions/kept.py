@@ -226,10 +226,22 @@ class KeptRevisions:
         if same and keeps_account(context.spec, same.terms):
             terms = _with_account_of(terms, same.terms)
         made = replace(made, terms=terms)
+        is_named = made.digest in {status.revision, status.installed_revision}
+        is_new = not is_named and not self._store.has(context.name, made.digest, context.metadata.uid)
         self._store.write(context.name, made, context.metadata.uid)
+        if is_new:
+            context.state.unapplied.add(made.digest)
         if is_held:
             self._drop_proposals(context, made.digest)
         return made
+
+    def drop_replaced(self, context: RevisionContext, wanted: str) -> None:
+        """Delete the revisions that the wanted one replaces before they were applied, as while its spec is paused.
+
+        Raises: ApiError.
+        """
+        for digest in context.state.unapplied - {wanted}:
+            self._drop(context, digest)
 
     def _drop_proposals(self, context: RevisionContext, proposed: str) -> None:
         """Delete the revisions that waited before this one: nothing else would before an installation."""
@@ -237,10 +249,12 @@ class KeptRevisions:
         for digest in self._store.digests(context.name, context.metadata.uid):
             packed = None if digest in needed else self._store.read_packed(context.name, digest)
             if packed and packed.terms.held == NEW:
-                self._store.drop(context.name, digest)
-                context.state.revisions.pop(digest, None)
-                context.state.dropped.discard(digest)
+                self._drop(context, digest)
         context.state.kept = None
+
+    def _drop(self, context: RevisionContext, digest: str) -> None:
+        self._store.drop(context.name, digest)
+        context.state.forget(digest)
 
     def learn(self, context: RevisionContext, made: Revision | PackedRevision) -> Revision | None:
         """Return a revision that was written, unpacked, and remember it.

@@ -34,6 +34,8 @@ class RevisionState:
     """The previous digest of a digest, while its objects may be left; empty: none."""
     kept: tuple[str, ...] | None = None
     """Digests of the kept revisions; None: not known."""
+    unapplied: set[str] = field(default_factory=set)
+    """Digests of the revisions that were stored and that no pass has begun to apply since."""
     targets: dict[tuple[str, str], TargetSet] = field(default_factory=dict)
     """By digest and the parts of the spec that they depend on."""
     poll: PollState = field(default_factory=PollState)
@@ -51,6 +53,15 @@ class RevisionState:
         """Remember a new revision, or new terms of one: targets depend on both."""
         self.revisions[revision.digest] = revision
         self.targets = {key: each for key, each in self.targets.items() if key[0] != revision.digest}
+
+    def forget(self, digest: str) -> None:
+        """Drop a revision that is not stored any more."""
+        self.unapplied.discard(digest)
+        self.dropped.discard(digest)
+        self.packed.pop(digest, None)
+        self.revisions.pop(digest, None)
+        self.targets = {key: each for key, each in self.targets.items() if key[0] != digest}
+        self.kept = None
 
     @property
     def digests(self) -> tuple[str, ...]:

@@ -149,3 +149,48 @@ def test_what_status_says_about_a_revision_that_was_never_applied_does_not_keep_
     world.restart()
     install(world, "v2")
     assert pending.revision not in secrets(world)
+
+
+def test_one_that_is_replaced_while_paused_is_deleted_before_it_was_ever_applied(world: World) -> None:
+    first = world.deployment.status.installed_revision
+    world.wish("v1", paused=True)
+    world.settle()
+    assert sorted(secrets(world)) == sorted({first, world.deployment.status.revision})
+    for tag in ("v2", "v3"):
+        world.wish(tag, paused=True)
+        world.settle()
+        assert sorted(secrets(world)) == sorted({first, world.deployment.status.revision})
+    world.wish("v0", paused=True)
+    world.settle()
+    assert list(secrets(world)) == [first]
+    install(world, "v3")
+    assert world.deployment.status.installed_revision == world.deployment.status.revision
+    assert sorted(history(world)) == sorted(secrets(world))
+    assert first in history(world)
+
+
+def test_one_whose_objects_may_exist_is_kept_while_paused(world: World) -> None:
+    """A pass that was cut off has begun to apply it."""
+    first = world.deployment.status.installed_revision
+    world.cluster.faults[f"APPLY {A}"] = [ApiError(503, "Unavailable", "no")] * 3
+    world.wish("v1")
+    world.reconcile()
+    begun = world.deployment.status.revision
+    assert begun != first
+    for tag in ("v2", "v3"):
+        world.wish(tag, paused=True)
+        world.settle()
+    assert sorted(secrets(world)) == sorted({first, begun, world.deployment.status.revision})
+
+
+def test_one_that_only_removes_objects_counts_as_applied(world: World) -> None:
+    """None of its own objects is written."""
+    world.shelf.put("smaller", config_map("a", "0"))
+    install(world, "smaller")
+    smaller = world.deployment.status.installed_revision
+    assert not world.exists(OLD)
+    install(world, "v1")
+    world.wish("v2", paused=True)
+    world.settle()
+    assert history(world)[1] == smaller
+    assert smaller in secrets(world)

@@ -58,6 +58,7 @@ class Search(World):
         state = "v1:sha256:" + "c" * 64
         digest = found.revision.digest
         self.status(revision=digest, installedRevision=digest, managedState=state)
+        self.state.unapplied.discard(digest)
         self.state.rest()
         self.shelf.calls.clear()
         self.cluster.taken()
