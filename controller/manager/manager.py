@@ -77,6 +77,7 @@ class Manager:
         while not stop.wait(START_SECONDS):
             self.supervisor.start_waiting()
             collector.end_once(lambda: not self.cluster.watches.unsynced())
+        collector.end_once(lambda: True)
         log.info("stopping")
         self._drain()
 

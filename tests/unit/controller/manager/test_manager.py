@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -79,6 +80,13 @@ def test_it_watches_until_it_is_stopped(api: FakeApi, settings: Settings) -> Non
         wait_for(lambda: api.watches() >= 1 + len(WAITED_FOR), 10, "everything is watched")
         wait_for(lambda: running.manager.cluster.watches.synced, 10, "BundleDeployments are known")
     assert running.stop.is_set()
+
+
+def test_one_that_is_stopped_while_it_starts_leaves_the_garbage_collector_as_it_was(settings: Settings) -> None:
+    callbacks = list(gc.callbacks)
+    with Running(settings):
+        pass
+    assert gc.callbacks == callbacks
 
 
 def test_the_helm_in_use_is_logged_at_startup(settings: Settings, helm: Path, caplog: pytest.LogCaptureFixture) -> None:
