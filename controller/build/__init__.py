@@ -7,15 +7,10 @@ files, `formats` interprets the content.
     config_values what spec.configFrom makes of the config
     validation    refuses an invalid spec before anything is fetched
     request       the inputs of a revision, and the digests that identify them
-    pins          resolved sources, and whether a pin still applies
     context       settings, and what the caller provides: credentials, memory, progress
-    resolver      resolves sources without a pin
-    fetcher       fetches content that is not stored
-    plugin_calls  used by both
-    origins       where content came from, and who may share it
-    revision      the rendered objects as a value and as bytes
+    fetching      from the sources to pins, and from these to stored content
     rendering     from a content tree to a revision
-    child         renders large bundles in a separate process
+    revision      the rendered objects as a value and as bytes
     plugins       sources and formats by kind, from entry points
     programs      which programs formats run, for the log
     capabilities  what a cluster serves, as a file

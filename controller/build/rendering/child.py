@@ -1,6 +1,6 @@
 """Rendering in a child process with limited address space, so that a bundle that is too large fails alone.
 
-The child runs the same code on the same request (rendering.py) and returns the revision compressed, as the revision
+The child runs the same code on the same request (render.py) and returns the revision compressed, as the revision
 store keeps it, so that it uses little memory until it is unpacked. Request and response are files in the scratch
 folder. If the system runs out of memory, the kernel kills the child first.
 
@@ -25,7 +25,7 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, RenderRequest
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Processor
-from controller.build.rendering import render
+from controller.build.rendering.render import render
 from controller.build.revision import PackedRevision, pack, pack_terms, unpack_terms
 from controller.content.disk import disk_errors_reported
 from controller.content.limits import describe_bytes
@@ -46,7 +46,7 @@ def address_space(limits: Limits) -> int:
 
 
 def render_in_child(format_name: str, request: RenderRequest, processors: Sequence[Processor] = ()) -> PackedRevision:
-    """Return the result of `rendering.render` in a child process.
+    """Return the result of `render` in a child process.
 
     Raises: BundleError with a reason of Installed: what `render` raises; RenderLimitExceeded over memory or time.
     """

@@ -14,7 +14,7 @@ from typing import Any
 from api.plugins import Capabilities, Hook, Rendering, RenderRequest
 from api.v1alpha2.types import Processor
 from controller.build.plugins import format_of
-from controller.build.processing import process
+from controller.build.rendering.processing import process
 from controller.build.revision import Revision, Terms
 from controller.formats.applicable.applicable import make_applicable, revision_digest, scopes_of_crds
 
