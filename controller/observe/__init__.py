@@ -19,9 +19,5 @@ BundleDeployments to reconcile. Not here: what to do about it (`apply`, `reconci
     progress         the health of one BundleDeployment over time
     explanations     why objects are not healthy, from their pods or Namespaces
 
-    followed_objects the single objects that each BundleDeployment follows
-    object_follower  follows one object by a watch, or by polling
-    named            Secrets and ServiceAccounts that caused a failure
-    contested        objects that have another owner
-    grants           RBAC, while permissions are missing
+    following/       what BundleDeployments wait for besides their own objects
 """

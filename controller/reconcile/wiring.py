@@ -11,9 +11,9 @@ from controller.apply.hooks.runner import HookRunner
 from controller.apply.prune import Remover
 from controller.kube.discovery import Discovery
 from controller.kube.takeovers import Takeovers
-from controller.observe.contested import ContestedWatches
 from controller.observe.explanations import Explainer
-from controller.observe.named import NamedWatches
+from controller.observe.following.contested import ContestedWatches
+from controller.observe.following.named import NamedWatches
 from controller.observe.watches import Watches
 from controller.reconcile.contexts import Contexts
 from controller.reconcile.deletion.deleter import Deleter

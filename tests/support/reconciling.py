@@ -30,10 +30,10 @@ from controller.formats.applicable.applicable import make_applicable, revision_d
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.kube.resources import DEPLOYMENTS, SECRETS
 from controller.kube.takeovers import Takeovers
-from controller.observe.contested import Contested, ContestedWatches
 from controller.observe.explanations import Explainer
-from controller.observe.grants import GrantWatches
-from controller.observe.named import NamedWatches, WatchedObject
+from controller.observe.following.contested import Contested, ContestedWatches
+from controller.observe.following.grants import GrantWatches
+from controller.observe.following.named import NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey
 from controller.observe.statuses.own import OwnStatuses
 from controller.reconcile.context import Context

@@ -35,7 +35,7 @@ from controller.build.revision import Revision
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import NAMESPACES, Resource
-from controller.observe.contested import Contested
+from controller.observe.following.contested import Contested
 from controller.observe.records import project
 from controller.observe.watches import Watches
 from controller.retries import Retries

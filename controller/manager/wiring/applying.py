@@ -8,10 +8,10 @@ from controller.apply.execute import Applier
 from controller.apply.hooks.runner import HookRunner
 from controller.apply.prune import Remover
 from controller.manager.wiring.cluster import Cluster
-from controller.observe.contested import ContestedWatches
 from controller.observe.explanations import Explainer
-from controller.observe.grants import GrantWatches
-from controller.observe.named import NamedWatches
+from controller.observe.following.contested import ContestedWatches
+from controller.observe.following.grants import GrantWatches
+from controller.observe.following.named import NamedWatches
 from controller.revisions.accounts.service_accounts import Accounts
 from controller.settings import Settings
 

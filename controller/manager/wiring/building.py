@@ -18,7 +18,7 @@ from controller.kube.configuration import is_in_pod
 from controller.manager.sweeper import Sweeper
 from controller.manager.wiring.cluster import Cluster
 from controller.manager.wiring.resources import Resources
-from controller.observe.named import NamedWatches
+from controller.observe.following.named import NamedWatches
 from controller.processes.supervision import Kind
 from controller.revisions.background import BackgroundWork
 from controller.revisions.finder import Finder

@@ -14,7 +14,7 @@ from controller.kube.events import EventRecorder
 from controller.manager.dispatcher import Dispatcher
 from controller.manager.metrics import Metrics
 from controller.manager.queue import WorkQueue
-from controller.observe.object_follower import ObjectFollower
+from controller.observe.following.object_follower import ObjectFollower
 from controller.observe.watches import Watches
 from controller.retries import Retries
 from controller.settings import Settings

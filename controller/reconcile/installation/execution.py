@@ -15,7 +15,7 @@ from controller.apply.execute import Applier, Survey
 from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan
-from controller.observe.contested import Contested, ContestedWatches
+from controller.observe.following.contested import Contested, ContestedWatches
 from controller.reconcile.context import Context
 from controller.telemetry import DEAF, Observer, Phase
 

@@ -11,8 +11,8 @@ from functools import cache
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.ownership import Exists, Giver, HandOver, Owner
 from controller.kube.resources import DEPLOYMENTS
+from controller.observe.following.named import NamedWatches, WatchedObject
 from controller.observe.handovers import find_hindrance
-from controller.observe.named import NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context

@@ -13,7 +13,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.kube.resources import DEPLOYMENTS
 from controller.observe.dependencies import MISSING, Dependency, dependency_of, find_cycle
-from controller.observe.named import NamedWatches, WatchedObject
+from controller.observe.following.named import NamedWatches, WatchedObject
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.status.texts import list_some

@@ -16,8 +16,8 @@ from api.v1alpha2.types import BundleDeployment, Spec
 from controller.build.revision import Terms
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
-from controller.observe.grants import GrantWatches
-from controller.observe.named import NamedWatches, WatchedObject
+from controller.observe.following.grants import GrantWatches
+from controller.observe.following.named import NamedWatches, WatchedObject
 from controller.revisions.accounts.account import Account
 from controller.revisions.accounts.identities import Identity, judge
 from controller.sharing.shares import share_of_accounts

@@ -15,7 +15,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SecretReference, Source
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import SECRETS, SERVICE_ACCOUNTS
-from controller.observe.named import WatchedObject
+from controller.observe.following.named import WatchedObject
 from controller.revisions.accounts.account import Account, account_in
 from controller.revisions.accounts.service_accounts import (
     Seen,

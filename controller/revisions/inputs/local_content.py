@@ -14,7 +14,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import CONFIG_MAPS
-from controller.observe.named import WatchedObject
+from controller.observe.following.named import WatchedObject
 from controller.revisions.accounts.account import Account
 from controller.revisions.accounts.service_accounts import check_before_reading, translate_refusal
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.kube.resources import DEPLOYMENTS
-from controller.observe.named import WatchedObject
+from controller.observe.following.named import WatchedObject
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, START, World

@@ -12,8 +12,8 @@ from itertools import islice
 
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.followed_objects import FollowedObjects
-from controller.observe.object_follower import ObjectFollower, Subscription
+from controller.observe.following.followed_objects import FollowedObjects
+from controller.observe.following.object_follower import ObjectFollower, Subscription
 from controller.observe.records import ObjectKey, Record, project
 
 MOST = 5

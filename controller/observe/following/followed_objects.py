@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from controller.observe.object_follower import Followed
+from controller.observe.following.object_follower import Followed
 
 ExpectedT_contra = TypeVar("ExpectedT_contra", contravariant=True)
 KeyT = TypeVar("KeyT", bound=Hashable)

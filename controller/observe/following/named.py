@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from controller.kube.client import User
 from controller.kube.resources import SECRETS, Resource
 from controller.kube.watch.cache import Trace, make_trace
-from controller.observe.followed_objects import FollowedObjects
-from controller.observe.object_follower import ObjectFollower, Subscription
+from controller.observe.following.followed_objects import FollowedObjects
+from controller.observe.following.object_follower import ObjectFollower, Subscription
 
 
 @dataclass(frozen=True, slots=True)
