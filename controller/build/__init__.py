@@ -8,6 +8,8 @@ files, `formats` interprets the content.
     validation    refuses an invalid spec before anything is fetched
     request       the inputs of a revision, and the digests that identify them
     context       settings, and what the caller provides: credentials, memory, progress
+    pins          resolved sources, and whether a pin still applies
+    origins       where content came from, and who may share it
     fetching      from the sources to pins, and from these to stored content
     rendering     from a content tree to a revision
     revision      the rendered objects as a value and as bytes

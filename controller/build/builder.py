@@ -18,9 +18,9 @@ from api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsPro
 from api.v1alpha2.types import Processor, Spec
 from controller.build.context import BuildContext, BuildSettings, Call
 from controller.build.fetching.fetcher import Fetcher
-from controller.build.fetching.pins import Pins, Resolved
 from controller.build.fetching.plugin_calls import PluginCalls
 from controller.build.fetching.resolver import Resolver
+from controller.build.pins import Pins, Resolved
 from controller.build.plugins import format_of
 from controller.build.rendering.child import render_in_child
 from controller.build.rendering.render import render

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from api.errors import BundleError
 from api.plugins import Credentials, Limits, LocalContent, Means, Network, endless
 from api.v1alpha2.types import Source
-from controller.build.fetching.pins import Pins
+from controller.build.pins import Pins
 from controller.content.shares import Use
 
 _ANYWHERE = Network()

@@ -7,8 +7,8 @@ from typing import Any
 
 from api.plugins import Capabilities
 from api.v1alpha2.types import Drift, SourcePin, Spec
-from controller.build.fetching.origins import content_key, origin_of, resolution_of, store_key
-from controller.build.fetching.pins import record_pins
+from controller.build.origins import content_key, origin_of, resolution_of, store_key
+from controller.build.pins import record_pins
 from controller.build.plugins import source_of
 from controller.build.revision import Terms
 from controller.content.digests import digest_of_json

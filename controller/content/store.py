@@ -8,8 +8,8 @@ folder that was removed or replaced is opened again; whatever used it meanwhile 
 
 Layout below the root: `entries/<hash of key>/{index,content/}`, `staging/` and `scratch/` (emptied at start), `lock`.
 
-Not here: the index of an entry (index.py), rules for content (archive.py), and access to content
-(build/fetching/origins.py makes the keys; a pin is recorded only after the source has answered for it).
+Not here: the index of an entry (index.py), rules for content (archive.py), and access to content (build/origins.py
+makes the keys; a pin is recorded only after the source has answered for it).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin
-from controller.build.fetching.pins import Sources, match_pins, recall_pins, record_pins
+from controller.build.pins import Sources, match_pins, recall_pins, record_pins
 from controller.build.request import Request, inputs_digest
 from controller.build.revision import PackedRevision, Revision, has_objects
 from controller.build.validation import check

@@ -17,7 +17,7 @@ from controller.bugs import keep_first
 from controller.build.builder import Builder
 from controller.build.config_values import withhold
 from controller.build.context import BuildContext
-from controller.build.fetching.pins import Pins, Resolved, Sources
+from controller.build.pins import Pins, Resolved, Sources
 from controller.build.recorded_kinds import recall_kinds, record_kinds
 from controller.build.request import Request, inputs_digest
 from controller.build.revision import PackedRevision, RecordedKind, Revision

@@ -12,7 +12,7 @@ from datetime import datetime
 from api import names
 from api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
 from controller.apply.targets import TargetSet
-from controller.build.fetching.pins import Sources
+from controller.build.pins import Sources
 from controller.build.revision import PackedRevision, Revision
 from controller.revisions.inputs.config_objects import KnownConfig
 from controller.revisions.polling import PollState

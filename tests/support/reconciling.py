@@ -23,7 +23,7 @@ from controller.apply.hooks.runner import HookRunner
 from controller.apply.prune import Remover
 from controller.build.builder import Builder
 from controller.build.context import BuildContext
-from controller.build.fetching.pins import Pins, Resolved, spec_digest
+from controller.build.pins import Pins, Resolved, spec_digest
 from controller.build.request import Request, terms_of
 from controller.build.revision import PackedRevision, Revision, pack
 from controller.formats.applicable.applicable import make_applicable, revision_digest

@@ -3,6 +3,4 @@
 resolver      START HERE: resolves sources without a pin
 fetcher       fetches content that is not stored
 plugin_calls  used by both
-pins          resolved sources, and whether a pin still applies
-origins       where content came from, and who may share it
 """

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from api.errors import BundleError
 from controller.build.context import BuildSettings, Call
-from controller.build.fetching.origins import resolution_of
 from controller.build.fetching.plugin_calls import SOURCES_AT_ONCE, PluginCalls, first_failure
+from controller.build.origins import resolution_of
 from controller.build.plugins import source_of
 from controller.build.request import Request, store_keys
 from controller.content.archive import write_entries

@@ -13,7 +13,7 @@ from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Source
 from controller.build.context import BuildSettings, Call
-from controller.build.fetching.origins import resolution_of
+from controller.build.origins import resolution_of
 from controller.retries import OF_SECRETS
 from controller.telemetry import Observer, Phase, SourceResult, timed
 

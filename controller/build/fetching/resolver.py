@@ -11,9 +11,9 @@ from api.errors import BundleError
 from api.plugins import Entry, Limits, Resolution
 from api.v1alpha2.types import SourcePin, Spec
 from controller.build.context import Call
-from controller.build.fetching.origins import content_key, origin_of, store_key
-from controller.build.fetching.pins import Pins, Resolved, spec_digest
 from controller.build.fetching.plugin_calls import SOURCES_AT_ONCE, PluginCalls, first_failure
+from controller.build.origins import content_key, origin_of, store_key
+from controller.build.pins import Pins, Resolved, spec_digest
 from controller.build.plugins import source_of
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore

@@ -26,7 +26,7 @@ from controller.build import capabilities as capabilities_file
 from controller.build.builder import Builder
 from controller.build.config_values import merge_config
 from controller.build.context import BuildContext, BuildSettings
-from controller.build.fetching.pins import match_pins
+from controller.build.pins import match_pins
 from controller.build.rendering.render import render
 from controller.build.request import Request
 from controller.build.revision import PackedRevision, Revision

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.build.fetching.pins import match_pins, spec_digest
+from controller.build.pins import match_pins, spec_digest
 from tests.support.builds import OTHER_DIGEST, image, pin, spec
 from tests.support.deployments import DIGEST
 
