@@ -226,10 +226,10 @@ class KeptRevisions:
         if same and keeps_account(context.spec, same.terms):
             terms = _with_account_of(terms, same.terms)
         made = replace(made, terms=terms)
-        is_named = made.digest in {status.revision, status.installed_revision}
-        is_new = not is_named and not self._store.has(context.name, made.digest, context.metadata.uid)
+        is_named = made.digest in (status.revision, status.installed_revision)
+        is_known = is_named or self._store.has(context.name, made.digest, context.metadata.uid)
         self._store.write(context.name, made, context.metadata.uid)
-        if is_new:
+        if not is_known:
             context.state.unapplied.add(made.digest)
         if is_held:
             self._drop_proposals(context, made.digest)

@@ -52,7 +52,7 @@ class RevisionState:
     def learn(self, revision: Revision) -> None:
         """Remember a new revision, or new terms of one: targets depend on both."""
         self.revisions[revision.digest] = revision
-        self.targets = {key: each for key, each in self.targets.items() if key[0] != revision.digest}
+        self._drop_targets({revision.digest})
 
     def forget(self, digest: str) -> None:
         """Drop a revision that is not stored any more."""
@@ -60,7 +60,7 @@ class RevisionState:
         self.dropped.discard(digest)
         self.packed.pop(digest, None)
         self.revisions.pop(digest, None)
-        self.targets = {key: each for key, each in self.targets.items() if key[0] != digest}
+        self._drop_targets({digest})
         self.kept = None
 
     @property
@@ -72,7 +72,7 @@ class RevisionState:
         """Drop large revisions until the next pass, which reads them again."""
         self.dropped |= self.packed.keys() & self.revisions.keys()
         self.revisions = {digest: each for digest, each in self.revisions.items() if digest not in self.packed}
-        self.targets = {key: each for key, each in self.targets.items() if key[0] not in self.packed}
+        self._drop_targets(self.packed)
         self.packed.clear()
 
     def rest(self, working_on: Collection[str] = ()) -> None:
@@ -87,6 +87,9 @@ class RevisionState:
         self.revisions = {digest: each for digest, each in self.revisions.items() if digest in working_on}
         self.dropped &= set(working_on)
         self.targets = {key: each for key, each in self.targets.items() if key[0] in working_on}
+
+    def _drop_targets(self, digests: Collection[str]) -> None:
+        self.targets = {key: each for key, each in self.targets.items() if key[0] not in digests}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,10 +40,11 @@ class Installer:
         Returns: the work with the new status.
         Raises: ApiError.
         """
+        if work.only_compare:
+            return work
         context, options = work.context, work.options
-        if not work.only_compare:
-            context.state.unapplied.discard(options.wanted.revision)
-        if work.only_compare or not work.plan.writes:
+        context.state.unapplied.discard(options.wanted.revision)  # even if it only removes objects
+        if not work.plan.writes:
             return work
         status = context.status
         is_begun = work.plan.upgrades or status.revision != options.wanted.revision
