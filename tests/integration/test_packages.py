@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from api import names
 from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.kubectl import KubectlError
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from hack.packaging.kustomization import Manifest, render
-from tests.support.bundles import ROOT, World, config_map
+from tests.support.bundles import ROOT, World, config_map, image
 from tests.support.helm_program import CHART, helm
 from tests.support.installations import CONFIG, NAMESPACE, container_of, kustomize, run_installed
 from tests.support.registry import LocalRegistry
@@ -65,6 +69,7 @@ def test_the_chart_installs_upgrades_and_keeps_the_api(
     kubectl("create", "namespace", "tenant")
     kubectl("apply", "-f", "-", input=tenant_of("bundles", kubectl("kustomize", str(CONFIG / "restricted/tenant"))))
     kubectl("delete", "validatingadmissionpolicybinding", "rukpak-strict-sources")  # the registry speaks plain http
+    wait_for(lambda: not is_denied(fresh_kwok_cluster), 60.0, "the API server knows that the binding is gone")
     with run_installed(fresh_kwok_cluster, registry, settings.running, namespace="bundles") as world:
         install_something(world, name="tenant", serviceAccountName="installer")
 
@@ -77,6 +82,20 @@ def test_the_chart_installs_upgrades_and_keeps_the_api(
     wait_for(lambda: not left(), 60.0, left)
     assert kubectl("get", DEFINITION, "--output=name")
     kubectl("delete", DEFINITION)
+
+
+def is_denied(cluster: ControlPlane) -> bool:
+    """Whether the API server still refuses sources by tag: it learns of a deleted binding up to a second later."""
+    sources = [image("registry.example.com/shop:v1")]
+    spec = {"format": "plain", "installNamespace": "tenant", "serviceAccountName": "installer", "sources": sources}
+    probe = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": "tenant"}, "spec": spec}
+    try:
+        cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(probe))
+    except KubectlError as error:
+        if "floating references are forbidden" not in error.stderr:
+            raise
+        return True
+    return False
 
 
 def tenant_of(namespace: str, manifests: str) -> str:
