@@ -25,6 +25,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY api/ api/
 COPY controller/ controller/
 COPY hack/image/ hack/image/
+COPY hack/requirements.txt hack/
 COPY --from=helm /programs/helm /programs/helm
 RUN ["python", "hack/image/assemble.py", "/image", "/programs/helm"]
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+KUBERNETES_RELEASES = {"1.37": "1.37.2", "1.36": "1.36.3", "1.35": "1.35.4"}
+"""By minor version the release that is taken for it: the three that the project tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +43,18 @@ class Settings:
 
 
 def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Read RUKPAK_KUBERNETES_VERSION, RUKPAK_ETCD_RELEASES and so on; empty means the default."""
+    """Read RUKPAK_KUBERNETES_VERSION, RUKPAK_ETCD_RELEASES and so on; empty means the default.
+
+    The version of Kubernetes may be a minor version of `KUBERNETES_RELEASES`.
+    """
     names = [name for name in Settings.__dataclass_fields__ if name.endswith(("_version", "_releases"))]
     given = {name: environment.get(f"RUKPAK_{name.upper()}", "") for name in names}
     machine = platform.machine()
+    chosen = {name: _normalise(value) for name, value in given.items() if value}
+    if version := chosen.get("kubernetes_version"):
+        chosen["kubernetes_version"] = KUBERNETES_RELEASES.get(version, version)
     return Settings(
-        **{name: _normalise(value) for name, value in given.items() if value},
+        **chosen,
         cache=_cache(environment),
         search=_search(environment),
         architecture=ARCHITECTURES.get(machine, machine),

@@ -20,11 +20,12 @@ import stat
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+LOCK = ROOT / "hack/requirements.txt"
 USER = 65532
 FOR_EVERYBODY = 0o1777
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -55,6 +56,17 @@ LEFT_OUT = (
 # Of the packages: tests, the 64 MiB of the kubernetes package that the client does not use, and the second of two
 # implementations of zstandard, which is for other interpreters.
 UNUSED = ("*/tests", "*/test", "kubernetes/aio", "kubernetes/client/api", "zstandard/*_cffi*")
+# Packages that kubernetes needs for kubernetes/aio alone.
+NOT_INSTALLED = {
+    "aiohappyeyeballs",
+    "aiohttp",
+    "aiohttp-retry",
+    "aiosignal",
+    "frozenlist",
+    "multidict",
+    "propcache",
+    "yarl",
+}
 FILES = {
     "etc/passwd": f"root:x:0:0::/nonexistent:/sbin/nologin\nrukpak:x:{USER}:{USER}::/nonexistent:/sbin/nologin\n",
     "etc/group": f"root:x:0:\nrukpak:x:{USER}:\n",
@@ -119,13 +131,35 @@ def add_packages(image: Path) -> None:
 
 def install_packages(target: Path) -> None:
     """Install the controller and its dependencies, verified by digest, into a folder that must not exist."""
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    install += ["--root-user-action=ignore", "--no-deps", "--no-warn-script-location", f"--target={target}"]
-    subprocess.run([*install, "--only-binary=:all:", "--require-hashes", f"--requirement={REQUIREMENTS}"], check=True)
-    subprocess.run([*install, str(ROOT)], check=True)
+    lock = LOCK.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as builder:
+        _install_section(lock, "build", builder)
+        _install_section(lock, "controller", str(target))
+        project = [*_pip(str(target)), "--no-build-isolation", str(ROOT)]
+        subprocess.run(project, check=True, env=os.environ | {"PYTHONPATH": builder})
     shutil.rmtree(target / "bin")
     for found in [found for pattern in UNUSED for found in target.glob(pattern)]:
         shutil.rmtree(found) if found.is_dir() else found.unlink()
+
+
+def _install_section(lock: str, section: str, target: str) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as requirements:
+        requirements.write("\n".join(find_requirements(lock, section)))
+        requirements.flush()
+        verified = ["--only-binary=:all:", "--require-hashes", f"--requirement={requirements.name}"]
+        subprocess.run([*_pip(target), *verified], check=True)
+
+
+def find_requirements(lock: str, section: str) -> list[str]:
+    """Return the requirements of a section of the lock, without those that nothing here uses."""
+    text = lock.partition(f"# Section: {section}\n")[2].partition("# Section: ")[0]
+    requirements = re.findall(r"^[a-z0-9].*(?:\n .*)*", text, re.MULTILINE)
+    return [requirement for requirement in requirements if requirement.partition("==")[0] not in NOT_INSTALLED]
+
+
+def _pip(target: str) -> list[str]:
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    return [*install, "--root-user-action=ignore", "--no-deps", "--no-warn-script-location", f"--target={target}"]
 
 
 def compile_modules(image: Path) -> None:

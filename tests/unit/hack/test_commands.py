@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HACK = Path(__file__).parents[3] / "hack"
-COMMANDS = ["cluster", "fix", "run", "test"]
+COMMANDS = ["cluster", "fix", "lock", "run", "test"]
 
 
 def run(command: Path, *arguments: str, path: str) -> subprocess.CompletedProcess[str]:
@@ -23,7 +23,7 @@ def tools(tmp_path: Path) -> Path:
     """A PATH with what every Linux has, and neither git nor Python."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("cat", "dirname", "flock", "sha256sum"):
+    for name in ("cat", "dirname", "env", "flock", "sha256sum"):
         (folder / name).symlink_to(next(path for path in (Path("/usr/bin", name), Path("/bin", name)) if path.exists()))
     return folder
 
@@ -36,6 +36,7 @@ def clone(tmp_path: Path) -> Path:
     for name in ("environment.sh", *COMMANDS):
         (folder / "hack" / name).write_bytes((HACK / name).read_bytes())
     (folder / "pyproject.toml").touch()
+    (folder / "hack/requirements.txt").write_text("# Section: controller\n")
     return folder
 
 
@@ -67,47 +68,52 @@ def test_an_old_python_is_no_python(clone: Path, tools: Path) -> None:
 def set_up(clone: Path, tools: Path) -> Path:
     """A repository whose environment is there; its interpreter prints how it is called."""
     (tools / "git").symlink_to("/bin/true")
-    (tools / "nproc").write_text("#!/bin/bash\necho 2\n")
-    (tools / "nproc").chmod(0o755)
     interpreter = clone / ".venv/bin/python"
     interpreter.parent.mkdir(parents=True)
     interpreter.write_text('#!/bin/bash\n[ "$1" = --version ] || echo "$PWD: $*"\n')
     interpreter.chmod(0o755)
-    script = (HACK / "environment.sh").read_text().removesuffix("\nset_up\n") + "\nfingerprint > .venv/.fingerprint\n"
+    script = (HACK / "environment.sh").read_text().removesuffix("\nset_up\n")
+    script += "\nrequirements=$(list_requirements)\nfingerprint > .venv/.fingerprint\n"
     (clone / "hack/fingerprint").write_text(script)
     subprocess.run(["/bin/bash", clone / "hack/fingerprint"], env={"PATH": str(tools)}, check=True)
     return clone
 
 
-def test_one_part_runs_nothing_else(set_up: Path, tools: Path) -> None:
+def test_the_tests_are_run_by_the_interpreter_of_the_environment(set_up: Path, tools: Path) -> None:
     done = run(set_up / "hack/test", "integration", "-k", "color", path=str(tools))
-    command = "-m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder tests/integration -k color"
-    assert done.stdout == f"== integration\n{set_up}: {command}\n"
+    assert done.stdout == f"{set_up}: -m hack.testing integration -k color\n"
 
 
-def test_without_a_part_integration_and_e2e_tests_share_their_workers(set_up: Path, tools: Path) -> None:
-    linter = set_up / ".venv/bin/lint-imports"
-    linter.write_text("#!/bin/bash\n")
-    linter.chmod(0o755)
-    done = run(set_up / "hack/test", "-k", "color", path=str(tools))
-    command = "-m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder tests/integration tests/e2e -k color"
-    assert done.stdout.endswith(f"== integration and e2e\n{set_up}: {command}\n")
-    assert "-m pytest --numprocesses=auto tests/unit -k color" in done.stdout
+@pytest.mark.parametrize("arguments", [("--kubernetes=1.35", "-x"), ("-x", "--kubernetes", "1.35")])
+def test_what_chooses_the_surroundings_is_no_argument_of_the_tests(
+    arguments: tuple[str, ...], set_up: Path, tools: Path
+) -> None:
+    (set_up / ".venv/bin/python").write_text(
+        '#!/bin/bash\n[ "$1" = --version ] || echo "$RUKPAK_KUBERNETES_VERSION: $*"\n'
+    )
+    done = run(set_up / "hack/test", "unit", *arguments, path=str(tools))
+    assert done.stdout == "1.35: -m hack.testing unit -x\n"
 
 
-def test_a_path_takes_the_place_of_the_whole_part(set_up: Path, tools: Path) -> None:
-    done = run(set_up / "hack/test", "unit", "tests/unit/hack/test_cache.py", "-x", path=str(tools))
-    assert done.stdout.endswith("-m pytest --numprocesses=auto tests/unit/hack/test_cache.py -x\n")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--python", "3.99"), "Python 3.99 with its modules venv and ensurepip is missing; install it"),
+        (("--python",), "--python needs a value"),
+        (("--dependencies", "latest"), "RUKPAK_DEPENDENCIES is newest or oldest, or not set"),
+    ],
+)
+def test_surroundings_that_are_not_there_are_told_in_one_line(
+    arguments: tuple[str, ...], message: str, set_up: Path, tools: Path
+) -> None:
+    done = run(set_up / "hack/test", "unit", *arguments, path=str(tools))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"hack/test: {message}\n"
 
 
-def test_an_unknown_part_is_refused_with_the_known_ones(set_up: Path, tools: Path) -> None:
-    done = run(set_up / "hack/test", "units", path=str(tools))
-    assert done.returncode == 1
-    assert done.stderr == 'hack/test: there is no part "units"; parts are lint, unit, integration and e2e\n'
-
-
-def test_a_changed_pyproject_makes_the_environment_anew(set_up: Path, tools: Path) -> None:
-    (set_up / "pyproject.toml").write_text("changed")
+@pytest.mark.parametrize("file", ["pyproject.toml", "hack/requirements.txt"])
+def test_what_is_installed_changes_with(file: str, set_up: Path, tools: Path) -> None:
+    (set_up / file).write_text("changed")
     done = run(set_up / "hack/test", "unit", path=str(tools))
     assert done.returncode == 1
     assert "is missing" in done.stderr

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hack.control_plane.settings import read_settings
+import pytest
+
+from hack.control_plane.settings import KUBERNETES_RELEASES, read_settings
 
 
 def test_everything_has_a_default() -> None:
@@ -17,6 +19,17 @@ def test_versions_and_addresses_come_from_the_environment() -> None:
     settings = read_settings(environment)
     assert settings.kubernetes_version == "1.35.1"
     assert settings.etcd_releases == "https://mirror.example/etcd"
+
+
+@pytest.mark.parametrize(("minor", "version"), KUBERNETES_RELEASES.items())
+def test_a_minor_version_of_kubernetes_is_one_of_its_releases(minor: str, version: str) -> None:
+    assert version.startswith(f"{minor}.")
+    assert read_settings({"RUKPAK_KUBERNETES_VERSION": minor}).kubernetes_version == version
+
+
+def test_the_default_version_of_kubernetes_is_one_of_the_tested() -> None:
+    assert read_settings({}).kubernetes_version in KUBERNETES_RELEASES.values()
+    assert len(KUBERNETES_RELEASES) == 3
 
 
 def test_the_folder_of_assets_goes_before_the_path() -> None:

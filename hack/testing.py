@@ -1,0 +1,242 @@
+"""What hack/test runs: parts, one after the other, all of them even if one fails, and a summary at the end.
+
+pytest chooses and runs the tests of a part; which ones `--all` adds is in tests/README.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hack.control_plane.progress import Durations
+
+ROOT = Path(__file__).resolve().parents[1]
+LAST_FAILED = ROOT / ".pytest_cache/v/cache/lastfailed"
+NOTHING_SELECTED = 5
+"""pytest's exit status."""
+MOST_RETRIED = 20
+"""If more tests fail, something is broken, and running them again would only take time."""
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "lint": (),
+    "unit": ("tests/unit",),
+    "integration": ("tests/integration",),
+    "e2e": ("tests/e2e",),
+    "integration and e2e": ("tests/integration", "tests/e2e"),
+}
+"""By name the folders of tests."""
+# The last part is both, so that no worker waits for the last integration test before it starts the first e2e test.
+ALL_PARTS = ("lint", "unit", "integration and e2e")
+SECONDS = {
+    "lint": 50,
+    "unit": 180,
+    "unit --all": 240,
+    "integration": 360,
+    "integration --all": 900,
+    "e2e": 150,
+    "e2e --all": 300,
+    "integration and e2e": 480,
+    "integration and e2e --all": 1100,
+}
+"""Estimates for a machine with two cores, until a part has run once."""
+DURATIONS = Durations(ROOT / ".pytest_cache", SECONDS)
+LEFT_OUT = (
+    "left out: storms, kills at every write, wrong clocks, soaks, the second Helm, and rules repeated for each kind; "
+    "hack/test --all runs them"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What the caller wants to be run."""
+
+    parts: tuple[str, ...]
+    paths: tuple[str, ...] = ()
+    """Files or tests instead of the folders of the part."""
+    everything: bool = False
+    retry: bool = False
+    arguments: tuple[str, ...] = ()
+    """For pytest."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What came of one part."""
+
+    part: str
+    seconds: float
+    failed: bool
+    tests: list[str] = field(default_factory=list)
+    """The failed ones, by node ID, or the commands of lint."""
+    only_again: list[str] = field(default_factory=list)
+    """Those that passed when they were run again."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what the arguments name, and return the exit status. Raises: SystemExit for wrong arguments."""
+    choice = parse(arguments, Path(os.environ.get("CALLED_FROM") or Path.cwd()))
+    if "--last-failed" not in choice.arguments and "--lf" not in choice.arguments:
+        LAST_FAILED.unlink(missing_ok=True)
+    results = [run_part(part, choice) for part in choice.parts]
+    if choice.retry:
+        for result in results:
+            retry(result, choice)
+    print("\n".join(summarize(results, everything=choice.everything or choice.parts == ("lint",))), flush=True)
+    return int(any(result.failed for result in results))
+
+
+def parse(arguments: Sequence[str], called_from: Path) -> Choice:
+    """Read the command line: `[PART] [--all] [--retry] [--kubeconfig FILE] [PATH…] [PYTEST ARGUMENT…]`.
+
+    Raises: SystemExit.
+    """
+    remaining = list(arguments)
+    parts: tuple[str, ...] = ALL_PARTS
+    if remaining and not remaining[0].startswith("-"):
+        part = remaining.pop(0)
+        if part not in PARTS or " " in part:
+            raise SystemExit(f'hack/test: there is no part "{part}"; parts are lint, unit, integration and e2e')
+        parts = (part,)
+    flags = {flag: flag in remaining for flag in ("--all", "--retry")}
+    remaining = _find_kubeconfig([word for word in remaining if word not in flags], called_from)
+    paths = tuple(word for word in remaining if word.startswith("tests/"))
+    if paths and parts == ALL_PARTS:
+        raise SystemExit(f'hack/test: say of which part "{paths[0]}" is: hack/test PART PATH')
+    return Choice(
+        parts=parts,
+        paths=paths,
+        # What somebody names is run, whatever it is.
+        everything=flags["--all"] or bool(paths),
+        retry=flags["--retry"],
+        arguments=tuple(word for word in remaining if word not in paths),
+    )
+
+
+def _find_kubeconfig(words: list[str], called_from: Path) -> list[str]:
+    found = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name == "--kubeconfig":
+            value = value if equals else next(rest, "")
+            if not value:
+                raise SystemExit("hack/test: --kubeconfig needs a file")
+            found.append(f"--kubeconfig={(called_from / value).resolve()}")
+        else:
+            found.append(word)
+    return found
+
+
+def run_part(part: str, choice: Choice) -> Result:
+    """Run one part and say how long it is going to take."""
+    key = f"{part} --all" if choice.everything and part != "lint" else part
+    print(f"== {part}{'' if choice.paths else f', about {describe_seconds(DURATIONS.expected(key))}'}", flush=True)
+    begun = time.monotonic()
+    failed_commands = _lint() if part == "lint" else []
+    status = 0 if part == "lint" else _run_tests(part, choice)
+    # An expression may select tests of another part only: that is no failure when all parts are run.
+    failed = bool(failed_commands) or status not in ({0, NOTHING_SELECTED} if len(choice.parts) > 1 else {0})
+    seconds = time.monotonic() - begun
+    if not (failed or choice.paths or choice.arguments):
+        DURATIONS.record(key, seconds)
+    tests = failed_commands or sorted(_last_failed(PARTS[part]) if failed else [])
+    return Result(part=part, seconds=seconds, failed=failed, tests=tests)
+
+
+def _lint() -> list[str]:
+    """Run all linters, and return the commands that failed."""
+    commands = {
+        "ruff check": [sys.executable, "-m", "ruff", "check", "--quiet"],
+        "ruff format --check": [sys.executable, "-m", "ruff", "format", "--check", "--quiet"],
+        "mypy": [sys.executable, "-m", "mypy"],
+        "lint-imports": [f"{Path(sys.executable).parent}/lint-imports", "--no-logo"],
+    }
+    return [name for name, command in commands.items() if subprocess.run(command, cwd=ROOT, check=False).returncode]
+
+
+def _run_tests(part: str, choice: Choice) -> int:
+    given = [*choice.paths, *(["--all"] if choice.everything else []), *choice.arguments]
+    targets = given if choice.paths else [*PARTS[part], *given]
+    if part == "unit":
+        return _pytest("--numprocesses=auto", *targets)
+    status = _obtain_programs(targets)
+    # Tests on clusters mostly wait: three workers share two cores. Each worker has clusters of its own, and a file
+    # stays on one worker. Files start in the order of tests/conftest.py, where xdist would start those with most tests.
+    workers = len(os.sched_getaffinity(0)) * 3 // 2
+    return status or _pytest(f"--numprocesses={workers}", "--dist=loadfile", "--no-loadscope-reorder", *targets)
+
+
+def _obtain_programs(targets: Sequence[str]) -> int:
+    """Obtain missing programs before pytest starts its workers, whose output nobody sees while they collect."""
+    listed = [sys.executable, "-m", "hack.control_plane", "programs"]
+    if subprocess.run(listed, cwd=ROOT, check=False, capture_output=True).returncode == 0:
+        return 0
+    return _pytest("--collect-only", "--obtain", "-qq", *targets, quiet=True)
+
+
+def _pytest(*arguments: str, quiet: bool = False) -> int:
+    output = subprocess.DEVNULL if quiet else None
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False, stdout=output).returncode
+
+
+def retry(result: Result, choice: Choice) -> None:
+    """Run the failed tests of a part once more, alone: some need more of the machine than they get beside others."""
+    if result.part == "lint" or not result.failed or not 0 < len(result.tests) <= MOST_RETRIED:
+        return
+    print(f"== {result.part}: tests that failed, once more", flush=True)
+    kubeconfig = [word for word in choice.arguments if word.startswith("--kubeconfig=")]
+    result.failed = _pytest("--all", *kubeconfig, *result.tests) != 0
+    still_failed = set(_last_failed(PARTS[result.part])) if result.failed else set()
+    result.only_again = [test for test in result.tests if test not in still_failed]
+    result.tests = [test for test in result.tests if test in still_failed]
+
+
+def _last_failed(folders: Iterable[str]) -> list[str]:
+    """Return the tests, or files that could not be collected, which pytest has recorded as failed."""
+    try:
+        failed = json.loads(LAST_FAILED.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return [test for test in failed if test.startswith(tuple(f"{folder}/" for folder in folders))]
+
+
+def summarize(results: Sequence[Result], *, everything: bool) -> list[str]:
+    """Return the lines that end the output: what failed, with the command that runs it again, and what was left out."""
+    came = {True: "FAILED", False: "passed"}
+    lines = ["", "== summary"]
+    lines += [f"{result.part}: {came[result.failed]} in {describe_seconds(result.seconds)}" for result in results]
+    again = [test for result in results for test in result.only_again]
+    if again:
+        lines += ["", "failed, and passed when run again alone:", *(f"  {command_of(test)}" for test in again)]
+    failed = [result for result in results if result.failed]
+    if failed:
+        lines += ["", "failed; to run only these again:"]
+    for result in failed:
+        commands = ["hack/test lint"] if result.part == "lint" else [command_of(test) for test in result.tests]
+        lines += [f"  {command}" for command in commands or [f"hack/test {PARTS[result.part][0].split('/')[1]}"]]
+        lines += [f"    ({test})" for test in result.tests if result.part == "lint"]
+    return [*lines, "", *([] if everything else [LEFT_OUT])]
+
+
+def command_of(test: str) -> str:
+    """Return the command that runs one test, given its node ID."""
+    return f"hack/test {test.split('/')[1]} {shlex.quote(test)}"
+
+
+def describe_seconds(seconds: float) -> str:
+    """Return `2 min 10 s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,160 @@
+"""The command that runs the tests: what it understands, what it runs, and how its output ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hack import testing
+from hack.control_plane.progress import Durations
+
+HERE = Path("/home/somebody")
+CLUSTERS = ("--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder")
+
+
+@dataclass
+class Machine:
+    """Stands for the machine: which commands were run, and what each of them returns."""
+
+    last_failed: Path
+    commands: list[str] = field(default_factory=list)
+    failing: dict[str, list[str]] = field(default_factory=dict)
+    """By part of a command the tests that fail in it."""
+
+    def run(self, command: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
+        line = " ".join(command).partition(" -m ")[2] or Path(command[0]).name
+        self.commands.append(line)
+        failed = [test for part, tests in self.failing.items() if part in line for test in tests]
+        if line.startswith("pytest"):
+            self.last_failed.write_text(json.dumps(dict.fromkeys(failed, True)))
+        return subprocess.CompletedProcess(command, int(bool(failed) or any(part in line for part in self.failing)))
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine(tmp_path / "lastfailed")
+    monkeypatch.setattr(testing, "LAST_FAILED", made.last_failed)
+    monkeypatch.setattr(testing, "DURATIONS", Durations(tmp_path, testing.SECONDS))
+    monkeypatch.setattr(subprocess, "run", made.run)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    return made
+
+
+@pytest.fixture
+def run(machine: Machine, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    def run(*arguments: str) -> tuple[int, str]:
+        return testing.main(arguments), capfd.readouterr().out
+
+    return run
+
+
+Run = Callable[..., tuple[int, str]]
+
+
+def test_without_a_part_integration_and_e2e_tests_share_their_workers(machine: Machine, run: Run) -> None:
+    status, output = run("-k", "color")
+    assert status == 0
+    assert machine.commands[-3:] == [
+        "pytest --numprocesses=auto tests/unit -k color",
+        "hack.control_plane programs",
+        f"pytest {' '.join(CLUSTERS)} tests/integration tests/e2e -k color",
+    ]
+    assert output.rstrip().endswith("hack/test --all runs them")
+
+
+def test_one_part_runs_nothing_else(machine: Machine, run: Run) -> None:
+    run("integration", "--all")
+    assert machine.commands[1:] == [f"pytest {' '.join(CLUSTERS)} tests/integration --all"]
+
+
+def test_a_path_takes_the_place_of_the_whole_part_and_is_run_whatever_it_is(machine: Machine, run: Run) -> None:
+    _, output = run("unit", "tests/unit/hack/test_cache.py", "-x")
+    assert machine.commands == ["pytest --numprocesses=auto tests/unit/hack/test_cache.py --all -x"]
+    assert "left out" not in output
+
+
+def test_all_parts_run_even_if_one_fails(machine: Machine, run: Run) -> None:
+    machine.failing = {"mypy": [], "tests/unit": ["tests/unit/test_a.py::test_b[c d]"]}
+    status, output = run()
+    assert status == 1
+    assert f"pytest {' '.join(CLUSTERS)} tests/integration tests/e2e" in machine.commands
+    assert "hack/test lint\n    (mypy)\n  hack/test unit 'tests/unit/test_a.py::test_b[c d]'\n" in output
+    assert "integration and e2e: passed in 0 s" in output
+
+
+def test_a_part_that_dies_without_a_failed_test_is_named(machine: Machine, run: Run) -> None:
+    machine.failing = {"tests/e2e": []}
+    status, output = run("e2e")
+    assert status == 1
+    assert "  hack/test e2e\n" in output
+
+
+def test_a_test_that_passes_the_second_time_is_named(machine: Machine, run: Run) -> None:
+    machine.failing = {"--numprocesses=auto": ["tests/unit/test_a.py::test_b"]}
+    status, output = run("unit", "--retry")
+    assert status == 0
+    assert machine.commands[-1] == "pytest --all tests/unit/test_a.py::test_b"
+    assert "failed, and passed when run again alone:\n  hack/test unit tests/unit/test_a.py::test_b\n" in output
+
+
+def test_a_test_that_fails_twice_has_failed(machine: Machine, run: Run) -> None:
+    machine.failing = {"pytest": ["tests/unit/test_a.py::test_b"]}
+    status, output = run("unit", "--retry")
+    assert status == 1
+    assert "failed; to run only these again:\n  hack/test unit tests/unit/test_a.py::test_b\n" in output
+    assert "alone" not in output
+
+
+def test_many_failures_are_not_tried_again(machine: Machine, run: Run) -> None:
+    tests = [f"tests/unit/test_a.py::test_{number}" for number in range(testing.MOST_RETRIED + 1)]
+    machine.failing = {"pytest": tests}
+    run("unit", "--retry")
+    assert len(machine.commands) == 1
+
+
+def test_an_expression_that_selects_nothing_of_a_part_fails_it_only_if_it_is_the_only_one(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.setattr(testing, "_pytest", lambda *_, **__: testing.NOTHING_SELECTED)
+    assert run("-k", "nothing")[0] == 0
+    assert run("unit", "-k", "nothing")[0] == 1
+
+
+def test_missing_programs_are_obtained_first(machine: Machine, run: Run) -> None:
+    machine.failing = {"control_plane programs": []}
+    run("e2e", "tests/e2e/test_a.py")
+    assert machine.commands[1] == "pytest --collect-only --obtain -qq tests/e2e/test_a.py --all"
+
+
+def test_the_estimate_is_what_the_part_took_last_time(machine: Machine, run: Run) -> None:
+    assert "== unit, about 3 min 0 s\n" in run("unit")[1]
+    assert "== unit, about 3 min 0 s\n" in run("unit")[1], "0 s are no estimate"
+    testing.DURATIONS.record("unit", 75)
+    testing.DURATIONS.record("unit --all", 130)
+    assert "== unit, about 1 min 15 s\n" in run("unit", "-x")[1]
+    assert "== unit, about 2 min 10 s\n" in run("unit", "--all", "-x")[1]
+
+
+@pytest.mark.parametrize("given", [("--kubeconfig", "config"), ("--kubeconfig=config",)])
+def test_a_kubeconfig_is_relative_to_the_folder_of_the_caller(given: tuple[str, ...]) -> None:
+    assert testing.parse(["e2e", *given], HERE).arguments == (f"--kubeconfig={HERE}/config",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["units"], 'there is no part "units"; parts are lint, unit, integration and e2e'),
+        (["--all", "tests/e2e"], 'say of which part "tests/e2e" is: hack/test PART PATH'),
+        (["e2e", "--kubeconfig"], "--kubeconfig needs a file"),
+    ],
+)
+def test_what_is_refused(arguments: list[str], message: str) -> None:
+    with pytest.raises(SystemExit, match="hack/test") as caught:
+        testing.parse(arguments, HERE)
+    assert str(caught.value) == f"hack/test: {message}"

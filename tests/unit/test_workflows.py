@@ -1,0 +1,43 @@
+"""The workflows run what the README names, on each version that the project promises."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.formats.yaml.manifests import read_documents
+from hack.control_plane.settings import KUBERNETES_RELEASES
+from hack.packaging.lock import PYTHONS, RESOLUTIONS
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / ".github").rglob("*.y*ml"))
+
+
+def jobs() -> dict[str, Any]:
+    [document] = read_documents((ROOT / ".github/workflows/test.yaml").read_bytes(), "test.yaml")
+    found: dict[str, Any] = document.value["jobs"]
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_they_are_yaml_and_run_commands_that_are_there(file: Path) -> None:
+    assert len(list(read_documents(file.read_bytes(), file.name))) == 1
+    for command in re.findall(r"(?:hack|\.ci)/[a-z]+(?![a-z./])", file.read_text(encoding="utf-8")):
+        assert (ROOT / command).exists()
+
+
+def test_every_version_of_kubernetes_and_python_is_tested() -> None:
+    assert jobs()["kubernetes"]["strategy"]["matrix"]["kubernetes"] == list(KUBERNETES_RELEASES)
+    [base, *others] = PYTHONS
+    assert jobs()["python"]["strategy"]["matrix"]["python"] == others
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
+    assert requires == f">={base}"
+
+
+@pytest.mark.parametrize("resolution", RESOLUTIONS)
+def test_all_tests_run_with_packages_that_are_not_locked(resolution: str) -> None:
+    assert jobs()[resolution]["steps"][-1]["run"] == f".ci/run --dependencies {resolution}"
