@@ -1,11 +1,16 @@
-"""Small programs in Go, to compare with what other projects do. Each is built once per test run."""
+"""Small programs in Go, to compare with what other projects do. Each is built once per machine, into the cache."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 from pathlib import Path
+
+from hack.control_plane.cache import Cache
+from hack.control_plane.go import ENVIRONMENT
+from hack.control_plane.settings import Settings, read_settings
 
 _SECONDS = 280
 
@@ -14,21 +19,32 @@ class UnavailableError(Exception):
     """The program cannot be built here."""
 
 
-def build(source: Path, program: Path) -> Path:
-    """Build the module in a folder; return the program.
+def build(source: Path) -> Path:
+    """Return the program of the module in a folder.
 
     Raises: UnavailableError without Go, or without the modules.
     """
-    _go(["build", "-o", str(program), "."], source)
-    return program
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(source.iterdir()))).hexdigest()
+    name = f"built-{source.name}-{digest[:12]}"
+    return (
+        _cache(read_settings()).obtain(name, lambda made: _go(["build", "-o", f"{made}/program", "."], source))
+        / "program"
+    )
 
 
-def install(package: str, version: str, folder: Path) -> None:
-    """Build a published program into a folder.
+def install(package: str, version: str, settings: Settings) -> Path:
+    """Return a published program.
 
     Raises: UnavailableError without Go, or without the modules.
     """
-    _go(["install", f"{package}@v{version}"], folder, GOBIN=str(folder))
+    program = package.rpartition("/")[2]
+    name = f"built-{program}-{version}-{settings.architecture}"
+    installed = ["install", f"{package}@v{version}"]
+    return _cache(settings).obtain(name, lambda made: _go(installed, made, GOBIN=str(made))) / program
+
+
+def _cache(settings: Settings) -> Cache:
+    return Cache(settings.cache / "bin", print)
 
 
 def _go(arguments: list[str], folder: Path, **environment: str) -> None:
@@ -38,7 +54,8 @@ def _go(arguments: list[str], folder: Path, **environment: str) -> None:
         subprocess.run(
             [go, *arguments],
             cwd=folder,
-            env=os.environ | {"GOWORK": "off"} | environment,
+            # Modules have a go.sum here, and what is installed is compared with the public log of checksums.
+            env=os.environ | ENVIRONMENT | {"GOFLAGS": "-buildvcs=false"} | environment,
             check=True,
             capture_output=True,
             timeout=_SECONDS,

@@ -1,6 +1,6 @@
 """The YAML reader of kubectl (k8s.io/apimachinery, sigs.k8s.io/yaml) as a small program, to compare ours with.
 
-It is built once per test run from `go_yaml/`, which needs Go and its modules, from the module cache or a proxy.
+It is built once per machine from `go_yaml/`, which needs Go and its modules, from the module cache or a proxy.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tests.support.go_programs import build
 SOURCE = Path(__file__).with_name("go_yaml")
 
 
-def build_reader(folder: Path) -> Path:
-    """Build the program in a folder, and return its path.
+def build_reader() -> Path:
+    """Return the path of the program.
 
     Raises: UnavailableError without Go, or without the modules.
     """
-    return build(SOURCE, folder / "kubernetes-yaml")
+    return build(SOURCE)
 
 
 def read_all(program: Path, files: Iterable[bytes]) -> list[list[Any] | str]:

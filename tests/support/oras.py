@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from hack.control_plane.cache import Cache
 from hack.control_plane.settings import Settings
 from tests.support.go_programs import install
 
@@ -19,9 +18,4 @@ def obtain_oras(settings: Settings) -> Path:
     """
     if found := shutil.which("oras"):
         return Path(found)
-    cache = Cache(settings.cache / "bin", print)
-    folder = cache.obtain(
-        f"built-oras-{VERSION}-{settings.architecture}",
-        lambda folder: install("oras.land/oras/cmd/oras", VERSION, folder),
-    )
-    return folder / "oras"
+    return install("oras.land/oras/cmd/oras", VERSION, settings)

@@ -1,6 +1,6 @@
 """How Argo CD and Flux judge an object, by the code that they use themselves.
 
-The program is built once per test run from `go_health/`, which needs Go and its modules, from the module cache or a
+The program is built once per machine from `go_health/`, which needs Go and its modules, from the module cache or a
 proxy.
 """
 
@@ -17,12 +17,12 @@ from tests.support.go_programs import build
 SOURCE = Path(__file__).with_name("go_health")
 
 
-def build_judge(folder: Path) -> Path:
-    """Build the program in a folder, and return its path.
+def build_judge() -> Path:
+    """Return the path of the program.
 
     Raises: UnavailableError without Go, or without the modules.
     """
-    return build(SOURCE, folder / "health")
+    return build(SOURCE)
 
 
 def judge(program: Path, questions: Iterable[dict[str, Any]]) -> list[dict[str, str]]:

@@ -80,9 +80,9 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program() -> Path:
     try:
-        return build_judge(tmp_path_factory.mktemp("go"))
+        return build_judge()
     except UnavailableError as error:
         pytest.skip(str(error))
 

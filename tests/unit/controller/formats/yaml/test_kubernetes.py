@@ -52,9 +52,9 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program() -> Path:
     try:
-        return build_reader(tmp_path_factory.mktemp("go"))
+        return build_reader()
     except UnavailableError as error:
         pytest.skip(str(error))
 
