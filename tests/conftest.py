@@ -50,6 +50,7 @@ collector (`SSLSocket._create`, where `getpeername` fails), and the caller never
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kubeconfig", type=Path, help="use this cluster; tests that kill or audit theirs are left out")
+    parser.addoption("--all", action="store_true", help="also what takes long: tests/README.md says what that is")
     parser.addoption("--obtain", action="store_true", help="with --collect-only: obtain the programs of these tests")
 
 
@@ -60,7 +61,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put long files first, and leave out the tests that could harm the user's own cluster."""
+    """Put long files first, and leave out what takes long, and tests that could harm the user's own cluster."""
+    if not config.getoption("--all"):
+        left_out = [*_find_thorough(items)]
+        config.hook.pytest_deselected(items=left_out)
+        chosen = set(map(id, left_out))
+        items[:] = [item for item in items if id(item) not in chosen]
     items.sort(key=lambda item: item.get_closest_marker("long") is None)  # stable: a file's tests stay together
     rough = [item for item in items if _needs_own_cluster(item)]
     for item in rough:
@@ -70,6 +76,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[LEFT_OUT] = [item.nodeid for item in rough]
     config.hook.pytest_deselected(items=rough)
     items[:] = [item for item in items if item not in rough]
+
+
+def _find_thorough(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield what only `--all` runs: what is marked, and on clusters all cases of a test but the first."""
+    seen = set[str]()
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        is_repeated = name in seen and "/unit/" not in name and item.get_closest_marker("each_case") is None
+        seen.add(name)
+        if is_repeated or item.get_closest_marker("thorough") is not None:
+            yield item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
