@@ -15,6 +15,10 @@ from controller.kube.client import User
 from controller.observe.records import ObjectKey
 
 
+class OvertakenError(Exception):
+    """The BundleDeployment is not any more what a pass knows: the pass ends and writes nothing else."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyOptions:
     """One BundleDeployment in one pass."""
@@ -44,6 +48,9 @@ class ApplyOptions:
     crd_upgrade_safety: CrdUpgradeSafety = field(default_factory=CrdUpgradeSafety)
     proceed: Callable[[], bool]
     """False once the BundleDeployment is paused, deleted or changed: then nothing more is sent."""
+    confirm: Callable[[], None] = lambda: None
+    """Called before objects are created or deleted; raises OvertakenError if the API server has another spec or revision
+    by now, whatever the watches say, and ApiError if it does not answer."""
     gate: Callable[[], BundleError | None] = lambda: None
     """Called once, after Namespaces, CustomResourceDefinitions and classes; returns why all other objects wait."""
 

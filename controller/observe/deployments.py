@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import marshal
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -99,6 +100,8 @@ class SeenDeployments:
         changed_elsewhere: Callable[[str], None] = lambda _name: None,
     ) -> None:
         self._client, self._changed, self._synced, self._shard = client, changed, synced, shard
+        self._as_of: dict[str, float] = {}
+        """By name, when the last request for one was sent, in monotonic seconds."""
         self._orphaned: dict[str, str] = {}
         """UIDs by name; see `was_orphaned`."""
         self.reflector = self._watch(shard.selector, "", self._note_failure)
@@ -153,6 +156,7 @@ class SeenDeployments:
     def _note(self, old: SeenDeployment | None, new: SeenDeployment | None) -> None:
         if new is None and old:
             self._orphaned.pop(old.name, None)
+            self._as_of.pop(old.name, None)
         if new and new.outline and ORPHAN_FINALIZER in new.outline.metadata.finalizers:
             self._orphaned[new.name] = new.uid
         self._changed(old, new)
@@ -231,9 +235,34 @@ class SeenDeployments:
         before, now = old.checks if old else (), self.checks_of(new.name)
         return [check for check in (*new.checks, *before) if (check in now) != (check in before)]
 
-    def learn(self, manifest: Mapping[str, Any]) -> None:
-        """Keep the state in the reply to a write, if it is newer; forget one that concerns only another shard now."""
+    def confirm(self, name: str, seconds: float) -> None:
+        """Read a BundleDeployment, unless the last request for it was sent in these last seconds.
+
+        A watch may be silent, or behind: this is how it is on the API server.
+
+        Raises: ApiError.
+        """
+        now = time.monotonic()
+        if now - self._as_of.get(name, -seconds) < seconds:
+            return
+        try:
+            self.learn(self._client.get(DEPLOYMENTS.path(name=name)).value, now)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            if known := self.get(name):
+                self.forget(name, known.uid)
+
+    def learn(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
+        """Keep the state in a reply, if it is newer; forget one that concerns only another shard now.
+
+        Args:
+            manifest: in the reply.
+            sent: when the request was sent, in monotonic seconds; None: not known.
+        """
         seen = make_seen(dict(manifest))
+        if sent is not None:
+            self._as_of[seen.name] = sent
         labels, status = manifest["metadata"].get("labels") or {}, manifest.get("status") or {}
         if wanted_shard(labels) == self._shard.name:
             self.reflector.learn(seen)

@@ -191,9 +191,20 @@ class Watches:
         """Return whether a BundleDeployment was deleted with `--cascade=orphan`, as far as its watch has shown."""
         return self._deployments.was_orphaned(name, uid)
 
-    def learn_deployment(self, manifest: Mapping[str, Any]) -> None:
-        """Learn a BundleDeployment from the reply to a write of ours."""
-        self._deployments.learn(manifest)
+    def learn_deployment(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
+        """Learn a BundleDeployment from the reply to a write of ours, sent at this time (`time.monotonic`)."""
+        self._deployments.learn(manifest, sent)
+
+    def confirm(self, name: str, seconds: float) -> BundleDeployment | None:
+        """Return the outline of a BundleDeployment as the API server had it so many seconds ago at most.
+
+        Its status is as the controller left it. It is read, unless the reply to a write is as new.
+
+        Raises: ApiError.
+        """
+        self._deployments.confirm(name, seconds)
+        seen = self._deployments.get(name)
+        return self.statuses.restore(seen.outline, seen.writers) if seen and seen.outline else None
 
     def forget_deployment(self, name: str, uid: str) -> None:
         """Learn from the reply to a write of ours that a BundleDeployment is gone."""

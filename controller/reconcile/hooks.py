@@ -18,6 +18,7 @@ from controller.apply.targets import TargetSet, make_install_namespace
 from controller.build.revision import Revision
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
+from controller.reconcile.confirmation import make_confirmation
 from controller.reconcile.context import Context
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revisions.accounts.account import account_of
@@ -116,6 +117,7 @@ class Hooks:
                 self._watches.synced and (event.is_of_teardown or context.is_same_spec(self._watches.outline(name)))
             ),
             progress=context.state.hooks,
+            confirm=make_confirmation(self._watches, context, revision.digest),
         )
         return self._runner.run(revision, event, options)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from controller.apply.options import OvertakenError
 from controller.kube.client import ApiError
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
@@ -31,6 +32,7 @@ from controller.status.rollback import begin_rollback
 
 log = logging.getLogger(__name__)
 
+OVERTAKEN = Requeue(failed=True, cause="the BundleDeployment has changed, as its watch has not shown yet")
 MISSED_SECONDS = 0.2
 """Until the next pass after a change of the cluster during this one; discovery may lag behind."""
 
@@ -120,6 +122,9 @@ class Reconciler:
             report = replace(report, rollback=begin_rollback(context.deployment, report, context.now()))
         except ApiError as error:
             return steps.reporter.refuse(context, error)
+        except OvertakenError:
+            log.info("pass overtaken by a change of the BundleDeployment", extra={"BundleDeployment": context.name})
+            return OVERTAKEN
         context.state.awaits_change = awaits_change(context, report)
         if deferred := defer(context, report):
             return deferred

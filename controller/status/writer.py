@@ -5,6 +5,7 @@ The watches learn the reply to each write immediately, so that no pass uses an o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -55,8 +56,9 @@ class StatusWriter:
         if self._is_shown(deployment, status):
             return deployment.model_copy(update={"status": status})
         self._watches.statuses.send(deployment, status)
+        sent = time.monotonic()
         reply = self._replace(deployment, dump(status), self._unchanged(deployment, version))
-        self._watches.learn_deployment(reply)
+        self._watches.learn_deployment(reply, sent)
         self.record_events(deployment, notes(deployment.status, status))
         written = deployment.model_copy(update={"status": read(reply).status})
         self._watches.statuses.keep(written, writers_of(reply))

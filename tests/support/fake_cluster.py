@@ -181,6 +181,8 @@ class FakeCluster:
         takes = not force and known and any(known.get(name) != body[name] for name in body if name != "metadata")
         if known and (takes or version not in (None, known["metadata"]["resourceVersion"])):
             raise ApiError(409, "Conflict", "conflict")
+        if body["metadata"].get("uid") not in (None, known["metadata"]["uid"] if known else ""):
+            raise ApiError(409, "Conflict", "uid mismatch")
         if known and known.get("immutable") and known.get("data") != body.get("data"):
             raise ApiError(422, "Invalid", "is invalid", details={"causes": [IMMUTABLE]})
         value = _applied(known or {}, body, manager)
@@ -344,6 +346,8 @@ class FakeWatches:
         """Known objects of denied kinds."""
         self.behind: dict[ObjectKey, Record | None] = {}
         """The outdated record that is still seen of an object."""
+        self.silent: dict[str, Json] = {}
+        """By name, BundleDeployments as a watch still shows them that has been silent since."""
         self.elsewhere: set[str] = set()
         """Names of BundleDeployments that belong to another shard, if they exist."""
         self.orphaned: set[str] = set()
@@ -367,16 +371,19 @@ class FakeWatches:
         self.statuses.clear()
 
     def deployment(self, name: str) -> BundleDeployment | None:
-        found = self.outline(name)
-        return (
-            self.statuses.restore(found, writers_of(self._cluster.objects[DEPLOYMENTS.path(name=name)]))
-            if found
-            else None
-        )
+        value = self._value_of(name)
+        return self.statuses.restore(read(value), writers_of(value)) if value else None
 
     def outline(self, name: str) -> BundleDeployment | None:
-        value = self._cluster.objects.get(DEPLOYMENTS.path(name=name))
+        value = self._value_of(name)
         return read(value) if value else None
+
+    def _value_of(self, name: str) -> Json | None:
+        return self.silent.get(name) or self._cluster.objects.get(DEPLOYMENTS.path(name=name))
+
+    def confirm(self, name: str, seconds: float) -> BundleDeployment | None:
+        self.silent.pop(name, None)  # it is read
+        return self.deployment(name)
 
     def deployment_names(self) -> set[str]:
         return {value["metadata"]["name"] for value in self._values() if value["kind"] == names.KIND}
@@ -407,8 +414,8 @@ class FakeWatches:
     def was_orphaned(self, name: str, uid: str) -> bool:
         return uid in self.orphaned
 
-    def learn_deployment(self, manifest: Mapping[str, Any]) -> None:
-        pass  # it is known already
+    def learn_deployment(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
+        self.silent.pop(manifest["metadata"]["name"], None)  # else it is known already
 
     def forget_deployment(self, name: str, uid: str) -> None:
         assert self.outline(name) is None
@@ -532,14 +539,14 @@ def _applied(known: Mapping[str, Any], body: Mapping[str, Any], manager: str) ->
     metadata = known.get("metadata") or {}
     others = [one for one in metadata.get("managedFields", []) if one.get("manager") not in (manager, None)]
     ours = json.loads(json.dumps({key: value for key, value in body.items() if key != "metadata"}))
-    merged = _merge(metadata, {key: value for key, value in body["metadata"].items() if key != "resourceVersion"})
+    merged = _merge(metadata, {key: value for key, value in body["metadata"].items() if key not in ("uid", "resourceVersion")})
     return {**known, **ours, "metadata": {**merged, "managedFields": [*others, entry]}}
 
 
 def _fields(value: Any) -> Json:
     if not isinstance(value, Mapping):
         return {}
-    skipped = ("name", "namespace", "resourceVersion")
+    skipped = ("name", "namespace", "resourceVersion", "uid")
     return {
         f"f:{key}": _fields(
             {name: each for name, each in member.items() if name not in skipped} if key == "metadata" else member

@@ -75,6 +75,8 @@ class HookOptions:
     proceed: Callable[[], bool]
     """False once the BundleDeployment is paused or changed: then nothing more is sent."""
     progress: HookProgress
+    confirm: Callable[[], None] = lambda: None
+    """See ApplyOptions."""
 
 
 class HookRunner:
@@ -149,6 +151,8 @@ class HookRunner:
                 return error
             live = None
         if live is None:
+            if not hook.event.is_of_teardown:
+                options.confirm()
             live = self._create(hook, resource, options)
         return self._judge(hook, live, options)
 

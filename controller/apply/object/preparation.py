@@ -40,6 +40,9 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
             body = _bound_to(_make_way(request, record), body)
     except ApiError as error:
         raise _as_conflict(error) from error
+    if task.action in (Action.APPLY, Action.REPAIR) and record:
+        # Of an object that was deleted since, this is a 409: an apply would create it again, whoever has pruned it.
+        body = {**body, "metadata": {**body["metadata"], "uid": record.uid}}
     is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
     return without(body, [REPLICAS]) if is_scaled else body
 

@@ -165,6 +165,7 @@ class Sender:
         if task.action is Action.APPLY:
             # So that its absence is no drift; before the request, whose reply may be lost.
             options.ledger.forget([key])
+        options.confirm()
         propagation = "Orphan" if key[:2] == _STATEFUL_SET else "Background"  # the new one adopts its pods
         delete(request.client, request.resource, record, propagation=propagation)
         log.info("object deleted to be recreated", extra=_about(task, options))
@@ -205,6 +206,8 @@ class Sender:
 
     def _apply(self, request: ApplyRequest) -> Outcome:
         task, options = request.task, request.options
+        if task.action is Action.CREATE:
+            options.confirm()
         if task.action is Action.CREATE and task.target.initial:
             self._create_with_initial(request)
             # It exists now and is ours: the ignored fields are left to do.

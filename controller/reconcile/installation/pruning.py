@@ -64,6 +64,8 @@ class Pruner:
         if not (surplus or unreadable):
             self._retries.succeeded(options.owner.name, RemovalCause.PRUNE)
             return []
+        if surplus:
+            options.confirm()
         started = time.monotonic()
         removals = self._remover.remove(surplus, options.owner.name, RemovalCause.PRUNE, options.user)
         removals += [Removal(record=Record(key=key), error=error) for key, error in unreadable.items()]

@@ -19,6 +19,7 @@ from controller.build.revision import Revision, Terms
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
+from controller.reconcile.confirmation import make_confirmation
 from controller.reconcile.context import Context
 from controller.reconcile.hooks import Hooks
 from controller.reconcile.ownership.handovers import HandOvers
@@ -207,6 +208,7 @@ class Planner:
             hand_over=self._hand_overs.find(context),
             crd_upgrade_safety=context.spec.crd_upgrade_safety,
             proceed=lambda: self._watches.synced and context.is_same_spec(self._watches.outline(context.name)),
+            confirm=make_confirmation(self._watches, context, targets.revision),
         )
 
 

@@ -1,0 +1,153 @@
+"""Two controllers at once, one of which is behind: what its pass was about to do, and what becomes of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from controller.reconcile.reconciler import OVERTAKEN, Reconciler
+from tests.support.fake_cluster import Json
+from tests.support.reconciling import NAME, PATH, World
+
+MAPS = "/api/v1/namespaces/shop/configmaps"
+A, OLD, NEW = f"{MAPS}/a", f"{MAPS}/old", f"{MAPS}/new"
+HOOK = f"{MAPS}/hook"
+DONE = {"Unpacked": "True Unpacked", "Installed": "True Installed", "Healthy": "True Healthy", "Ready": "True Ready"}
+
+
+def config_map(name: str, value: str = "1", **metadata: Any) -> Json:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": {"a": value}}
+
+
+def hook(event: str) -> Json:
+    manifest = {**config_map("hook"), "metadata": {"name": "hook", "namespace": "shop"}}
+    return {"manifest": manifest, "events": [event], "weight": 0, "deletePolicies": ["before-hook-creation"]}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    made.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    made.shelf.put("v1", config_map("a"), config_map("old"))
+    made.shelf.put("v2", config_map("a", "2"))
+    made.shelf.put("v3", config_map("a", "3"), config_map("new"))
+    made.shelf.put("hooked", config_map("a", "4"), hooks=[hook("pre-upgrade")])
+    yield made
+    made.applier.stop()
+
+
+def install(world: World, tag: str, **spec: Any) -> None:
+    world.wish(tag, **spec)
+    world.settle()
+
+
+class Overtaken(NamedTuple):
+    before: Callable[[World], object]
+    """What the first controller has done, and knows."""
+    meanwhile: Callable[[World], object]
+    """What the second one does, which only the objects show to the first one."""
+    exist: set[str]
+    """What exists then, and still does after the pass of the first one."""
+
+
+def installed(world: World) -> None:
+    install(world, "v1")
+
+
+def upgraded(world: World) -> None:
+    install(world, "v2")
+
+
+def begin_upgrade(tag: str) -> Callable[[World], None]:
+    def _begin(world: World) -> None:
+        installed(world)
+        world.wish(tag)
+
+    return _begin
+
+
+def edit_and_upgrade(world: World) -> None:
+    """An object as the watch of the first one shows it was edited, and then pruned."""
+    world.cluster.edit(OLD, data={"a": "edited"})
+    seen = next(record for key, record in world.watches.managed(NAME).items() if key.name == "old")
+    upgraded(world)
+    world.watches.behind[seen.key] = seen
+
+
+def recorded_another(world: World) -> None:
+    """The spec is the same, and a tag was moved: only the recorded revision tells."""
+    world.shelf.put("v1", config_map("a", "moved"))
+    world.ask("now")
+    world.settle()
+
+
+CASES = {
+    "an object that was pruned is not created again": Overtaken(installed, upgraded, {A}),
+    "an object that was edited and then pruned is not created again": Overtaken(installed, edit_and_upgrade, {A}),
+    "an object that a moved tag has lost is not created again": Overtaken(installed, recorded_another, {A}),
+    "an upgrade that was given up creates nothing": Overtaken(begin_upgrade("v3"), upgraded, {A}),
+    "an upgrade that was given up prunes nothing": Overtaken(begin_upgrade("v2"), installed, {A, OLD}),
+    "the hook of an upgrade that was given up is not run": Overtaken(begin_upgrade("hooked"), upgraded, {A}),
+}
+
+
+def maps(world: World) -> set[str]:
+    return {path for path in world.cluster.objects if path.startswith(f"{MAPS}/")}
+
+
+def act_behind(world: World, case: Overtaken) -> tuple[Reconciler, Json]:
+    """Have the second controller act; return the first one, and the BundleDeployment as its watch shows it."""
+    case.before(world)
+    first, shown = world.reconciler, copy.deepcopy(world.cluster.objects[PATH])
+    world.start()
+    case.meanwhile(world)
+    world.cluster.taken()
+    return first, shown
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_an_overtaken_pass_does(case: Overtaken, world: World) -> None:
+    first, shown = act_behind(world, case)
+    assert maps(world) == case.exist
+    before = copy.deepcopy({path: world.cluster.objects[path] for path in (PATH, *case.exist)})
+    world.watches.silent[NAME] = shown
+
+    for _ in range(3):  # by then it knows
+        first.reconcile(NAME)
+
+    assert maps(world) == case.exist
+    world.watches.behind.clear()
+    world.settle()
+    assert maps(world) == case.exist
+    assert world.conditions == DONE
+    if case.meanwhile is not recorded_another:
+        assert {path: world.cluster.objects[path]["data"] for path in case.exist} == {
+            path: before[path]["data"] for path in case.exist
+        }
+
+
+def test_an_overtaken_pass_reverts_at_most_what_exists_and_writes_no_status(world: World) -> None:
+    first, shown = act_behind(world, CASES["an object that was pruned is not created again"])
+    status = world.cluster.objects[PATH]["status"]
+    world.watches.silent[NAME] = shown
+
+    requeue = first.reconcile(NAME)
+
+    assert requeue == OVERTAKEN
+    assert world.cluster.objects[PATH]["status"] == status
+    written = [request for request in world.cluster.taken() if not request.startswith(("GET", "LIST"))]
+    assert written == [f"APPLY {A}"]
+
+
+def test_a_status_that_another_client_changed_stops_no_repair(world: World) -> None:
+    installed(world)
+    world.cluster.patch(PATH, {"status": {"revision": f"sha256:{'0' * 64}"}})
+    world.cluster.remove(OLD)
+
+    world.settle()
+
+    assert world.exists(OLD)
+    assert world.conditions == DONE
