@@ -157,6 +157,7 @@ class Reason(str, Enum):
     PAUSED = "Paused", Retry.NONE, "spec.paused is true; nothing on the cluster is changed", "set spec.paused to false"
     REPORT_ONLY = "ReportOnly", Retry.NONE, "drift is reported but not repaired (spec.drift.mode is Report)", "set spec.drift.mode to Repair"
     DRIFT_CONFLICT = "DriftConflict", Retry.NONE, "another client keeps changing a field that the bundle sets", "stop the field manager that the message names, or ignore the field with spec.drift.ignore"
+    STRAYS = "Strays", Retry.NONE, "objects are marked as owned by the BundleDeployment but part of no revision, so that they are neither changed nor deleted: another controller or client has made them", "look at status.strays, then delete them with kubectl rukpak prune, or remove their label"
     PRUNE_PENDING = "PrunePending", Retry.WAIT, "objects of the old revision are kept until the new one is healthy", "fix the object that the message names, or set spec.prune to AfterApply"
     DELETING = "Deleting", Retry.TRANSIENT, "the objects of the bundle are being deleted"
     DELETION_BLOCKED = "DeletionBlocked", Retry.WAIT, "an object that is being deleted still exists", "check the finalizers that the message names"

@@ -18,6 +18,7 @@ REASON_LENGTH = 1024
 NOT_READY_LENGTH = 4096
 NAME_LENGTH = 253
 NOT_READY_ITEMS = 10
+STRAY_ITEMS = 20
 WARNING_ITEMS = 20
 WARNING_LENGTH = 4096
 PROBLEM_ITEMS = 10
@@ -106,6 +107,9 @@ class ObjectCounts(Api):
     """Objects that another client changed and that are not repaired."""
     retained: _Count = 0
     """Objects of older revisions that have not been deleted yet."""
+    strays: _Count = 0
+    """Objects that are marked as owned by the BundleDeployment but part of no revision, so that they are neither changed
+    nor deleted. total does not count them."""
     handed_over: _Count = 0
     """Objects that another BundleDeployment has taken over (spec.takeOver). While paused, total does not count them."""
 
@@ -137,6 +141,20 @@ class NotReady(Api):
     """Why it is not healthy, in one word."""
     message: Annotated[str, Field(max_length=NOT_READY_LENGTH)] = ""
     """Why it is not healthy, in one line."""
+
+
+class Stray(Api):
+    """An object that is marked as owned by the BundleDeployment but part of no revision."""
+
+    model_config = ConfigDict(json_schema_extra=atomic())
+    group: Annotated[str, Field(max_length=253)] = ""
+    """API group of the object. Empty: the core group."""
+    kind: Annotated[str, Field(max_length=63)]
+    """Kind of the object."""
+    namespace: Annotated[str, Field(max_length=63)] = ""
+    """Namespace of the object. Empty: it is cluster-scoped."""
+    name: Annotated[str, Field(max_length=NAME_LENGTH)]
+    """Name of the object."""
 
 
 class Changes(Api):
@@ -288,6 +306,9 @@ class Status(Api):
     """Managed objects that are not healthy, the most severe first."""
     not_ready_truncated: bool = False
     """Whether notReady is incomplete."""
+    strays: Annotated[tuple[Stray, ...], Field(max_length=STRAY_ITEMS, json_schema_extra=list_of("atomic"))] = ()
+    """The first of the objects that are marked as owned by the BundleDeployment but part of no revision; objects.strays
+    counts all. `rukpak prune` deletes them."""
     warnings: Annotated[
         tuple[Annotated[str, Field(max_length=WARNING_LENGTH)], ...],
         Field(max_length=WARNING_ITEMS, json_schema_extra=list_of("atomic")),

@@ -42,6 +42,7 @@ from api.v1alpha2.status import (
     Rollback,
     SourcePin,
     Status,
+    Stray,
     dump,
 )
 
@@ -71,6 +72,7 @@ __all__ = [
     "SourcePin",
     "Spec",
     "Status",
+    "Stray",
     "dump",
     "parse_duration",
 ]

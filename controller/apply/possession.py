@@ -2,7 +2,7 @@
 
 Marks alone prove nothing: any client that may write an object can write label, annotation, owner reference and field
 manager, and would borrow the rights of the controller or the account. A stray that has all marks is reported and left
-alone. Without a kept revision nothing is pruned or torn down except by the garbage collector.
+alone, unless a revision named it that is retired or deleted: then the BundleDeployment had it, and has it again. Without a kept revision nothing is pruned or torn down except by the garbage collector.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.apply.ownership import Owner, carries_owner_reference, is_ours, loses_reference
-from controller.build.revision import Revision
+from controller.build.revision import Revision, Terms
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record, key_of
 
 LEFT_BYTES = 256 * 1024
 """Size of the names of left objects in a revision: they share a Secret of 1 MiB with a chunk of 512 KiB."""
+PAST_BYTES = 64 * 1024
+"""Size of the names of objects that earlier revisions had, in the same Secret."""
 MORE = "*"
 """Stands for the names if they are too many: the revisions that contain the objects are kept then."""
 
@@ -49,8 +51,7 @@ def name_objects(
     found: dict[ObjectKey, RevisionObject] = {}
     for revision in revisions:
         for kind, key in map(_parse, filter(MORE.__ne__, revision.terms.left)):
-            stub = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": key.name}}
-            found[key] = RevisionObject(kind=kind, carries_reference=carries_owner_reference(stub, orphan=orphan))
+            found[key] = _named(kind, key, orphan=orphan)
         for manifest in revision.objects:
             key = place(manifest, revision.terms.install_namespace, is_namespaced)
             reference = carries_owner_reference(manifest, orphan=orphan)
@@ -70,8 +71,52 @@ def place(
 
 def describe_left(left: Mapping[ObjectKey, RevisionObject], most: int = LEFT_BYTES) -> tuple[str, ...]:
     """Return the names of objects left over from older revisions, as kept in `Terms.left`; `most` is in bytes."""
-    texts = tuple(sorted(f"{named.kind} {key.namespace} {key.name}" for key, named in left.items()))
+    texts = tuple(sorted(_write(named.kind, key) for key, named in left.items()))
     return texts if sum(len(text.encode()) + 4 for text in texts) <= most else (MORE,)
+
+
+def name_past(
+    revisions: Iterable[Revision], observed: Collection[ObjectKey], *, orphan: bool
+) -> dict[ObjectKey, RevisionObject]:
+    """Return the objects that exist again although the revisions that named them are retired or deleted.
+
+    Args:
+        revisions: of one BundleDeployment; their terms have the names.
+        observed: the objects that carry its label.
+        orphan: whether the deletionPolicy is Orphan.
+    """
+    parsed = (_parse(text) for revision in revisions for text in revision.terms.past)
+    return {key: _named(kind, key, orphan=orphan) for kind, key in parsed if key in observed}
+
+
+def past_keys(terms: Terms) -> frozenset[ObjectKey]:
+    """Return the objects that revisions named which are retired or deleted."""
+    return frozenset(_parse(text)[1] for text in terms.past)
+
+
+def describe_past(
+    older: Mapping[ObjectKey, RevisionObject],
+    earlier: Iterable[str],
+    own: Collection[ObjectKey],
+    most: int = PAST_BYTES,
+) -> tuple[str, ...]:
+    """Return the names of objects that earlier revisions had, as kept in `Terms.past`: the newest, as many as fit.
+
+    Args:
+        older: what the revisions name that are about to be retired or deleted.
+        earlier: what `Terms.past` of all kept revisions has.
+        own: what the installed revision names itself.
+        most: in bytes.
+    """
+    texts = [*(_write(named.kind, key) for key, named in sorted(older.items())), *earlier]
+    found, size = [], 0
+    for text in dict.fromkeys(texts):
+        size += len(text.encode()) + 4
+        if size > most:
+            break
+        if _parse(text)[1] not in own:
+            found.append(text)
+    return tuple(found)
 
 
 def find_strays(
@@ -115,6 +160,15 @@ def _ours(records: Iterable[Record], owner: Owner, *, orphan: bool) -> Iterator[
         reference = not loses_reference(record, orphan=orphan)
         if is_ours(record, owner, carries_reference=reference) and not record.deleting:
             yield record
+
+
+def _named(kind: GroupVersionKind, key: ObjectKey, *, orphan: bool) -> RevisionObject:
+    stub = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": key.name}}
+    return RevisionObject(kind=kind, carries_reference=carries_owner_reference(stub, orphan=orphan))
+
+
+def _write(kind: GroupVersionKind, key: ObjectKey) -> str:
+    return f"{kind} {key.namespace} {key.name}"
 
 
 def _parse(text: str) -> tuple[GroupVersionKind, ObjectKey]:

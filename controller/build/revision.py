@@ -43,6 +43,9 @@ class Terms:
     left: tuple[str, ...] = ()
     """Objects kept from older revisions that no kept revision names, as `apiVersion/kind namespace name`; `*` if they
     are so many that those revisions are kept instead."""
+    past: tuple[str, ...] = ()
+    """Objects that revisions named which are retired or deleted, in the same form, those of the newest first: if one
+    exists again, an overtaken pass of another controller has made it. As many as fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +148,7 @@ def pack_terms(revision: Revision | PackedRevision) -> bytes:
     fields = {"format": FORMAT, "warnings": revision.warnings, "namespace": revision.namespace}
     fields |= asdict(revision.terms)
     # So that older releases, which do not know these fields, can read the rest.
-    for name in ("account", "held", "left", "kinds"):
+    for name in ("account", "held", "left", "past", "kinds"):
         if not fields[name]:
             del fields[name]
     return canonical_json(fields)
@@ -163,7 +166,7 @@ def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
             raise ValueError("format of the terms")
         warnings, namespace = tuple(fields.pop("warnings", ())), dict(fields.pop("namespace", {}))
         fields["pins"], fields["optional"] = tuple(fields["pins"]), tuple(fields["optional"])
-        fields["left"] = tuple(fields.get("left", ()))
+        fields["left"], fields["past"] = tuple(fields.get("left", ())), tuple(fields.get("past", ()))
         fields["kinds"] = tuple((*kind, scope) for *kind, scope in fields.get("kinds", ()))
         objects_, hooks = tuple(content["objects"]), tuple(content["hooks"])
         return Revision(

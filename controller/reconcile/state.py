@@ -49,6 +49,9 @@ class State(RevisionState):
     health: HealthTracker = field(default_factory=HealthTracker)
     older: frozenset[ObjectKey] = frozenset()
     """Objects that only older revisions name and that still exist."""
+    past: tuple[str, frozenset[ObjectKey]] | None = None
+    """The digest of the installed revision, and the objects that revisions before it named, as far as it records them;
+    None: not read."""
     strays: frozenset[ObjectKey] = frozenset()
     """Objects with our marks that no revision names."""
     strays_reported: frozenset[ObjectKey] = frozenset()

@@ -127,6 +127,7 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
         settled=Settled(
             watches=parts.watches,
             kept=parts.kept,
+            holdings=holdings,
             dependencies=dependencies,
             repairer=_make_repairer(parts, planner, executor),
             assessor=assessor,

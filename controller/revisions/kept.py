@@ -144,7 +144,8 @@ class KeptRevisions:
         """
         terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
         account = account_to_keep(context.deployment, kept.terms)
-        terms = replace(terms, left=kept.terms.left, kinds=kept.terms.kinds, account=account, held=kept.terms.held)
+        terms = replace(terms, left=kept.terms.left, past=kept.terms.past, kinds=kept.terms.kinds)
+        terms = replace(terms, account=account, held=kept.terms.held)
         if keeps_account(context.spec, kept.terms):
             terms = _with_account_of(terms, kept.terms)
         return self._write_terms(context, kept, terms)
@@ -220,7 +221,9 @@ class KeptRevisions:
         if same is None and (is_midway or is_held):
             same = self._store.read_packed(context.name, made.digest)
         account = account_to_keep(context.deployment, same.terms if same else None)
-        terms = replace(made.terms, account=account, left=same.terms.left if same else ())
+        terms = replace(made.terms, account=account)
+        if same:
+            terms = replace(terms, left=same.terms.left, past=same.terms.past)
         if same or is_held:
             terms = replace(terms, held=same.terms.held if same else NEW)
         if same and keeps_account(context.spec, same.terms):

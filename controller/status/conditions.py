@@ -19,12 +19,13 @@ from api.v1alpha2.types import BundleDeployment, Condition, Rollback
 from controller.content.limits import quote, visible
 from controller.status.report import Deletion, Report
 from controller.status.rollback import rollback_after
-from controller.status.texts import list_some, short
+from controller.status.texts import list_some, short, what_strays_are
 
 # The most severe failure is shown: one that needs a person before one that clears automatically.
 _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NONE)
 
 
+STRAYS_SHOWN = 5
 # Without its account no Secret of a source can be read.
 _OF_ACCOUNT = (
     Reason.SERVICE_ACCOUNT_NOT_FOUND,
@@ -243,9 +244,21 @@ def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
         reason = Reason.DRIFT_CONFLICT
         problem = "another client has changed it repeatedly; it is repaired, and must be left alone for a while"
     else:
-        return []
+        return _strays(deployment, report)
     shown = list_some(report.drifted or unrepaired or report.conflicts)
-    return [Finding(ConditionType.DRIFTED, "True", reason, f"{shown}: {problem}")]
+    more = "; status.strays names objects that no revision contains" if report.strays else ""
+    return [Finding(ConditionType.DRIFTED, "True", reason, f"{shown}: {problem}{more}")]
+
+
+def _strays(deployment: BundleDeployment, report: Report) -> list[Finding]:
+    """Return Drifted for objects with the marks of the BundleDeployment that no revision names."""
+    if report.strays is None:
+        last = deployment.status.condition(ConditionType.DRIFTED)
+        return [_finding(last)] if last and last.reason == Reason.STRAYS else []
+    if not report.strays:
+        return []
+    message = f"{list_some(report.strays, STRAYS_SHOWN)}: {what_strays_are(deployment.metadata.name)}"
+    return [Finding(ConditionType.DRIFTED, "True", Reason.STRAYS, message)]
 
 
 def _worst(errors: Iterable[BundleError | None]) -> BundleError | None:

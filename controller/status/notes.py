@@ -19,7 +19,7 @@ from controller.content.limits import quote
 from controller.kube.events import Note
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey
-from controller.status.texts import describe_changes, list_some, short
+from controller.status.texts import describe_changes, list_some, short, what_strays_are
 
 NAMED = 10
 _FAILING = "discovery failed; repair or delete its APIService"
@@ -40,7 +40,7 @@ def notes(before: Status, after: Status) -> list[Note]:
         *_note_on_pending(before.pending, after.pending),
         *_note_on_rollback(before.rollback, after.rollback),
         *_note_on_pause(before, after),
-        *_note_on_drift(before.condition(ConditionType.DRIFTED), after.condition(ConditionType.DRIFTED)),
+        *_note_on_drift(_drift_in(before), _drift_in(after)),
         *_note_on_warnings(before.warnings, after.warnings),
     ]
 
@@ -139,6 +139,12 @@ def note_on_dependents(names: Iterable[str]) -> Note:
     return Note(type="Warning", reason="StillRequired", action="Delete", text=text)
 
 
+def note_on_strays(name: str, keys: Iterable[ObjectKey]) -> Note:
+    """Return the Event for strays of a BundleDeployment that were not reported yet."""
+    text = f"{list_some(keys, NAMED)}: {what_strays_are(name)}"
+    return Note(type="Warning", reason="Stray", action="Compare", text=text)
+
+
 def describe_failing(groups: Iterable[str]) -> list[str]:
     """Return a warning for each API group that fails discovery."""
     return [f"API group {quote(group)}: {_FAILING}" for group in sorted(groups)]
@@ -194,12 +200,18 @@ def _note_on_pause(before: Status, after: Status) -> list[Note]:
         return [Note(type="Normal", reason="Paused", action="Pause", text=now.message)]
     if was and not now:
         text = "no object was modified while paused"
-        if drift := before.condition(ConditionType.DRIFTED):
+        if drift := _drift_in(before):
             repaired = f"{drift.message.rpartition(': ')[0]}: modified while paused; repairing"
-            remaining = after.condition(ConditionType.DRIFTED)
+            remaining = _drift_in(after)
             text = remaining.message if remaining else repaired
         return [Note(type="Normal", reason="Resumed", action="Resume", text=text)]
     return []
+
+
+def _drift_in(status: Status) -> Condition | None:
+    """Return the condition about modified objects; strays have an Event of their own."""
+    found = status.condition(ConditionType.DRIFTED)
+    return None if found and found.reason == Reason.STRAYS else found
 
 
 def _note_on_drift(last: Condition | None, now: Condition | None) -> list[Note]:

@@ -69,6 +69,8 @@ class Report:
     """Objects that another BundleDeployment has taken over, with its name."""
     conflicts: tuple[DriftedObject, ...] = ()
     """Objects that another client keeps changing, also while they are as the bundle has them."""
+    strays: tuple[ObjectKey, ...] | None = None
+    """Objects with the marks of the BundleDeployment that no revision names, in order; None: unchanged."""
     progress: Progress | None = None
     """None before the first apply."""
     install_namespace: str = ""

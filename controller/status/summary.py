@@ -16,10 +16,11 @@ from api.v1alpha2.status import (
     NOT_READY_ITEMS,
     NOT_READY_LENGTH,
     REASON_LENGTH,
+    STRAY_ITEMS,
     WARNING_ITEMS,
     WARNING_LENGTH,
 )
-from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, Pending, SourcePin, Status
+from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, Pending, SourcePin, Status, Stray
 from controller.content.limits import visible
 from controller.kube.resources import read_kinds
 from controller.observe.health.aggregate import Health
@@ -40,7 +41,11 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
     is_installed = report.applied and report.revision and report.wanted in ("", report.revision)
     installed = report.revision if is_installed else status.installed_revision
     health = report.progress.shown if report.progress else None
+    strays = status.strays if report.strays is None else _strays(report.strays)
     counts = _counts(report, health) if health else status.objects
+    counts = counts.model_copy(
+        update={"strays": status.objects.strays if report.strays is None else len(report.strays)}
+    )
     after = status.model_copy(
         update={
             "observed_generation": deployment.metadata.generation,
@@ -57,6 +62,7 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
             "skipped_kinds": skipped_kinds(deployment, report),
             "objects": counts,
             "display": _display(wanted, counts, sources),
+            "strays": strays,
             "not_ready": _not_ready(health, report.managed_kinds) if health else status.not_ready,
             "not_ready_truncated": health.truncated if health else status.not_ready_truncated,
             "warnings": status.warnings if report.warnings is None else _warnings(report.warnings),
@@ -121,6 +127,13 @@ def _not_ready(health: Health[ObjectKey], managed_kinds: Iterable[str]) -> tuple
         )
 
     return tuple(_item(key, verdict.reason, verdict.text) for key, verdict in health.not_ready[:NOT_READY_ITEMS])
+
+
+def _strays(keys: Iterable[ObjectKey]) -> tuple[Stray, ...]:
+    return tuple(
+        Stray(group=key.group, kind=key.kind, namespace=key.namespace, name=key.name[:NAME_LENGTH])
+        for key in islice(keys, STRAY_ITEMS)
+    )
 
 
 def _warnings(texts: Iterable[str]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from api import names
 from api.v1alpha2.status import Changes
 
 SHORT_DIGEST = 12
@@ -20,6 +21,14 @@ def list_some(items: Iterable[object], most: int = NAMED) -> str:
     texts = sorted(map(str, items))
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
+
+
+def what_strays_are(name: str) -> str:
+    """Return what is wrong with the strays of a BundleDeployment, and what to do."""
+    return (
+        "marked as owned by this BundleDeployment but not part of any of its revisions; not changed; delete with "
+        f'"rukpak prune {name}", or remove the label {names.OWNER_LABEL}'
+    )
 
 
 def describe_changes(changes: Changes) -> str:

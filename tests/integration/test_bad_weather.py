@@ -498,10 +498,11 @@ def renewals(weather: Weather) -> list[Seen]:
     return [seen for seen in list(weather.requests) if seen.verb == "PUT" and seen.path.startswith(LEASES)]
 
 
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed-{seed}")
 def test_two_controllers_by_mistake_come_to_the_same_end(
-    stormy_world: World, weather: Weather, fresh_cluster: ControlPlane, controller: StartController
+    stormy_world: World, weather: Weather, fresh_cluster: ControlPlane, controller: StartController, seed: int
 ) -> None:
-    world, seed = stormy_world, 103
+    world, seed = stormy_world, 5000 + seed
     other = controller(fresh_cluster.kubeconfig, "--leader-elect=no")
     weather.storm(seed)
 

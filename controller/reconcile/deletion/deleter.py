@@ -22,7 +22,7 @@ from controller.reconcile.deletion.removing import TeardownRemover, is_garbage_c
 from controller.reconcile.deletion.reporting import DeletionReporter
 from controller.reconcile.hooks import Hooks
 from controller.reconcile.ownership.holdings import Holdings
-from controller.reconcile.ownership.strays import notes_on_strays
+from controller.reconcile.ownership.strays import look_for_strays, notes_on_strays
 from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
 from controller.status.notes import note_on_dependents, note_on_hindrance, notes_on_removals, notes_on_teardown
 from controller.status.report import Deletion
@@ -120,7 +120,8 @@ class Deleter:
         """Return the existing objects that revisions name or, without any revision, those that carry the marks."""
         observed = self._watches.managed(context.name)
         named = observed if mandate.named is None else mandate.named
-        self._reporter.record(context, notes_on_strays(context, observed, named))
+        look_for_strays(context, observed, named)
+        self._reporter.record(context, notes_on_strays(context))
         return {key: each for key, each in observed.items() if key in named and key not in context.state.abandoned}
 
     def _abandon(self, context: Context, mandate: Mandate, hindrance: BundleError) -> Requeue:

@@ -23,7 +23,7 @@ from controller.reconcile.installation.pruning import Pruner
 from controller.reconcile.installation.warnings import collect_warnings, warnings_on_cluster, warnings_on_revision
 from controller.reconcile.installation.work import Work
 from controller.reconcile.ownership.holdings import Holdings
-from controller.reconcile.ownership.strays import notes_on_strays
+from controller.reconcile.ownership.strays import look_for_strays, notes_on_strays
 from controller.status.notes import (
     notes_on_pruning,
     notes_on_recreations,
@@ -74,9 +74,8 @@ class Finisher:
         self._writer.record_events(context.deployment, [*applied, *pruned])
         look = self._watches.look(context.name, context.state.ledger.reader.seen)
         observed = look.records
-        self._writer.record_events(
-            context.deployment, notes_on_strays(context, observed, options.wanted.by_key, options.older)
-        )
+        strays = look_for_strays(context, observed, options.wanted.by_key, options.older)
+        self._writer.record_events(context.deployment, notes_on_strays(context))
         is_over = result.applied and self._is_over(work, outcomes, waiting, look)
         kinds = _kinds_to_watch(work, waiting, observed)
         report = replace(
@@ -89,6 +88,7 @@ class Finisher:
             removals=tuple(removals),
             awaiting_prune=tuple(waiting),
             conflicts=tuple(context.state.ledger.conflicts()),
+            strays=tuple(sorted(strays)),
             progress=result.progress,
             install_namespace=options.install_namespace,
             managed_state=self._settle(work, kinds, observed) if is_over else _unsettled(context, waiting),
@@ -100,6 +100,14 @@ class Finisher:
         context.state.rest(_still_needed(work))
         wanted = work.wanted.pending or report.wanted
         return replace(report, wanted=wanted, managed_kinds=tuple(sorted(map(str, kinds))))
+
+    def find_strays(self, work: Work) -> tuple[ObjectKey, ...]:
+        """Return the strays, and report new ones, while nothing may be applied."""
+        context, options = work.context, work.options
+        observed = self._watches.managed(context.name)
+        strays = look_for_strays(context, observed, options.wanted.by_key, options.older)
+        self._writer.record_events(context.deployment, notes_on_strays(context))
+        return tuple(sorted(strays))
 
     def _evaluate(self, work: Work, outcomes: list[Outcome]) -> _Result:
         applied = not (work.lack or any(outcome.error for outcome in outcomes))
@@ -137,8 +145,7 @@ class Finisher:
             # If another revision is wanted, status names it: it is kept until it can be applied.
             proposed = [wanted.held.revision] if wanted.held else []
             kept = [options.wanted.revision, *([] if wanted.current else [context.status.revision]), *proposed]
-            left = {key: named for key, named in options.older.items() if key in context.state.older}
-            self._holdings.keep_only(context, kept, left)
+            self._holdings.keep_only(context, kept, options.older)
             self._watches.require_only(context.name, kinds)
         return context.state.ledger.managed_state
 

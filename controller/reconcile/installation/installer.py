@@ -99,6 +99,7 @@ class Installer:
             failure=work.hindrance or report.failure,
             drifted=survey.drifted,
             handed_over=survey.handed_over,
+            strays=self._finisher.find_strays(work),
             skipped_kinds=work.options.wanted.skipped_kinds,
             progress=self._assessor.assess_work(work, left_out=survey.handed_over),
         )

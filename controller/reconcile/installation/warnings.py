@@ -9,7 +9,6 @@ from controller.apply.targets import TargetSet, find_missing_labels
 from controller.kube.resources import GroupVersionKind
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
-from controller.reconcile.ownership.strays import describe_strays
 from controller.status.notes import describe_unseen
 
 
@@ -37,15 +36,14 @@ def warnings_on_revision(found: Iterable[str], wanted: TargetSet) -> tuple[str, 
 def warnings_on_cluster(
     context: Context, wanted: TargetSet, kinds: Iterable[GroupVersionKind], watches: Watches
 ) -> list[str]:
-    """Return the warnings about labels that Namespaces lack, kinds that are not watched, and strays.
+    """Return the warnings about labels that Namespaces lack, and kinds that are not watched.
 
     Args:
-        context: of the pass, which has looked for strays.
+        context: of the pass.
         wanted: with the targets of all Namespaces that are used.
         kinds: of the objects of the revision.
         watches: know which kinds are watched.
     """
-    strays = context.state.strays
     unseen = (kind for kind in kinds if watches.is_forbidden(kind.group, kind.kind))
     lacking = find_missing_labels(wanted, context.state.ledger.used)
-    return [*lacking, *describe_unseen(unseen), *([describe_strays(strays)] if strays else [])]
+    return [*lacking, *describe_unseen(unseen)]

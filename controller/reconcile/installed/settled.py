@@ -19,7 +19,8 @@ from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.installation.health import Assessor
 from controller.reconcile.installed.repair import Repairer
-from controller.reconcile.ownership.strays import notes_on_strays
+from controller.reconcile.ownership.holdings import Holdings
+from controller.reconcile.ownership.strays import look_for_strays, notes_on_strays
 from controller.reconcile.waiting.dependencies import Dependencies
 from controller.revisions.finder import Wanted
 from controller.revisions.kept import KeptRevisions
@@ -36,12 +37,13 @@ class Settled:
         *,
         watches: Watches,
         kept: KeptRevisions,
+        holdings: Holdings,
         dependencies: Dependencies,
         repairer: Repairer,
         assessor: Assessor,
         writer: StatusWriter,
     ) -> None:
-        self._watches, self._kept, self._dependencies = watches, kept, dependencies
+        self._watches, self._kept, self._holdings, self._dependencies = watches, kept, holdings, dependencies
         self._repairer, self._assessor, self._writer = repairer, assessor, writer
 
     def report(self, context: Context) -> Report | None:
@@ -57,10 +59,12 @@ class Settled:
             return None
         look = self._look(context) if outcomes else look
         status, state, observed = context.status, context.state, look.records
+        state.strays = frozenset()
         if outcomes or len(observed) > len(state.ledger.left):
-            self._writer.record_events(
-                context.deployment, notes_on_strays(context, observed, state.ledger.left, state.older)
-            )
+            strays = look_for_strays(context, observed, state.ledger.left, state.older)
+            if strays and self._holdings.had(context, strays):
+                return None  # a pass over everything prunes them
+            self._writer.record_events(context.deployment, notes_on_strays(context))
         return Report(
             wanted=status.revision,
             revision=status.installed_revision,
@@ -69,6 +73,7 @@ class Settled:
             drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
             awaiting_prune=tuple(_kept(context, observed, state.older)),
             conflicts=tuple(state.ledger.conflicts()),
+            strays=tuple(sorted(state.strays)),
             progress=self._assessor.assess_installed(context),
             install_namespace=status.install_namespace,
             managed_state=_managed_state(context, outcomes, look),

@@ -12,7 +12,15 @@ from dataclasses import replace
 from api.errors import BundleError
 from controller.apply.failures.replies import classify
 from controller.apply.object.lookup import ObjectReader
-from controller.apply.possession import MORE, RevisionObject, describe_left, name_objects
+from controller.apply.possession import (
+    MORE,
+    RevisionObject,
+    describe_left,
+    describe_past,
+    name_objects,
+    name_past,
+    past_keys,
+)
 from controller.build.revision import Revision, Terms
 from controller.kube.client import ApiError, User
 from controller.kube.discovery import Discovery
@@ -44,13 +52,16 @@ class Holdings:
     def older(self, context: Context, revision: Revision) -> dict[ObjectKey, RevisionObject]:
         """Return the objects that only older revisions name; some may still exist.
 
+        Of what retired or deleted revisions named, those that exist again.
+
         Raises: CrowdedError, ApiError.
         """
         others = [each for each in _applied(self._read(context)) if each.digest != revision.digest]
-        if not (others or revision.terms.left):
+        past = self._past([*others, revision], context)
+        if not (others or revision.terms.left or past):
             return {}
-        own = self._name([replace(revision, terms=replace(revision.terms, left=()))], context)
-        named = self._name([*others, revision], context)
+        own = self._name_own(revision, context)
+        named = {**past, **self._name([*others, revision], context)}
         return {key: each for key, each in named.items() if key not in own}
 
     def all(self, context: Context) -> dict[ObjectKey, RevisionObject] | None:
@@ -59,7 +70,19 @@ class Holdings:
         Raises: CrowdedError, ApiError.
         """
         kept = self._read(context)
-        return self._name(_applied(kept), context) if kept else None
+        applied = _applied(kept)
+        return {**self._past(applied, context), **self._name(applied, context)} if kept else None
+
+    def had(self, context: Context, keys: Iterable[ObjectKey]) -> bool:
+        """Whether a revision that is retired or deleted named one of these objects.
+
+        Raises: CrowdedError, ApiError.
+        """
+        digest, known = context.status.installed_revision, context.state.past
+        if known is None or known[0] != digest:
+            kept = context.state.revisions.get(digest) or self._revisions.read_packed(context.name, digest)
+            known = context.state.past = (digest, past_keys(kept.terms) if kept else frozenset())
+        return not known[1].isdisjoint(keys)
 
     def installed_kinds(self, context: Context) -> set[GroupVersionKind]:
         """Return the kinds of the objects that were once applied in full.
@@ -94,6 +117,12 @@ class Holdings:
         found = [each for digest in digests if (each := self._kept.read(context, digest))]
         context.state.kept = tuple(each.digest for each in found)
         return found
+
+    def _name_own(self, revision: Revision, context: Context) -> dict[ObjectKey, RevisionObject]:
+        return self._name([replace(revision, terms=replace(revision.terms, left=()))], context)
+
+    def _past(self, revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, RevisionObject]:
+        return name_past(revisions, self._watches.managed(context.name), orphan=context.orphan)
 
     def _name(self, revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, RevisionObject]:
         return name_objects(revisions, self._watches.served.is_namespaced, orphan=context.orphan)
@@ -143,31 +172,45 @@ class Holdings:
         self,
         context: Context,
         digests: Iterable[str],
-        left: Mapping[ObjectKey, RevisionObject],
+        older: Mapping[ObjectKey, RevisionObject],
     ) -> None:
-        """Record what older revisions leave, then retire those of the history and delete the others.
+        """Record what older revisions leave and what they had, then retire those of the history and delete the others.
 
         If they leave too much to record, they are kept as they are.
 
         Args:
             context: of the pass; its state has the installed revision.
             digests: of the revisions to keep; the first of them is installed.
-            left: objects that only older revisions name and that are kept for good.
+            older: objects that only older revisions name; the state has those of them that are kept for good.
 
         Raises: ApiError.
         """
         kept = list(digests)
         installed = context.state.revisions.get(kept[0])
+        left = {key: named for key, named in older.items() if key in context.state.older}
         texts = describe_left(left)
-        if installed and texts != installed.terms.left:
-            revised = replace(installed, terms=replace(installed.terms, left=texts))
-            self._revisions.write(context.name, revised, context.metadata.uid)
-            context.state.revisions[revised.digest] = revised
+        if installed:
+            past = self._describe_past(context, installed, older)
+            terms = replace(installed.terms, left=texts, past=past)
+            if terms != installed.terms:
+                revised = replace(installed, terms=terms)
+                self._revisions.write(context.name, revised, context.metadata.uid)
+                context.state.revisions[revised.digest] = revised
+                context.state.past = None
         entries = choose(context.status.history, kept, context.spec.revision_history_limit)
         history = [each.revision for each in entries if each.revision not in kept]
         if MORE in texts or self._revisions.is_tidy(context.name, kept, history):
             return
         self._revisions.keep_only(context.name, kept, [each for each in history if not self._is_new(context, each)])
+
+    def _describe_past(
+        self, context: Context, installed: Revision, older: Mapping[ObjectKey, RevisionObject]
+    ) -> tuple[str, ...]:
+        others = [each for each in _applied(self._read(context)) if each.digest != installed.digest]
+        if not (older or others):
+            return installed.terms.past
+        earlier = [text for each in (installed, *others) for text in each.terms.past]
+        return describe_past(older, earlier, self._name_own(installed, context))
 
     def _is_new(self, context: Context, digest: str) -> bool:
         """Whether a revision was never applied, whatever status says: it waits for approval, or is gone."""

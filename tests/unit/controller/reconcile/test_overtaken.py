@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from api import names
 from controller.reconcile.reconciler import OVERTAKEN, Reconciler
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
@@ -151,3 +152,133 @@ def test_a_status_that_another_client_changed_stops_no_repair(world: World) -> N
 
     assert world.exists(OLD)
     assert world.conditions == DONE
+
+
+# what is left over although a pass is fenced: its request was under way
+
+
+class Left(NamedTuple):
+    tags: list[str]
+    """The revisions that were installed, one after the other."""
+    spec: Json
+    made: Json
+    """What an overtaken pass has made since."""
+    is_pruned: bool
+
+
+LEFT = {
+    "an object of the revision before": Left(["v1", "v2"], {}, config_map("old"), True),
+    "one of an earlier revision": Left(["v1", "v2", "v3"], {}, config_map("old"), True),
+    "one of a revision that the history has dropped": Left(
+        ["v1", "v2", "v3"], {"revisionHistoryLimit": 0}, config_map("old"), True
+    ),
+    "one of a revision that is pruned at once": Left(["v1", "v2"], {"prune": "AfterApply"}, config_map("old"), True),
+    "one that no revision named": Left(["v1", "v2"], {}, config_map("other"), False),
+    "one where nothing is ever pruned": Left(["v1", "v2"], {"prune": "Never"}, config_map("old"), False),
+}
+
+
+def make_ours(world: World, manifest: Json, **marks: Any) -> str:
+    """Make an object as a pass does; `marks` differ."""
+    uid = world.deployment.metadata.uid
+    owner = {"apiVersion": "core.rukpak.io/v1alpha2", "kind": "BundleDeployment", "name": NAME, "uid": uid}
+    metadata = {
+        "name": manifest["metadata"]["name"],
+        "namespace": "shop",
+        "labels": {names.OWNER_LABEL: NAME},
+        "annotations": {names.OWNER_UID: uid},
+        "ownerReferences": [{**owner, "controller": True}],
+        **marks,
+    }
+    world.cluster.put({**manifest, "metadata": metadata})
+    return world.cluster.path({**manifest, "metadata": metadata})
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["in one process", "after a restart"])
+@pytest.mark.parametrize("case", LEFT.values(), ids=LEFT)
+def test_what_an_overtaken_pass_leaves_is_pruned_if_an_earlier_revision_named_it(
+    case: Left, restarts: bool, world: World
+) -> None:
+    for tag in case.tags:
+        install(world, tag, **case.spec)
+    path = make_ours(world, case.made)
+    if restarts:
+        world.restart()
+
+    world.settle()
+
+    assert (not world.exists(path)) is case.is_pruned
+    strays = [] if case.is_pruned or case.spec.get("prune") == "Never" else [case.made["metadata"]["name"]]
+    assert [each.name for each in world.deployment.status.strays] == strays
+    assert world.deployment.status.objects.strays == len(strays)
+    assert world.conditions == DONE | ({"Drifted": "True Strays"} if strays else {})
+    kept = {"AfterHealthy": 0, "AfterApply": 0, "Never": 1}[case.spec.get("prune", "AfterHealthy")]
+    assert world.deployment.status.objects.retained == kept
+
+
+FORGED = {
+    "of another owner": {"annotations": {names.OWNER_UID: "another"}},
+    "without a controller reference": {"ownerReferences": []},
+}
+
+
+@pytest.mark.parametrize("marks", FORGED.values(), ids=FORGED)
+def test_what_lacks_a_mark_is_not_pruned_although_an_earlier_revision_named_it(marks: Json, world: World) -> None:
+    install(world, "v1")
+    install(world, "v2")
+    path = make_ours(world, config_map("old"), **marks)
+    world.settle()
+    assert world.exists(path)
+
+
+def test_a_deletion_takes_what_an_earlier_revision_named(world: World) -> None:
+    install(world, "v1", deletionPolicy="Delete")
+    install(world, "v2")
+    path = make_ours(world, config_map("old"))
+    world.delete()
+    world.settle()
+    assert not world.exists(PATH)
+    assert not world.exists(path)
+
+
+def test_what_a_later_revision_names_again_is_not_pruned(world: World) -> None:
+    install(world, "v1")
+    install(world, "v2")
+    install(world, "v1")
+    world.restart()
+    world.settle()
+    assert world.exists(OLD)
+    assert world.conditions == DONE
+
+
+def test_strays_are_counted_and_the_first_are_named(world: World) -> None:
+    install(world, "v1")
+    for number in range(25):
+        make_ours(world, config_map(f"stray-{number:02}"))
+    world.settle()
+    status = world.deployment.status
+    assert status.objects.strays == 25
+    assert [each.name for each in status.strays] == [f"stray-{number:02}" for number in range(20)]
+    assert world.message("Drifted") == (
+        "ConfigMap shop/stray-00, ConfigMap shop/stray-01, ConfigMap shop/stray-02, ConfigMap shop/stray-03, "
+        "ConfigMap shop/stray-04 and 20 more: marked as owned by this BundleDeployment but not part of any of its "
+        'revisions; not changed; delete with "rukpak prune shop", or remove the label '
+        "core.rukpak.io/bundle-deployment"
+    )
+    for path in maps(world) - {A, OLD}:
+        world.cluster.remove(path)
+    world.settle()
+    assert (world.deployment.status.objects.strays, world.deployment.status.strays) == (0, ())
+    assert world.conditions == DONE
+
+
+def test_strays_are_found_while_paused(world: World) -> None:
+    install(world, "v1")
+    install(world, "v1", paused=True)
+    make_ours(world, config_map("stray"))
+    world.settle()
+    assert world.conditions["Drifted"] == "True Strays"
+    world.cluster.edit(A, data={"a": "edited"})
+    world.settle()
+    assert world.conditions["Drifted"] == "True Paused"
+    assert world.message("Drifted").endswith("; status.strays names objects that no revision contains")

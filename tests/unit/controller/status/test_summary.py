@@ -72,7 +72,7 @@ def test_counts_and_what_is_not_ready() -> None:
     )
     status = dump(summarize(deployment(), report, NOW))
     assert status["objects"] == {
-        "total": 2, "healthy": 1, "progressing": 0, "failed": 1, "drifted": 1, "retained": 1,
+        "total": 2, "healthy": 1, "progressing": 0, "failed": 1, "drifted": 1, "retained": 1, "strays": 0,
         "handedOver": 0,
     }  # fmt: skip
     assert status["display"] == {"revision": "bbbbbbbbbbbb", "objects": "1/2"}

@@ -328,7 +328,7 @@ def test_a_repair_obeys_the_spec_of_now(world: World) -> None:
     assert "object-5" in world.message("Drifted")
 
 
-def test_a_repair_keeps_warnings_about_strays(world: World) -> None:
+def test_a_repair_finds_strays(world: World) -> None:
     installed(world)
     uid = world.deployment.metadata.uid
     reference = {"apiVersion": "core.rukpak.io/v1alpha2", "kind": names.KIND, "name": NAME, "uid": uid}
@@ -337,7 +337,9 @@ def test_a_repair_keeps_warnings_about_strays(world: World) -> None:
     world.cluster.put({**config_map("copy"), "metadata": {"name": "copy", "namespace": "shop", **marks}})
     world.cluster.edit(path(5), data={"a": "edited"})
     world.settle()
-    assert any("copy" in warning for warning in world.deployment.status.warnings)
+    assert [each.name for each in world.deployment.status.strays] == ["copy"]
+    assert world.deployment.status.objects.strays == 1
+    assert world.conditions["Drifted"] == "True Strays"
 
 
 # the upgrade from a release that wrote v1
