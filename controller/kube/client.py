@@ -321,9 +321,15 @@ class Client:
         return self.request(method, path, query=query, body=body, content_type=content_type, accept=accept)
 
     def delete(
-        self, path: str, *, uid: str = "", resource_version: str = "", propagation: str = "Background"
+        self,
+        path: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "Background",
+        dry_run: bool = False,
     ) -> Response:
-        """Delete an object; 409 if `uid` or `resource_version` is given and differs.
+        """Delete an object, or only check whether that is allowed; 409 if `uid` or `resource_version` is given and differs.
 
         Returns: a Status if it is gone, the object if finalizers keep it.
         Raises: ApiError.
@@ -333,6 +339,8 @@ class Client:
         options: dict[str, Any] = {"propagationPolicy": propagation}
         if preconditions:
             options["preconditions"] = preconditions
+        if dry_run:
+            options["dryRun"] = ["All"]
         return self.request("DELETE", path, body=options)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.types import BundleDeployment, Condition
+from api.v1alpha2.types import BundleDeployment, Condition, Stray
 from controller.cli.deployments.access import Manifest
 from controller.cli.output import fit
 from controller.kube.shard import is_unclaimed, wanted_shard
@@ -50,6 +50,7 @@ def describe(deployment: BundleDeployment) -> Iterator[str]:
     yield from _not_ready(deployment, said)
     yield from _conditions(deployment, said)
     yield from _takers(deployment, said)
+    yield from _strays(deployment)
     if status.skipped_kinds:
         yield f"Skipped:   {', '.join(status.skipped_kinds)}: optional and not served by the cluster"
     for warning in status.warnings:
@@ -100,7 +101,7 @@ def _sources(deployment: BundleDeployment) -> Iterator[str]:
 
 def _counts(deployment: BundleDeployment) -> str:
     status = deployment.status
-    names = ("progressing", "failed", "drifted", "retained", "handed_over")
+    names = ("progressing", "failed", "drifted", "retained", "handed_over", "strays")
     counts = [f"{count} {name.replace('_', ' ')}" for name in names if (count := getattr(status.objects, name))]
     return ", ".join([f"{status.display.objects or '0/0'} healthy", *counts])
 
@@ -137,6 +138,8 @@ def _conditions(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
             continue
         if condition.type in _FALSE and condition.status == "True":
             continue
+        if condition.reason == Reason.STRAYS:  # they have lines of their own
+            continue
         yield from _condition(condition, said)
 
 
@@ -154,8 +157,25 @@ def _takers(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
         yield from _condition(installed, said)
 
 
+def _strays(deployment: BundleDeployment) -> Iterator[str]:
+    """Yield the objects that no revision contains, as far as status names them."""
+    status = deployment.status
+    if status.strays:
+        yield f'Strays (part of no revision; "rukpak prune {deployment.metadata.name}" deletes them):'
+    for each in status.strays:
+        yield f"  {name_of_stray(each)}"
+    if status.objects.strays > len(status.strays):
+        yield f"  and {status.objects.strays - len(status.strays)} more"
+
+
+def name_of_stray(stray: Stray) -> str:
+    """Return the name of a stray, such as `ConfigMap shop/settings`."""
+    return f"{stray.kind} {f'{stray.namespace}/' if stray.namespace else ''}{stray.name}"
+
+
 def _resume(deployment: BundleDeployment) -> Iterator[str]:
     status, drifted = deployment.status, deployment.status.condition("Drifted")
+    drifted = None if drifted and drifted.reason == Reason.STRAYS else drifted
     yield "Resuming would:"
     if status.revision != status.installed_revision:
         yield f"  install revision {status.revision}"

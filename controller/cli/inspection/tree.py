@@ -22,7 +22,7 @@ from controller.cli.command import FAILED, connect, tell
 from controller.cli.deployments.access import Deployments, Manifest
 from controller.cli.deployments.unserved import tell_unserved
 from controller.cli.inspection.branches import Branch, by_owner, draw, find_child_kinds, grow
-from controller.cli.inspection.description import describe_unobserved
+from controller.cli.inspection.description import describe_unobserved, name_of_stray
 from controller.cli.inspection.objects import FoundObject, ObjectLister, judge
 from controller.cli.output import to_json, to_table, to_yaml
 from controller.kube.client import Client
@@ -33,6 +33,7 @@ from controller.observe.records import ObjectKey, is_scaled, key_of, project
 from controller.revisions.storage.secrets import RevisionSecrets
 from controller.revisions.storage.store import RevisionStore
 
+STRAY = "part of no revision"
 _HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")
 FindDrift = Callable[[Mapping[str, Any]], str]
 
@@ -70,11 +71,16 @@ def _grow_root(client: Client, deployment: BundleDeployment, find_drift: FindDri
         verdict = judge(value)
         return Branch(name=verdict.name, health=verdict.reason, message=verdict.message, children=children)
 
+    strays = {name_of_stray(each) for each in deployment.status.strays}
+
     def _make_branch(each: FoundObject) -> Branch:
         children = grow(each.value, owned, _make) if each.value else ()
         drift = find_drift(each.value) if each.value else ""
+        drift = STRAY if each.name in strays else drift
         return Branch(name=each.name, health=each.reason, message=each.message, drift=drift, children=children)
 
+    unlisted = sorted(strays - {each.name for each in found})  # of a kind that the bundle does not have
+    found += [FoundObject(name=name, reason="Unknown") for name in unlisted]
     return _make_root(deployment, [_make_branch(each) for each in found])
 
 
@@ -86,7 +92,11 @@ def _make_root(deployment: BundleDeployment, children: Sequence[Branch]) -> Bran
     return Branch(
         name=f"{names.KIND} {deployment.metadata.name}",
         health=ready.reason if ready and not unobserved else "Unknown",
-        drift=f"{status.objects.drifted} drifted" if status.objects.drifted else "",
+        drift=", ".join(
+            f"{count} {what}"
+            for what, count in (("drifted", status.objects.drifted), ("strays", status.objects.strays))
+            if count
+        ),
         message="; ".join(filter(None, messages)),
         children=children,
     )

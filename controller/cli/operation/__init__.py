@@ -3,5 +3,6 @@
 changes      pause, resume, reconcile
 approval     approve, deny
 rollback     rollback
+prune        prune
 push         push
 """

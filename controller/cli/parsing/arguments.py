@@ -229,6 +229,14 @@ def rollback(parser: Parser) -> None:
     _add_cluster(parser)
 
 
+def prune(parser: Parser) -> None:
+    """Add the name of a BundleDeployment, and whether to ask."""
+    parser.add_argument("name", metavar="NAME", help="name of a BundleDeployment")
+    parser.add_flag(FLAGS, ("-y", "--yes"), action="store_true", help="do not ask for confirmation")
+    parser.add_flag(FLAGS, ("--dry-run",), action="store_true", help="only show what would be deleted")
+    _add_cluster(parser, "namespace")
+
+
 def tree(parser: Parser) -> None:
     """Add the name of a BundleDeployment."""
     parser.add_argument("name", metavar="NAME", help="name of a BundleDeployment")

@@ -124,6 +124,17 @@ DEPLOYMENTS = {
         arguments=arguments.rollback,
         entry="operation.rollback:main",
     ),
+    "prune": Verb(
+        summary="delete objects that no revision contains",
+        description="Delete the strays of a BundleDeployment: objects with its marks that no revision contains.",
+        usage="NAME [flags]",
+        examples={
+            "prune shop --dry-run": "show what would be deleted",
+            "prune shop": "show it, ask, and delete it, with your permissions",
+        },
+        arguments=arguments.prune,
+        entry="operation.prune:main",
+    ),
     "pause": Verb(
         summary="pause BundleDeployments: report drift, change nothing",
         description="Pause BundleDeployments: keep reporting health and drift, but change no object.",
