@@ -22,7 +22,7 @@ from controller.observe.statuses.writers import writers_of
 from controller.observe.watches import Watches
 from controller.status.notes import notes
 
-_VERSION = "/metadata/resourceVersion"
+_VERSION, _GENERATION, _REVISION = "/metadata/resourceVersion", "/metadata/generation", "/status/revision"
 UNSEEN = {"observedGeneration": Status().observed_generation}
 """The status that the API server gives to a new BundleDeployment."""
 
@@ -37,8 +37,9 @@ class StatusWriter:
         """Write a status unless the cluster has it already, and record Events for what is different.
 
         The whole is replaced, so that nothing is left of what another client has written, and only in the
-        BundleDeployment with this UID. The first status of all is written only if there is still none: another shard
-        may have claimed the BundleDeployment.
+        BundleDeployment with this UID, generation and recorded revision: a pass that is behind must not hide what
+        another process has recorded since. The first status of all is written only if there is still none: another
+        shard may have claimed the BundleDeployment.
 
         Args:
             deployment: of the pass.
@@ -71,12 +72,16 @@ class StatusWriter:
         return _are_equal(shown.status, status) and not shown.status_problem
 
     def _unchanged(self, deployment: BundleDeployment, version: str) -> dict[str, Any]:
-        """Return by JSON pointer what must be as it is known, so that no write of another shard is overwritten."""
+        """Return by JSON pointer what must be as it is known, so that no write of another process is overwritten."""
         if version:
             return {_VERSION: version}
         shown = self._watches.outline(deployment.metadata.name)
-        if shown is None or not is_unclaimed(shown.status):
+        if shown is None:
             return {}
+        if not is_unclaimed(shown.status):
+            # Not the revision of the pass: another client may have changed it, as the watch shows then.
+            known = {_REVISION: shown.status.revision} if shown.status.revision else {}
+            return {_GENERATION: deployment.metadata.generation, **known}
         # The default of the schema, unless another client has wiped it.
         is_new = "observed_generation" in shown.status.model_fields_set
         return {"/status": UNSEEN} if is_new else {_VERSION: shown.metadata.resource_version}
@@ -100,8 +105,16 @@ class StatusWriter:
         return reply
 
     def _is_replaced(self, deployment: BundleDeployment, unchanged: Mapping[str, Any]) -> bool:
+        sent = time.monotonic()
         found = self._client.get(DEPLOYMENTS.path(name=deployment.metadata.name)).value
-        now = {"/status": found.get("status"), _VERSION: found["metadata"]["resourceVersion"]}
+        self._watches.learn_deployment(found, sent)  # the watch may be silent
+        metadata, status = found["metadata"], found.get("status") or {}
+        now = {
+            "/status": found.get("status"),
+            _VERSION: metadata["resourceVersion"],
+            _GENERATION: metadata.get("generation"),
+            _REVISION: status.get("revision"),
+        }
         is_changed = any(now[pointer] != known for pointer, known in unchanged.items())
         return bool(found["metadata"]["uid"] != deployment.metadata.uid) or is_changed
 

@@ -521,8 +521,7 @@ def test_two_controllers_by_mistake_come_to_the_same_end(
         ready = deployed.conditions()["Ready"]["status"] == "True" and not world.requests_about(deployed.name, since)
         return ready and all(has_nothing_to_do(each, deployed.name) for each in (world.controller, other))
 
-    # One may still have a failure to tell, and to try again; what it tells may be the last that the other hears of. One
-    # whose watches came late may even be about to apply the first bundle, which the other then repairs.
+    # One may still have a failure to tell, and to try again; what it tells may be the last that the other hears of.
     world.wait(are_at_rest, "both at rest", seconds=STORM_SECONDS)
     assert_says_so(deployed, len(second_bundle(seed)))
     assert_holds(deployed, seed, second_bundle(seed))
