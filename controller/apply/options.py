@@ -50,7 +50,7 @@ class ApplyOptions:
     """False once the BundleDeployment is paused, deleted or changed: then nothing more is sent."""
     confirm: Callable[[], None] = lambda: None
     """Called before objects are created or deleted; raises OvertakenError if the API server has another spec or revision
-    by now, whatever the watches say, and ApiError if it does not answer."""
+    now, whatever the watches say, and ApiError if it does not answer."""
     gate: Callable[[], BundleError | None] = lambda: None
     """Called once, after Namespaces, CustomResourceDefinitions and classes; returns why all other objects wait."""
 

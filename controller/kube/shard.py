@@ -1,5 +1,7 @@
 """Shards: each controller serves the BundleDeployments with the label of its shard, and the default one the others.
 
+What no controller serves for a while, the default shard serves as well, until one appears.
+
 A shard is also recorded in `status.shard` of what it acts for. Whoever is recorded may act, and only it changes the
 record, except that a controller which holds its Lease, too, may do so in its place: then it has stopped. So at no time
 do two act for one BundleDeployment, whatever the label says. A BundleDeployment without any status is held by none, and
@@ -11,7 +13,7 @@ Pure. Not here: how a BundleDeployment changes hands (reconcile/shards/custody.p
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -78,9 +80,19 @@ class Shard:
         mark = f"{names.OWNER_SHARD}!={self.name}" if self.name else names.OWNER_SHARD
         return f"{names.OWNER_LABEL}={owner},{mark}"
 
-    def tenure_of(self, deployment: BundleDeployment) -> Tenure:
-        """Return what a BundleDeployment is to the controller of this shard."""
-        is_ours = wanted_shard(deployment.metadata.labels) == self.name
+    def selector_of(self, shard: str) -> str:
+        """Return the label selector of the BundleDeployments of another shard that is not the default one."""
+        return f"{names.SHARD}={shard}"
+
+    def tenure_of(self, deployment: BundleDeployment, stands_in_for: Collection[str] = ()) -> Tenure:
+        """Return what a BundleDeployment is to the controller of this shard.
+
+        Args:
+            deployment: as the watches know it.
+            stands_in_for: other shards, which nobody serves: their BundleDeployments belong to the default one, too.
+        """
+        wanted = wanted_shard(deployment.metadata.labels)
+        is_ours = wanted == self.name or wanted in stands_in_for
         if is_unclaimed(deployment.status):
             return Tenure.FREE if is_ours else Tenure.ELSEWHERE
         holds = deployment.status.shard == self.name

@@ -1,7 +1,8 @@
-"""Finds the shards that no controller serves, for the metric of the default shard.
+"""Finds the shards that no controller serves, for the metric of the default shard, which takes back what they have.
 
 While BundleDeployments of other shards exist, the Leases of these are read now and then. As in leader election, a Lease
-counts from when this process saw it change: clocks are not compared.
+counts from when this process saw it change: clocks are not compared. The default shard holds a Lease itself while it
+takes over from that shard (kube/takeovers.py), which does not count.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -21,6 +22,7 @@ from controller.kube.shard import Shard, is_shard_name
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,9 @@ class ShardSurvey:
         client: for the Leases.
         namespace: of the Leases.
         count: returns the number of BundleDeployments of each other shard.
+        found: gets the shards that nobody serves now, and those of them that nobody has served for a while.
+        identity: of this process, as the holder of Leases.
+        patience: seconds until that, longer than a controller needs to start again.
     """
 
     def __init__(
@@ -48,14 +53,19 @@ class ShardSurvey:
         client: Client,
         namespace: str,
         count: Callable[[], Mapping[str, int]],
+        found: Callable[[Collection[str], Collection[str]], None] = lambda _unserved, _abandoned: None,
         *,
+        identity: str = "",
+        patience: float = PATIENCE_SECONDS,
         period: float = PERIOD_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._namespace, self._count = client, namespace, count
+        self._found, self._identity, self._patience = found, identity, patience
         self._period, self._clock = period, clock
         self._seen: dict[str, _Seen] = {}
         self._served: frozenset[str] = frozenset()
+        self._unserved_since: dict[str, float] = {}
         self._stopped = threading.Event()
         self._denied = ""
 
@@ -71,7 +81,12 @@ class ShardSurvey:
 
     def look(self) -> None:
         """Read the Leases of the shards of BundleDeployments; no request without such."""
-        self._served = frozenset(shard for shard in self._count() if self._is_served(shard))
+        shards, now = self._count(), self._clock()
+        self._served = frozenset(shard for shard in shards if self._is_served(shard))
+        unserved = shards.keys() - self._served
+        self._unserved_since = {shard: self._unserved_since.get(shard, now) for shard in unserved}
+        abandoned = {shard for shard, since in self._unserved_since.items() if now - since >= self._patience}
+        self._found(unserved, abandoned)
 
     def unserved(self) -> dict[str, int]:
         """Return the number of BundleDeployments of each shard that no controller serves."""
@@ -87,8 +102,9 @@ class ShardSurvey:
             if error.status == HTTPStatus.NOT_FOUND:
                 return False
             self._note(error)
-            return True  # not known: no alert about what an administrator cannot fix there
-        if not spec.get("holderIdentity"):
+            # Not known: no alert about what an administrator cannot fix there, and nothing is taken.
+            return shard not in self._unserved_since
+        if spec.get("holderIdentity") in (None, "", self._identity):
             return False
         renewed, now = f"{spec['holderIdentity']} {spec.get('renewTime')}", self._clock()
         known = self._seen.get(shard)

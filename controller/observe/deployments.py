@@ -4,7 +4,8 @@ Large ones are kept compressed, since small values take thirty times more memory
 user may write many. Frequent readers use an outline, which is never large.
 
 Those of the shard are watched by label, and those that it still holds although they have moved by `status.shard`. Of
-all others the default shard knows the names, so that it can report what no controller serves.
+all others the default shard knows the names, so that it can report what no controller serves; those of shards that
+nobody has served for a while it watches as its own.
 
 Not here: the consequences of a change (watches.py).
 """
@@ -16,7 +17,7 @@ import marshal
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from http import HTTPStatus
 from sys import intern
@@ -100,6 +101,8 @@ class SeenDeployments:
         changed_elsewhere: Callable[[str], None] = lambda _name: None,
     ) -> None:
         self._client, self._changed, self._synced, self._shard = client, changed, synced, shard
+        self._abandoned: dict[str, Reflector[SeenDeployment]] = {}
+        """Of those of shards that nobody serves, by shard."""
         self._as_of: dict[str, float] = {}
         """By name, when the last request for one was sent, in monotonic seconds."""
         self._orphaned: dict[str, str] = {}
@@ -125,7 +128,23 @@ class SeenDeployments:
 
     def reflectors(self) -> list[Reflector[Any]]:
         """Return all watches, that of those with the label of the shard first."""
-        return [self.reflector, self.held, *([self.foreign] if self.foreign else [])]
+        return [*self._whole(), *([self.foreign] if self.foreign else [])]
+
+    def _whole(self) -> list[Reflector[SeenDeployment]]:
+        return [self.reflector, self.held, *list(self._abandoned.values())]
+
+    def follow_abandoned(self, shards: Set[str]) -> None:
+        """Watch the BundleDeployments of exactly these other shards, too: nobody serves them."""
+        for shard in shards - self._abandoned.keys():
+            found = self._watch(self._shard.selector_of(shard), "", lambda: None)
+            self._abandoned = {**self._abandoned, shard: found}
+            found.start()
+        for shard in self._abandoned.keys() - shards:
+            found = self._abandoned[shard]
+            self._abandoned = {name: each for name, each in self._abandoned.items() if name != shard}
+            found.stop()
+            for seen in found.records():
+                self._changed(seen, self.get(seen.name))
 
     @property
     def synced(self) -> bool:
@@ -171,7 +190,7 @@ class SeenDeployments:
     def get(self, name: str) -> SeenDeployment | None:
         """Return a BundleDeployment of the shard, or one that it still holds; None if there is none."""
         key = ("", name)
-        found = [each for each in (self.reflector.get(key), self.held.get(key)) if each]
+        found = [seen for each in self._whole() if (seen := each.get(key))]
         # One that moves may be known to both for a moment.
         return max(found, key=lambda seen: parse_version(seen.resource_version), default=None)
 
@@ -219,7 +238,7 @@ class SeenDeployments:
 
     def names(self) -> set[str]:
         """Return the names of all, including unreadable ones and those that are still held."""
-        return {seen.name for seen in (*self.reflector.records(), *self.held.records())}
+        return {seen.name for each in self._whole() for seen in each.records()}
 
     def checks_of(self, name: str) -> tuple[HealthCheck, ...]:
         """Return the health checks of one."""
@@ -268,12 +287,14 @@ class SeenDeployments:
             self.reflector.learn(seen)
         elif status.get("shard", "") == self._shard.name:
             self.held.learn(seen)
+        elif found := self._abandoned.get(wanted_shard(labels)):
+            found.learn(seen)
         else:
             self.forget(seen.name, seen.uid)
 
     def forget(self, name: str, uid: str) -> None:
         """Forget the one with this name and UID: it is gone according to the reply to a write."""
-        for reflector in (self.reflector, self.held):
+        for reflector in self._whole():
             reflector.forget(("", name), uid)
 
 

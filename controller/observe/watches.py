@@ -12,7 +12,7 @@ This module only connects the parts that `__init__` lists.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +21,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource, read_kinds
-from controller.kube.shard import DEFAULT_SHARD, Shard
+from controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
 from controller.kube.watch.cache import Trace, make_trace
 from controller.kube.watch.reflector import Reflector
 from controller.observe.definitions import Definition, Definitions
@@ -49,6 +49,10 @@ class Watches:
     def __init__(self, client: Client, discovery: Discovery, listener: Listener, shard: Shard = DEFAULT_SHARD) -> None:
         self._discovery, self._listener, self.shard = discovery, listener, shard
         self.statuses = OwnStatuses()
+        self.unserved: frozenset[str] | None = None
+        """The other shards that nobody serves now; None while the default shard does not know yet."""
+        self.abandoned: frozenset[str] = frozenset()
+        """Those that nobody has served for a while."""
         self.history = 0
         """How often `refresh` was called: what was read before does not count any more."""
         self._dependents, self._takers = Dependents(), Takers()
@@ -186,6 +190,19 @@ class Watches:
     def count_foreign(self) -> Counter[str]:
         """Return the number of BundleDeployments of each other shard, as far as this one knows them."""
         return self._deployments.count_foreign()
+
+    def stand_in_for(self, unserved: Collection[str], abandoned: Collection[str]) -> None:
+        """Learn which other shards nobody serves now, and which of them nobody has served for a while.
+
+        Their BundleDeployments get a pass when that changes.
+        """
+        changed = (self.unserved or frozenset()) ^ set(unserved) | self.abandoned ^ set(abandoned)
+        self.unserved, self.abandoned = frozenset(unserved), frozenset(abandoned)
+        self._deployments.follow_abandoned(self.abandoned)
+        for name in self.deployment_names() if changed else ():
+            outline = self.outline(name)
+            if outline and wanted_shard(outline.metadata.labels) in changed:
+                self._listener.deployment_changed(name)
 
     def was_orphaned(self, name: str, uid: str) -> bool:
         """Return whether a BundleDeployment was deleted with `--cascade=orphan`, as far as its watch has shown."""

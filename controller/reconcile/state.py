@@ -66,6 +66,8 @@ class State(RevisionState):
     """At deletion: `--cascade=orphan` was requested; the garbage collector removes the finalizer that says so."""
     deleting_since: float | None = None
     """At deletion: when this process first saw it, in monotonic seconds."""
+    is_own: bool = False
+    """This process has acted for it while it had the label of its shard."""
     torn_down: bool = False
     """None of its objects is left at its deletion, or they were handed over to another shard."""
     checked_account: Account | None = None

@@ -42,6 +42,8 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 TIMES = ("--lease-duration=20", "--renew-deadline=14", "--retry-period=1")
 SECONDS = 90.0
+TAKEN_BACK_SECONDS = 180.0
+"""Longer than twice the duration of a Lease, and two looks at it."""
 WRITES = frozenset({"create", "update", "patch", "delete"})
 MANY = 3000 if int(os.environ.get("RUKPAK_STORMS", "1")) > 1 else 120
 SHARDS = ("", "a", "b")
@@ -269,6 +271,38 @@ def test_one_whose_shard_no_controller_serves_is_reported(world: World) -> None:
     move(deployed, "")
     deployed.wait_ready()
     wait_for(lambda: not is_counted(), SECONDS, "it is not counted any more")
+
+
+def test_one_that_moves_to_a_shard_that_nobody_serves_says_so_and_is_taken_back(
+    world: World, settings: Settings
+) -> None:
+    deployed = world.deploy(config_map("one"), config_map("two"))
+    deployed.wait_ready()
+    before = uids(deployed)
+    move(deployed, "nobody")
+    deployed.wait_for("Ready", "Unknown", "HandedToShard", saying='shard "nobody"')
+
+    wait_for(lambda: is_settled_in(deployed, ""), TAKEN_BACK_SECONDS, lambda: f"taken back: {deployed.read()}")
+    deployed.edit("one", color="red")
+    wait_for(lambda: deployed.data("one") == {"color": "blue"}, SECONDS, "the default shard repairs")
+    shown = run_rukpak(world, "status", deployed.name)
+    assert 'no controller serves the shard "nobody"' in shown.stderr
+    assert shown.stderr.rstrip().endswith("; meanwhile the default shard acts")
+    assert f'"nobody" of 1 BundleDeployments ({deployed.name})' in run_rukpak(world, "check").stdout
+
+    world.controller.stop()
+    world.controller.start()
+    deployed.remove("two")
+    wait_for(lambda: deployed.data("two") is not None, SECONDS, "so it does after a restart")
+    assert is_settled_in(deployed, "")
+
+    with serving(world, settings, "nobody"):
+        wait_settled(deployed, "nobody")
+    assert uids(deployed).keys() == before.keys()
+    assert uids(deployed)["one"] == before["one"]
+    deployed.delete()
+    wait_for(lambda: not exists(world.client, deployed.path), TAKEN_BACK_SECONDS, "the default shard deletes it")
+    assert deployed.objects() == {}
 
 
 def run_rukpak(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:

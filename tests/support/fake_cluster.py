@@ -359,6 +359,10 @@ class FakeWatches:
         self.statuses = OwnStatuses()
         self.served = _FakeServedKinds(cluster, self)
         self.shard = DEFAULT_SHARD
+        self.unserved: frozenset[str] | None = frozenset()
+        """The other shards that nobody serves now."""
+        self.abandoned: frozenset[str] = frozenset()
+        """Those that nobody has served for a while."""
 
     @property
     def watches(self) -> Watches:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 
 from api import names
@@ -30,16 +30,23 @@ def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Ma
 
     Raises: ApiError.
     """
-    by_shard: dict[str, list[str]] = {}
+    found: dict[tuple[str, bool], list[str]] = {}
     for value in values:
-        metadata = value["metadata"]
+        metadata, status = value["metadata"], value.get("status") or {}
         shard = (metadata.get("labels") or {}).get(names.SHARD)
-        if shard is not None or (value.get("status") or {}).get("observedGeneration") != metadata.get("generation"):
-            by_shard.setdefault(shard or "", []).append(metadata["name"])
-    for shard, found in sorted(by_shard.items()):
+        if shard is not None or status.get("observedGeneration") != metadata.get("generation"):
+            is_stood_in = bool(shard and status.get("conditions") and not status.get("shard"))
+            found.setdefault((shard or "", is_stood_in), []).append(metadata["name"])
+    for (shard, is_stood_in), deployments in sorted(found.items()):
         if not is_served(client, namespace, shard):
-            more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-            tell(f"rukpak {verb}: {', '.join(found[:SHOWN])}{more}: {_explain(shard)}")
+            meanwhile = "; meanwhile the default shard acts" if is_stood_in else ""
+            tell(f"rukpak {verb}: {list_first(deployments)}: {_explain(shard)}{meanwhile}")
+
+
+def list_first(deployments: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(deployments) - SHOWN} more" if len(deployments) > SHOWN else ""
+    return f"{', '.join(deployments[:SHOWN])}{more}"
 
 
 def _explain(shard: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from api import names
-from controller.cli.deployments.unserved import is_served
+from controller.cli.deployments.unserved import is_served, list_first
 from controller.cli.installation.findings import Finding, failed, ok, warning
 from controller.cli.installation.release import (
     DEFINITION,
@@ -204,13 +203,17 @@ def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
     if find(client, DEFINITION) is None:
         return
     found = client.list(DEPLOYMENTS.path(), metadata=True, label_selector=names.SHARD)
-    counts = Counter(value["metadata"]["labels"][names.SHARD] for value in found)
-    for shard, count in sorted(counts.items()):
+    by_shard: dict[str, list[str]] = {}
+    for value in found:
+        by_shard.setdefault(value["metadata"]["labels"][names.SHARD], []).append(value["metadata"]["name"])
+    for shard, deployments in sorted(by_shard.items()):
+        count = f"{len(deployments)} BundleDeployments"
         if is_served(client, namespace, shard):
-            yield ok("shards", f'a controller serves the shard "{shard}" with {count} BundleDeployments')
+            yield ok("shards", f'a controller serves the shard "{shard}" with {count}')
         else:
             remedy = f"start one with --shard, or change the label {names.SHARD}"
-            yield failed("shards", f'no controller serves the shard "{shard}" of {count} BundleDeployments; {remedy}')
+            shown = list_first(deployments)
+            yield failed("shards", f'no controller serves the shard "{shard}" of {count} ({shown}); {remedy}')
 
 
 def _is_stalled(value: Mapping[str, Any]) -> bool:

@@ -74,7 +74,14 @@ def make_leadership(
         election = _make_elections(settings, connections, resources)(
             name=shard.lease, fence=fence, on_elected=elected.set, on_lost=lost
         )
-    survey = ShardSurvey(connections.unfenced, settings.namespace, cluster.watches.count_foreign)
+    survey = ShardSurvey(
+        connections.unfenced,
+        settings.namespace,
+        cluster.watches.count_foreign,
+        cluster.watches.stand_in_for if takeovers else lambda _unserved, _abandoned: None,
+        identity=make_identity(resources.store.lock),
+        patience=2 * settings.lease_times().duration,
+    )
     return Leadership(elected=elected, election=election, takeovers=takeovers, survey=survey, is_shard=bool(shard.name))
 
 

@@ -1,7 +1,8 @@
 """Decides whether this controller may act for a BundleDeployment, and hands it over to another shard (kube/shard.py).
 
 A BundleDeployment that moves is handed over in a pass of its own, when no other pass over it is running. Its new
-controller waits for that, reports it after a while, and takes it over if the Lease of the earlier shard is free.
+controller waits for that, reports it after a while, and takes it over if the Lease of the earlier shard is free. If its
+new shard has no controller, status says that nobody has taken it, and after a while the default shard takes it back.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from controller.reconcile.requeue import Requeue
 from controller.reconcile.shards.adoption import Adoption
 from controller.retries import SLOW_SECONDS
 from controller.revisions.storage.store import RevisionStore
+from controller.status.conditions import conditions_of_move
 from controller.status.report import Deletion, Report
 from controller.status.summary import summarize, summarize_deletion
 from controller.status.writer import StatusWriter
 
 log = logging.getLogger(__name__)
 
+SURVEY_SECONDS = 1.0
+"""Between two looks whether the default shard knows which other shards are served."""
 REPORTED_SECONDS = 3.0
 """For so long a wait for another shard is neither reported nor is its Lease looked at: most moves take a moment."""
 
@@ -53,18 +57,21 @@ class Custody:
 
         Raises: CrowdedError, ApiError.
         """
-        match self._watches.shard.tenure_of(context.deployment):
+        own = self._watches.shard
+        match own.tenure_of(context.deployment, self._watches.abandoned):
             case Tenure.HELD:
-                pass
+                context.state.is_own |= wanted_shard(context.metadata.labels) == own.name
             case Tenure.FREE:
-                if self._watches.shard.name:
+                if own.name:
                     return self._claim(context)
             case Tenure.AWAITED:
                 if not self._may_take(context):
                     return self._wait(context)
-                context = self._record(context, version=context.metadata.resource_version)
-            case Tenure.LEAVING:
-                self._record(context)
+                context = self._record(context, own.name, version=context.metadata.resource_version)
+            case Tenure.LEAVING if not self._still_stands_in(context):
+                if self._awaits_survey(context):
+                    return Requeue(after=SURVEY_SECONDS, cause="not known yet whether its shard is served")
+                self._hand_over(context)
                 context.state.torn_down = True
                 return None
             case Tenure.ELSEWHERE:
@@ -84,10 +91,29 @@ class Custody:
         self._writer.write_status(context.deployment, status)
         return Requeue(after=0.0, cause="it was claimed")
 
-    def _record(self, context: Context, version: str = "") -> Context:
-        """Record the shard that the label names as the one that may act."""
-        before, now = context.status.shard, wanted_shard(context.metadata.labels)
-        status = context.status.model_copy(update={"shard": now, "relabeling": True})
+    def _still_stands_in(self, context: Context) -> bool:
+        """Whether the default shard acts for another one since before this process started: nobody serves that yet.
+
+        One that has just moved is handed over all the same: its controller may be starting.
+        """
+        unserved = self._watches.unserved or frozenset()
+        return not context.state.is_own and wanted_shard(context.metadata.labels) in unserved
+
+    def _awaits_survey(self, context: Context) -> bool:
+        """Whether it is not known yet which other shards are served: since a start, and for the default one only."""
+        looks = self._takeovers is not None and not self._watches.shard.name
+        return looks and not context.state.is_own and self._watches.unserved is None
+
+    def _hand_over(self, context: Context) -> None:
+        """Record the shard that the label names, and that nobody has taken it yet."""
+        now = wanted_shard(context.metadata.labels)
+        conditions = conditions_of_move(context.deployment, now, context.now())
+        self._record(context, now, conditions=conditions)
+
+    def _record(self, context: Context, now: str, version: str = "", **changes: object) -> Context:
+        """Record a shard as the one that may act."""
+        before = context.status.shard
+        status = context.status.model_copy(update={"shard": now, "relabeling": True, **changes})
         deployment = self._writer.write_status(context.deployment, status, version=version)
         about = {"BundleDeployment": context.name, "from": before, "to": now}
         log.info("BundleDeployment handed over to another shard", extra=about)
@@ -104,6 +130,8 @@ class Custody:
     def _wait(self, context: Context) -> Requeue:
         if (age := context.state.age()) < REPORTED_SECONDS:
             return Requeue(after=REPORTED_SECONDS - age, cause="another shard has not finished")
+        if wanted_shard(context.metadata.labels) != self._watches.shard.name:  # nobody serves it: status says so
+            return Requeue(after=SLOW_SECONDS, cause="the Lease of its shard is not free")
         holder = Shard(context.status.shard)
         whose = f'shard "{holder.name}"' if holder.name else "the default shard"
         failure = BundleError(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 import pytest
 
@@ -9,7 +10,7 @@ from controller.kube.lease import LEASES
 from controller.manager.survey import ShardSurvey
 from tests.support.fake_cluster import FakeCluster
 
-DURATION, PERIOD = 30.0, 15.0
+DURATION, PERIOD, PATIENCE = 30.0, 15.0, 60.0
 
 
 class World:
@@ -18,8 +19,18 @@ class World:
     def __init__(self) -> None:
         self.cluster, self.seconds, self.counts = FakeCluster(), 0.0, Counter({"a": 2})
         self.survey = ShardSurvey(
-            self.cluster.client, "system", lambda: self.counts, period=PERIOD, clock=lambda: self.seconds
+            self.cluster.client,
+            "system",
+            lambda: self.counts,
+            self.find,
+            identity="own_1",
+            patience=PATIENCE,
+            period=PERIOD,
+            clock=lambda: self.seconds,
         )
+
+    def find(self, _unserved: Collection[str], abandoned: Collection[str]) -> None:
+        self.abandoned = set(abandoned)
 
     def renew(self, holder: str = "pod_1") -> None:
         about = {"name": "rukpak-a", "namespace": "system", "resourceVersion": "1"}
@@ -74,3 +85,41 @@ def test_what_cannot_be_the_name_of_a_shard_is_not_served(world: World) -> None:
     world.counts = Counter({"No_Name": 1})
     assert world.look() == {"No_Name": 1}
     assert world.cluster.requests == []
+
+
+def test_a_shard_is_abandoned_when_nobody_has_served_it_for_a_while(world: World) -> None:
+    world.look()
+    world.look(PATIENCE - 1)
+    assert world.abandoned == set()
+    world.look(1)
+    assert world.abandoned == {"a"}
+    world.renew()
+    world.look(1)
+    assert world.abandoned == set()
+
+
+def test_a_shard_that_starts_again_in_time_is_not_abandoned(world: World) -> None:
+    world.look()
+    world.look(PATIENCE - 1)
+    world.renew()
+    world.look(1)
+    world.renew("")
+    world.look(PERIOD)
+    world.look(PATIENCE - 1)
+    assert world.abandoned == set()
+
+
+def test_who_takes_over_does_not_serve(world: World) -> None:
+    """The default shard holds the Lease for a moment, to know that nobody else acts."""
+    world.look()
+    world.renew("own_1")
+    assert world.look(PATIENCE) == {"a": 2}
+    assert world.abandoned == {"a"}
+
+
+def test_a_failure_to_read_a_lease_changes_nothing(world: World) -> None:
+    world.look()
+    world.look(PATIENCE)
+    world.cluster.faults[f"GET {LEASES.path('system', 'rukpak-a')}"] = [ApiError(500, "InternalError", "no")]
+    world.look(PERIOD)
+    assert world.abandoned == {"a"}

@@ -97,6 +97,7 @@ def test_completion_knows_which_verbs_take_names() -> None:
         "events",
         "logs",
         "history",
+        "prune",
         "rollback",
         "diff",
         "permissions",

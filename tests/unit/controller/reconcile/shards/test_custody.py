@@ -13,7 +13,7 @@ import pytest
 from api import names
 from controller.kube.errors import ApiError
 from controller.kube.shard import Shard
-from controller.reconcile.shards.custody import REPORTED_SECONDS
+from controller.reconcile.shards.custody import REPORTED_SECONDS, SURVEY_SECONDS
 from controller.reconcile.state import State
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
@@ -75,7 +75,7 @@ def test_without_shards_nothing_names_one(world: World) -> None:
     assert shards_of_objects(world) == {None}
 
 
-def test_it_moves_in_two_writes_of_status_and_a_label_on_each_object(world: World) -> None:
+def test_it_moves_in_three_writes_of_status_and_a_label_on_each_object(world: World) -> None:
     state, digest = status(world)["managedState"], world.cluster.objects[A]["metadata"]["annotations"]
     label(world, "a")
     world.reconcile()
@@ -86,6 +86,7 @@ def test_it_moves_in_two_writes_of_status_and_a_label_on_each_object(world: Worl
     assert [each for each in world.requests() if each.startswith(("MERGE", "APPLY", "TRY", "DELETE", "PATCH"))] == [
         "MERGE configmaps/a",
         "MERGE configmaps/old",
+        WRITE,
         WRITE,
     ]
     world.settle()
@@ -283,3 +284,127 @@ def test_a_wiped_status_of_a_shard_is_claimed_again_with_the_objects_that_are_th
     world.settle()
     assert (status(world)["shard"], world.conditions["Ready"]) == ("a", "True Ready")
     assert world.exists(A, OLD)
+
+
+# a shard that nobody serves
+
+
+def look(world: World, *unserved: str, abandoned: bool = False) -> None:
+    """Have the default shard know which other shards nobody serves, and perhaps that this has been so for a while."""
+    world.watches.unserved = frozenset(unserved)
+    world.watches.abandoned = frozenset(unserved) if abandoned else frozenset()
+
+
+def test_one_that_was_handed_over_says_so_until_it_is_taken(world: World) -> None:
+    label(world, "a")
+    world.reconcile()
+    assert world.conditions["Ready"] == "Unknown HandedToShard"
+    assert world.message("Ready").startswith('handed over to shard "a", whose controller has not taken it yet; ')
+    serve(world, "a")
+    world.settle()
+    assert world.conditions["Ready"] == "True Ready"
+
+
+@pytest.mark.parametrize("shard", ["nobody", "No_Name"])
+def test_one_that_nobody_takes_is_taken_back_after_a_while(world: World, clock: list[float], shard: str) -> None:
+    label(world, shard)
+    look(world, shard)
+    world.reconcile()
+    world.cluster.remove(A)
+    world.settle()
+    assert not world.exists(A)  # it was let go
+
+    look(world, shard, abandoned=True)
+    world.reconcile()
+    clock[0] = REPORTED_SECONDS
+    world.reconcile()
+    if shard == "nobody":
+        assert world.leases.waiting == {NAME: shard}
+        assert world.conditions["Ready"] == "Unknown HandedToShard"
+        world.leases.free.add(shard)
+    world.settle()
+
+    assert world.exists(A, OLD)
+    assert (status(world).get("shard", ""), world.conditions["Ready"]) == ("", "True Ready")
+    assert shards_of_objects(world) == {None}
+    assert world.leases.waiting == {}
+
+
+def test_one_that_nobody_takes_is_deleted_by_the_default_shard(world: World, clock: list[float]) -> None:
+    label(world, "nobody")
+    world.reconcile()
+    world.delete()
+    world.settle()
+    assert world.exists(PATH, A)
+    look(world, "nobody", abandoned=True)
+    clock[0] = REPORTED_SECONDS
+    world.leases.free.add("nobody")
+    world.settle()
+    assert not world.exists(PATH)
+    assert not any(path.startswith(MAPS) for path in world.cluster.objects)
+
+
+def test_a_new_one_that_nobody_claims_is_installed_by_the_default_shard(world: World) -> None:
+    world.delete()
+    world.settle()
+    world.wish("v1")
+    label(world, "nobody")
+    look(world, "nobody")
+    world.settle()
+    assert not world.exists(A)
+    look(world, "nobody", abandoned=True)
+    world.settle()
+    assert world.exists(A, OLD)
+    assert world.conditions["Ready"] == "True Ready"
+
+
+def taken_back(world: World, clock: list[float]) -> None:
+    label(world, "nobody")
+    world.reconcile()
+    look(world, "nobody", abandoned=True)
+    clock[0] = REPORTED_SECONDS
+    world.leases.free.add("nobody")
+    world.settle()
+
+
+def test_what_was_taken_back_is_handed_over_when_its_shard_is_served(world: World, clock: list[float]) -> None:
+    taken_back(world, clock)
+    look(world)
+    world.reconcile()
+    assert (status(world)["shard"], world.conditions["Ready"]) == ("nobody", "Unknown HandedToShard")
+    serve(world, "nobody")
+    world.settle()
+    assert shards_of_objects(world) == {"nobody"}
+
+
+def test_after_a_restart_what_was_taken_back_is_not_handed_over_to_nobody(world: World, clock: list[float]) -> None:
+    taken_back(world, clock)
+    serve(world, "")
+    world.watches.unserved, world.watches.abandoned = None, frozenset()
+    assert world.reconcile().after == SURVEY_SECONDS
+    assert world.requests() == []
+    look(world, "nobody")
+    world.cluster.remove(A)
+    world.settle()
+    assert world.exists(A)
+    assert status(world).get("shard", "") == ""
+
+
+def test_one_that_moves_to_another_shard_that_nobody_serves_stays(world: World, clock: list[float]) -> None:
+    taken_back(world, clock)
+    label(world, "")
+    world.settle()
+    assert (status(world).get("shard", ""), world.conditions["Ready"]) == ("", "True Ready")
+    assert world.exists(A, OLD)
+
+
+def test_a_named_shard_takes_nothing_that_nobody_serves(world: World) -> None:
+    label(world, "a")
+    world.reconcile()
+    serve(world, "a")
+    world.settle()
+    label(world, "nobody")
+    world.reconcile()
+    assert (status(world)["shard"], world.conditions["Ready"]) == ("nobody", "Unknown HandedToShard")
+    world.settle()
+    assert status(world)["shard"] == "nobody"
