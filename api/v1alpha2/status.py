@@ -108,8 +108,8 @@ class ObjectCounts(Api):
     retained: _Count = 0
     """Objects of older revisions that have not been deleted yet."""
     strays: _Count = 0
-    """Objects that are marked as owned by the BundleDeployment but part of no revision, so that they are neither changed
-    nor deleted. total does not count them."""
+    """Objects that are marked as owned by the BundleDeployment but part of no revision, so that they are neither
+    changed nor deleted. total does not count them."""
     handed_over: _Count = 0
     """Objects that another BundleDeployment has taken over (spec.takeOver). While paused, total does not count them."""
 

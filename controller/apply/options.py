@@ -49,8 +49,8 @@ class ApplyOptions:
     proceed: Callable[[], bool]
     """False once the BundleDeployment is paused, deleted or changed: then nothing more is sent."""
     confirm: Callable[[], None] = lambda: None
-    """Called before objects are created or deleted; raises OvertakenError if the API server has another spec or revision
-    now, whatever the watches say, and ApiError if it does not answer."""
+    """Called before objects are created or deleted; raises OvertakenError if the API server has another spec or
+    revision now, whatever the watches say, and ApiError if it does not answer."""
     gate: Callable[[], BundleError | None] = lambda: None
     """Called once, after Namespaces, CustomResourceDefinitions and classes; returns why all other objects wait."""
 

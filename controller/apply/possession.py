@@ -2,7 +2,8 @@
 
 Marks alone prove nothing: any client that may write an object can write label, annotation, owner reference and field
 manager, and would borrow the rights of the controller or the account. A stray that has all marks is reported and left
-alone, unless a revision named it that is retired or deleted: then the BundleDeployment had it, and has it again. Without a kept revision nothing is pruned or torn down except by the garbage collector.
+alone, unless a revision named it that is retired or deleted: then the BundleDeployment had it, and has it again.
+Without a kept revision nothing is pruned or torn down except by the garbage collector.
 """
 
 from __future__ import annotations

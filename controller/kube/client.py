@@ -329,7 +329,7 @@ class Client:
         propagation: str = "Background",
         dry_run: bool = False,
     ) -> Response:
-        """Delete an object, or only check whether that is allowed; 409 if `uid` or `resource_version` is given and differs.
+        """Delete an object, or try whether that is allowed; 409 if `uid` or `resource_version` is given and differs.
 
         Returns: a Status if it is gone, the object if finalizers keep it.
         Raises: ApiError.

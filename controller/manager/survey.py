@@ -116,4 +116,4 @@ class ShardSurvey:
     def _note(self, error: ApiError) -> None:
         if str(error) != self._denied:
             self._denied = str(error)
-            log.warning("Lease of a shard cannot be read; apply config/shards", extra={"error": str(error)})
+            log.warning("Lease of a shard cannot be read; apply config/rbac", extra={"error": str(error)})

@@ -17,7 +17,8 @@ import marshal
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from http import HTTPStatus
 from sys import intern
@@ -133,7 +134,7 @@ class SeenDeployments:
     def _whole(self) -> list[Reflector[SeenDeployment]]:
         return [self.reflector, self.held, *list(self._abandoned.values())]
 
-    def follow_abandoned(self, shards: Set[str]) -> None:
+    def follow_abandoned(self, shards: AbstractSet[str]) -> None:
         """Watch the BundleDeployments of exactly these other shards, too: nobody serves them."""
         for shard in shards - self._abandoned.keys():
             found = self._watch(self._shard.selector_of(shard), "", lambda: None)

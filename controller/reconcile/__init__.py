@@ -18,6 +18,7 @@ is reported.
     requeue        when the next pass runs, and why
 
     ownership/     which objects belong to a BundleDeployment: nothing else is deleted
+    confirmation   binds creations and deletions to the BundleDeployment as the API server has it
     context        one pass as a value, and what several of its parts ask
     contexts       makes the context of a pass from the remembered state
     state          what is remembered between passes

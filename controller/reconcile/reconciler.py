@@ -84,6 +84,8 @@ class Reconciler:
             requeue = self._act(context)
         except CrowdedError:  # woken when there is room
             requeue = Requeue(after=SLOW_SECONDS, cause="no room for a large revision")
+        except OvertakenError:
+            requeue = OVERTAKEN
         else:
             self._large.leave(name)
         context.state.drop_large()
@@ -122,9 +124,6 @@ class Reconciler:
             report = replace(report, rollback=begin_rollback(context.deployment, report, context.now()))
         except ApiError as error:
             return steps.reporter.refuse(context, error)
-        except OvertakenError:
-            log.info("pass overtaken by a change of the BundleDeployment", extra={"BundleDeployment": context.name})
-            return OVERTAKEN
         context.state.awaits_change = awaits_change(context, report)
         if deferred := defer(context, report):
             return deferred

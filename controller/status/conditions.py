@@ -85,7 +85,10 @@ def conditions_of_move(deployment: BundleDeployment, shard: str, now: datetime) 
         f"handed over to {whose}, whose controller has not taken it yet; nothing is repaired or deleted until then; if "
         f"this persists, start that controller, or correct the label {names.SHARD}"
     )
-    return (*kept, *_conditions(deployment, [Finding(ConditionType.READY, "Unknown", Reason.HANDED_TO_SHARD, message)], now))
+    return (
+        *kept,
+        *_conditions(deployment, [Finding(ConditionType.READY, "Unknown", Reason.HANDED_TO_SHARD, message)], now),
+    )
 
 
 def conditions_of_bug(deployment: BundleDeployment, error: BundleError, now: datetime) -> tuple[Condition, ...]:

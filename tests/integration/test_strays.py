@@ -113,7 +113,9 @@ def test_prune_shows_and_asks_and_deletes(world: World, rukpak: Rukpak) -> None:
     assert all(read(world.client, path) for path in every)
 
     done = rukpak("prune", deployed.name, "--yes", status=1)  # the claim remains
-    assert sorted(done.stdout.splitlines()) == [line.removesuffix(" (dry run)") for line in sorted(tried.stdout.splitlines())]
+    assert sorted(done.stdout.splitlines()) == [
+        line.removesuffix(" (dry run)") for line in sorted(tried.stdout.splitlines())
+    ]
     assert [bool(read(world.client, path)) for path in every] == [False, False, False, True]
     assert read(world.client, deployed.path_of("a"))
     world.client.delete(data)

@@ -543,7 +543,9 @@ def _applied(known: Mapping[str, Any], body: Mapping[str, Any], manager: str) ->
     metadata = known.get("metadata") or {}
     others = [one for one in metadata.get("managedFields", []) if one.get("manager") not in (manager, None)]
     ours = json.loads(json.dumps({key: value for key, value in body.items() if key != "metadata"}))
-    merged = _merge(metadata, {key: value for key, value in body["metadata"].items() if key not in ("uid", "resourceVersion")})
+    merged = _merge(
+        metadata, {key: value for key, value in body["metadata"].items() if key not in ("uid", "resourceVersion")}
+    )
     return {**known, **ours, "metadata": {**merged, "managedFields": [*others, entry]}}
 
 

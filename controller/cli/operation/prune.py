@@ -193,7 +193,7 @@ def _read_named(
 
 
 def _judge(client: Client, record: Record, resource: Resource) -> _Stray:
-    """Find out whether the user may delete an object, by a dry run; what the controller would keep is left to kubectl."""
+    """Find out by a dry run whether the user may delete an object; what the controller would keep is not deleted."""
     hindrance = _STAYS if dispose(record, RemovalCause.PRUNE) is not Disposal.DELETE else ""
     if not hindrance:
         path = resource.path(record.key.namespace, record.key.name)

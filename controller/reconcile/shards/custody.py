@@ -69,11 +69,7 @@ class Custody:
                     return self._wait(context)
                 context = self._record(context, own.name, version=context.metadata.resource_version)
             case Tenure.LEAVING if not self._still_stands_in(context):
-                if self._awaits_survey(context):
-                    return Requeue(after=SURVEY_SECONDS, cause="not known yet whether its shard is served")
-                self._hand_over(context)
-                context.state.torn_down = True
-                return None
+                return self._leave(context)
             case Tenure.ELSEWHERE:
                 return None
         self.end_wait(context.name)
@@ -99,16 +95,18 @@ class Custody:
         unserved = self._watches.unserved or frozenset()
         return not context.state.is_own and wanted_shard(context.metadata.labels) in unserved
 
-    def _awaits_survey(self, context: Context) -> bool:
-        """Whether it is not known yet which other shards are served: since a start, and for the default one only."""
-        looks = self._takeovers is not None and not self._watches.shard.name
-        return looks and not context.state.is_own and self._watches.unserved is None
+    def _leave(self, context: Context) -> Requeue | None:
+        """Record the shard that the label names, and that nobody has taken it yet.
 
-    def _hand_over(self, context: Context) -> None:
-        """Record the shard that the label names, and that nobody has taken it yet."""
+        After a start, the default shard waits until it knows which others are served.
+        """
+        looks = self._takeovers is not None and not self._watches.shard.name
+        if looks and not context.state.is_own and self._watches.unserved is None:
+            return Requeue(after=SURVEY_SECONDS, cause="not known yet whether its shard is served")
         now = wanted_shard(context.metadata.labels)
-        conditions = conditions_of_move(context.deployment, now, context.now())
-        self._record(context, now, conditions=conditions)
+        self._record(context, now, conditions=conditions_of_move(context.deployment, now, context.now()))
+        context.state.torn_down = True
+        return None
 
     def _record(self, context: Context, now: str, version: str = "", **changes: object) -> Context:
         """Record a shard as the one that may act."""

@@ -10,7 +10,16 @@ from pydantic import ValidationError
 from api.v1alpha2.types import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 987654, tzinfo=timezone(timedelta(hours=2)))
-COUNTS = {"total": 0, "healthy": 0, "progressing": 0, "failed": 0, "drifted": 0, "retained": 0, "strays": 0, "handedOver": 0}
+COUNTS = {
+    "total": 0,
+    "healthy": 0,
+    "progressing": 0,
+    "failed": 0,
+    "drifted": 0,
+    "retained": 0,
+    "strays": 0,
+    "handedOver": 0,
+}
 
 
 def condition(moment: datetime = NOON) -> Condition:

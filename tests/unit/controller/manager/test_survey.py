@@ -110,7 +110,7 @@ def test_a_shard_that_starts_again_in_time_is_not_abandoned(world: World) -> Non
 
 
 def test_who_takes_over_does_not_serve(world: World) -> None:
-    """The default shard holds the Lease for a moment, to know that nobody else acts."""
+    """The default shard holds the Lease for a moment, to know that its controller has stopped."""
     world.look()
     world.renew("own_1")
     assert world.look(PATIENCE) == {"a": 2}

@@ -24,8 +24,11 @@ def test_one_whose_shard_no_controller_serves_is_named(
     assert main(["status"]) == 0
     assert capsys.readouterr().err == (
         'rukpak status: shop: no controller serves the shard "blue"; start one with "--shard blue", or change the '
-        "label core.rukpak.io/shard\n"
+        "label core.rukpak.io/shard; meanwhile the default shard acts\n"
     )
+    cluster.patch(DEPLOYMENTS.path(name="shop"), {"status": {"shard": "blue"}})
+    main(["status"])
+    assert capsys.readouterr().err.endswith("or change the label core.rukpak.io/shard\n")
     put_in_shard(cluster, "No_Name")
     main(["status"])
     assert '"No_Name"; that cannot be the name of one' in capsys.readouterr().err
