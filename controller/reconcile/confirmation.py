@@ -2,7 +2,7 @@
 
 Where two controllers act at once, by mistake or since one hung and came back, the watch of the second may not have
 shown what the first has done. Its pass would create again what the first has pruned, and nobody would delete that. An
-apply of an object that exists needs none of this: it is bound to the UID that was judged (`apply/object/preparation.py`).
+apply of an object that exists needs none of this: it is bound to the UID that was judged (apply/object/preparation.py).
 """
 
 from __future__ import annotations
