@@ -12,6 +12,7 @@ from api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, image, new_name
 from tests.support.commands import Rukpak, command
 from tests.support.objects import claim, read, secret
+from tests.support.tampering import delete_revisions
 
 pytestmark = pytest.mark.long
 
@@ -149,3 +150,14 @@ def test_prune_deletes_with_the_rights_of_the_user(world: World, rukpak: Rukpak)
 def test_prune_of_one_that_does_not_exist(rukpak: Rukpak) -> None:
     done = rukpak("prune", "missing", status=1)
     assert done.stderr == 'rukpak prune: BundleDeployment "missing" not found\n'
+
+
+def test_prune_deletes_nothing_if_it_cannot_know_what_the_revisions_name(world: World, rukpak: Rukpak) -> None:
+    deployed = world.deploy(config_map("a"))
+    deployed.wait_ready()
+    world.controller.stop()
+    delete_revisions(deployed)
+    done = rukpak("prune", deployed.name, "--yes", status=1)
+    world.controller.start()
+    assert done.stderr.startswith(f"rukpak prune: {deployed.name}: a stored revision is missing or damaged")
+    assert read(world.client, deployed.path_of("a"))

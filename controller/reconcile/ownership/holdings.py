@@ -7,6 +7,7 @@ Not here: what is done with them (installation, deletion), and the test for owne
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from api.errors import BundleError
@@ -191,17 +192,22 @@ class Holdings:
         texts = describe_left(left)
         if installed:
             past = self._describe_past(context, installed, older)
-            terms = replace(installed.terms, left=texts, past=past)
-            if terms != installed.terms:
-                revised = replace(installed, terms=terms)
-                self._revisions.write(context.name, revised, context.metadata.uid)
-                context.state.revisions[revised.digest] = revised
-                context.state.past = None
+            with suppress(BundleError):  # without room, what is left over is only reported
+                self._write_terms(context, installed, replace(installed.terms, left=texts, past=past))
+            installed = context.state.revisions[installed.digest]
+            self._write_terms(context, installed, replace(installed.terms, left=texts))
         entries = choose(context.status.history, kept, context.spec.revision_history_limit)
         history = [each.revision for each in entries if each.revision not in kept]
         if MORE in texts or self._revisions.is_tidy(context.name, kept, history):
             return
         self._revisions.keep_only(context.name, kept, [each for each in history if not self._is_new(context, each)])
+
+    def _write_terms(self, context: Context, kept: Revision, terms: Terms) -> None:
+        if terms != kept.terms:
+            revised = replace(kept, terms=terms)
+            self._revisions.write(context.name, revised, context.metadata.uid)
+            context.state.revisions[revised.digest] = revised
+            context.state.past = None
 
     def _describe_past(
         self, context: Context, installed: Revision, older: Mapping[ObjectKey, RevisionObject]

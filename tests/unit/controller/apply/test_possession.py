@@ -7,7 +7,16 @@ import pytest
 
 from api import names
 from controller.apply.ownership import Owner
-from controller.apply.possession import MORE, RevisionObject, describe_left, find_strays, find_surplus, name_objects
+from controller.apply.possession import (
+    MORE,
+    RevisionObject,
+    describe_left,
+    describe_past,
+    find_strays,
+    find_surplus,
+    name_objects,
+    name_past,
+)
 from controller.build.revision import Revision, Terms
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
@@ -85,3 +94,33 @@ def test_what_is_surplus_and_what_is_a_stray(case: str) -> None:
     observed = {record.key: record}
     assert bool(find_surplus(wanted, older, observed, OWNER, orphan=False)) is is_surplus
     assert bool(find_strays(observed, wanted, older, owner=OWNER, orphan=False)) is is_stray
+
+
+B = KEY._replace(name="b")
+TEXT = "v1/ConfigMap shop {}"
+
+
+def older(*keys: ObjectKey) -> dict[ObjectKey, RevisionObject]:
+    kind = GroupVersionKind("", "v1", "ConfigMap")
+    return {key: RevisionObject(kind=kind, carries_reference=True) for key in keys}
+
+
+PAST = {
+    "what is retired now comes first": (older(KEY), [TEXT.format("b")], set(), 1000, ["a", "b"]),
+    "each once": (older(KEY), [TEXT.format("a"), TEXT.format("b")], set(), 1000, ["a", "b"]),
+    "without what the installed revision names itself": (older(KEY, B), [], {KEY}, 1000, ["b"]),
+    "the oldest are dropped if not all fit": (older(KEY), [TEXT.format("b")], set(), 25, ["a"]),
+}
+
+
+@pytest.mark.parametrize("case", PAST)
+def test_what_is_recorded_of_earlier_revisions(case: str) -> None:
+    retired, earlier, own, most, expected = PAST[case]
+    assert describe_past(retired, earlier, own, most) == tuple(map(TEXT.format, expected))
+
+
+def test_of_what_earlier_revisions_had_only_what_exists_again_counts() -> None:
+    found = revision()
+    found = replace(found, terms=replace(found.terms, past=(TEXT.format("a"), TEXT.format("b"))))
+    assert name_past([found], {KEY}, orphan=False) == older(KEY)
+    assert name(found) == {}

@@ -291,3 +291,25 @@ def test_whether_one_of_another_shard_exists_is_asked_of_the_api_server() -> Non
         assert seen.exists("shop", "uid-shop")
         assert not seen.exists("shop", "another")
         assert not seen.exists("bar", "uid-bar")
+
+
+def test_one_is_read_again_unless_a_reply_is_as_new() -> None:
+    with FakeApi(DEPLOYMENTS) as api:
+        seen = SeenDeployments(api.client(), lambda _old, _new: None, lambda: None)
+        seen.learn(manifest(metadata={"generation": 1, "resourceVersion": "7"}))
+        now = manifest(metadata={"generation": 2, "resourceVersion": "8"})
+        api.documents = {f"{DEPLOYMENTS}/shop": (now, "")}
+        seen.confirm("shop", 60)  # what a watch has shown may be old
+        assert _generation(seen) == 2
+        api.documents = {}
+        seen.confirm("shop", 60)
+        assert _generation(seen) == 2
+        seen.confirm("shop", 0)
+        assert seen.get("shop") is None
+
+
+def _generation(seen: SeenDeployments) -> int:
+    found = seen.get("shop")
+    assert found is not None
+    assert found.outline is not None
+    return found.outline.metadata.generation

@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
 from controller.apply.execute import Applier
+from controller.build.revision import PackedRevision, Revision
 from controller.kube.errors import ApiError
 from controller.reconcile.reconciler import OVERTAKEN, Reconciler
 from tests.support.fake_cluster import Json
@@ -325,3 +328,22 @@ def test_strays_are_found_while_paused(world: World) -> None:
     world.settle()
     assert world.conditions["Drifted"] == "True Paused"
     assert world.message("Drifted").endswith("; status.strays names objects that no revision contains")
+
+
+def test_without_room_for_the_names_of_earlier_revisions_what_they_had_is_only_reported(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = world.revision_store.write
+
+    def _refuse(name: str, revision: Revision | PackedRevision, uid: str = "") -> None:
+        if revision.terms.past:
+            raise BundleError(Reason.QUOTA_EXCEEDED, "no room")
+        write(name, revision, uid)
+
+    monkeypatch.setattr(world.revision_store, "write", _refuse)
+    install(world, "v1")
+    install(world, "v2")
+    assert world.conditions == DONE
+    make_ours(world, config_map("old"))
+    world.settle()
+    assert [each.name for each in world.deployment.status.strays] == ["old"]
