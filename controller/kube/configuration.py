@@ -27,8 +27,8 @@ from controller.kube.errors import ConfigurationError
 RefreshHook = Callable[[Configuration], None]
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
-# What the package raises for a malformed kubeconfig.
-_MALFORMED = (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError)
+# What the package raises for a malformed kubeconfig; its parser, written in Python, does not bear deep nesting.
+_MALFORMED = (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 def find_loader(kubeconfig: str | None, context: str | None, pool: int) -> Callable[[], Configuration]:

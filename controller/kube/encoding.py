@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any
 
 JSON = "application/json"
@@ -20,8 +21,10 @@ METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,applica
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 LEVELS = 500
-"""Levels of nesting that are kept of an object that is nested too deeply for Python."""
+"""Levels of nesting that are kept of a value that is nested deeper."""
 _STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', re.DOTALL)
+_STEPS = bytes.maketrans(b"{[}]", b"\1\1\xff\xff")
+_NO_STRUCTURE = bytes(set(range(256)) - set(b'"{[}]'))
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 # RFC 9111, section 5.5 in its older form: code, agent, text in quotes; a header may contain several.
 _WARNING = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
@@ -37,21 +40,25 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Return the value of JSON. The API server accepts ten thousand levels of nesting, which Python cannot parse.
+    """Return the value of JSON. The API server accepts ten thousand levels of nesting, which Python code cannot walk.
 
-    A user must not hide all objects of a kind by writing such a one, so values below `LEVELS` become null then; content
-    and spec are never nested that deeply (formats/yaml/composer.py, build/validation.py).
+    A user must not hide all objects of a kind by writing such a one, so values below `LEVELS` become null; content and
+    spec are never nested that deeply (formats/yaml/composer.py, build/validation.py). How deep json itself reads is
+    another matter in each version of Python.
 
     Raises: ValueError for invalid JSON.
     """
-    try:
-        return json.loads(data)
-    except RecursionError:
-        pass
-    try:
-        return json.loads(_cut(data))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    return json.loads(_cut(data) if _is_deep(data) else data)
+
+
+def _is_deep(data: bytes) -> bool:
+    # A single object rarely has that many brackets, and a list of them is walked by bytes' own methods only.
+    if data.count(b"{") + data.count(b"[") <= LEVELS:
+        return False
+    marks = data.replace(rb"\\", b"").replace(rb"\"", b"").translate(_STEPS, _NO_STRUCTURE)
+    # Removing two quotes in a row changes nothing of what is within others.
+    structure = b"".join(marks.replace(b'""', b"").split(b'"')[::2])
+    return max(accumulate(memoryview(structure).cast("b")), default=0) > LEVELS
 
 
 def _cut(data: bytes) -> bytes:

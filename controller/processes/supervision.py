@@ -119,7 +119,7 @@ class _Thread(threading.Thread):
 
     def __init__(self, waiting: deque[_Thread], **options: Any) -> None:
         super().__init__(**options)
-        self._waiting = waiting
+        self._waiting, self._options = waiting, options
 
     def start(self) -> None:
         """Start it now or later."""
@@ -134,6 +134,7 @@ class _Thread(threading.Thread):
         except RuntimeError as error:
             if self.ident:
                 raise  # started twice
+            super().__init__(**self._options)  # else Python 3.13 takes it for one that was started
             self._waiting.append(self)
             return str(error)
         return ""

@@ -117,7 +117,17 @@ def test_requests_are_never_anonymous_nor_as_another(name: str, write: Write) ->
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", ["", "- a", "{", "a: [", "\0"], ids=["empty", "list", "open", "cut", "binary"])
+NOT_KUBECONFIGS = {
+    "empty": "",
+    "list": "- a",
+    "open": "{",
+    "cut": "a: [",
+    "binary": "\0",
+    "deep": "[" * 9999 + "]" * 9999,
+}
+
+
+@pytest.mark.parametrize("content", NOT_KUBECONFIGS.values(), ids=NOT_KUBECONFIGS)
 def test_a_file_that_is_no_kubeconfig_is_named(content: str, tmp_path: Path) -> None:
     (tmp_path / "config").write_text(content)
     with pytest.raises(ConfigurationError, match=r'^kubeconfig ".*/config": '):

@@ -76,13 +76,30 @@ def test_what_is_nested_as_objects_are_is_read_as_it_is(levels: int) -> None:
     assert decode(nested(levels).encode()) == json.loads(nested(levels))
 
 
-@pytest.mark.parametrize("levels", [1500, 10_000, 200_000])
+@pytest.mark.parametrize("levels", [501, 1500, 10_000, 200_000])
 @pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]"), ('[{"]":', "}]")])
 def test_what_is_nested_deeper_hides_nothing_else(levels: int, opening: str, closing: str) -> None:
     deep = nested(levels, opening, closing)
     value = decode(f'{{"first": "{{[", "deep": {deep}, "last": ["\\"]}}", "\u00e4"]}}'.encode())
     assert (value["first"], value["last"]) == ("{[", ['"]}', "\u00e4"])
     assert depth_of(value) == LEVELS
+
+
+TEXTS = {
+    "brackets": "]" * 5000,
+    "brackets after a quote": '"' + "]" * 5000,
+    "brackets after a backslash": "\\" + "]" * 5000,
+    "brackets between quotes": '"]"' * 5000,
+    "brackets between quotes and backslashes": '\\"]\\"' * 5000,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_no_text_hides_how_deeply_something_is_nested(text: str) -> None:
+    quoted = json.dumps(text)
+    assert depth_of(decode(f"[{quoted}, {nested(1000)}, {quoted}]".encode())) == LEVELS
+    wide = [text, [{}] * 1000, text]
+    assert decode(json.dumps(wide).encode()) == wide
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 5000, "[" * 5000 + "]" * 4000, "]" * 5000, "[" * 5000 + '"', "{]" * 5000])
