@@ -11,4 +11,5 @@ In: untrusted bytes. Out: folders of folders and regular files only, within the 
     folder         a local folder as the content of a source
     tree           contents at their destinations
     spool, disk, digests  shared by the others
+    nesting        of YAML, as libyaml refuses it; for `formats` and `sources`
 """

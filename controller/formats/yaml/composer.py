@@ -25,6 +25,7 @@ from controller.formats.yaml import scalars
 
 LEVELS = 200
 """Nested mappings and lists."""
+TOO_DEEP = f"nested more than {LEVELS} levels deep"
 NODES = Limits().nodes
 """Scalars, mappings and lists, including those that aliases repeat."""
 ALIAS_RATIO = 10
@@ -37,7 +38,6 @@ _CACHED_LENGTH = 64
 _CACHED_TEXTS = 4096
 _MISSING: Any = object()
 _MERGE, _MERGE_TAG = "<<", "tag:yaml.org,2002:merge"
-_TOO_DEEP = f"nested more than {LEVELS} levels deep"
 
 if not yaml.__with_libyaml__:  # pragma: no cover - the pure Python parser is 20 times slower
     raise ImportError("PyYAML was built without libyaml")
@@ -163,7 +163,7 @@ class Composer:
         if kind is AliasEvent:
             return self._alias(event, depth)
         if depth >= LEVELS:
-            raise CompositionError(_line(event), _TOO_DEEP)
+            raise CompositionError(_line(event), TOO_DEEP)
         self._charge(event)
         before, characters = self._budget.left, self._characters
         value = self._mapping(depth + 1) if kind is MappingStartEvent else self._sequence(depth + 1)
@@ -286,7 +286,7 @@ def _copy(value: Any, levels: int) -> Any:
     if value.__class__ is not dict and value.__class__ is not list:
         return value
     if levels <= 0:
-        raise ValueError(_TOO_DEEP)
+        raise ValueError(TOO_DEEP)
     if isinstance(value, dict):
         return {key: _copy(item, levels - 1) for key, item in value.items()}
     return [_copy(item, levels - 1) for item in value]

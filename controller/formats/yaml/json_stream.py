@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from controller.formats.yaml import scalars
-from controller.formats.yaml.composer import LEVELS, CompositionError, NodeBudget
+from controller.formats.yaml.composer import LEVELS, TOO_DEEP, CompositionError, NodeBudget
 
 _BEGINS_LIKE_JSON = re.compile(r"\s*\{").match
 _GAP = re.compile(r"(?:[ \t\r\n]|(?<=\n)---[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z))*").match
@@ -119,7 +119,7 @@ def _charge(value: Any, line: int, budget: NodeBudget) -> None:
         if not containers:
             return
         level = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
-    raise CompositionError(line, f"nested more than {LEVELS} levels deep")
+    raise CompositionError(line, TOO_DEEP)
 
 
 def _replace_lone_surrogates(value: Any) -> Any:

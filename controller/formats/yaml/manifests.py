@@ -15,8 +15,9 @@ import yaml
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.content.nesting import is_refused_nesting
 from controller.formats.yaml import scalars
-from controller.formats.yaml.composer import Composer, CompositionError, NodeBudget, OverBudgetError
+from controller.formats.yaml.composer import TOO_DEEP, Composer, CompositionError, NodeBudget, OverBudgetError
 from controller.formats.yaml.flow_colons import hide
 from controller.formats.yaml.json_stream import read_json
 
@@ -113,9 +114,11 @@ def _decode(data: bytes) -> str:
 
 
 def _describe(error: yaml.MarkedYAMLError, data: bytes) -> tuple[int, str]:
-    """Return the line of a syntax error, and libyaml's description with a remedy."""
+    """Return the line of an error of libyaml, and its description with a remedy."""
     mark = error.problem_mark or error.context_mark
     line: int = mark.line if mark else 0
+    if is_refused_nesting(error):
+        return line + 1, TOO_DEEP
     problem = ": ".join(part for part in (error.context, error.problem) if part)
     if error.problem == _UNEXPECTED_COLON:
         problem = 'value in [] or {} has ":" before ",", "?" or a bracket; put it in quotes'

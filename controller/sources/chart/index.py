@@ -19,11 +19,13 @@ from typing import BinaryIO, cast
 import yaml
 
 from controller.content.limits import describe_bytes, quote
+from controller.content.nesting import is_refused_nesting
 
 INDEX_BYTES = 64 << 20
 _KEPT_BYTES = 16 << 20  # compressed; an index of 30 MiB needs 2
 _VALUE_BYTES = 1 << 20  # of one scalar, which libyaml reads into memory as a whole
 _DEPTH = 64
+_TOO_DEEP = f"it is nested more than {_DEPTH} levels deep"
 _MOST_CHARTS, _MOST_RELEASES = 20_000, 20_000
 _LONGEST = {"version": 256, "digest": 128, "url": 2048}
 _NAME_LENGTH = 250
@@ -96,6 +98,8 @@ def read_charts(file: BinaryIO, check: Callable[[], None]) -> dict[str, bytes]:
     try:
         return _read_root(reader)
     except yaml.MarkedYAMLError as error:
+        if is_refused_nesting(error):
+            raise TooLargeError(_TOO_DEEP) from None
         mark = error.problem_mark or error.context_mark
         raise UnreadableError(f"line {mark.line + 1 if mark else 1} is not YAML: {error.problem}") from None
     except yaml.YAMLError:
@@ -213,7 +217,7 @@ class _Reader:
             if kind in _STARTS:
                 depth += 1
                 if depth > _DEPTH:
-                    raise TooLargeError(f"it is nested more than {_DEPTH} levels deep")
+                    raise TooLargeError(_TOO_DEEP)
             elif kind in _ENDS:
                 depth -= 1
 

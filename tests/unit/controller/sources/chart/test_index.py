@@ -124,6 +124,8 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         read(as_yaml({"entries": {"a": [], "b": [], "c": []}}))
     with pytest.raises(TooLargeError, match="nested more than 64 levels"):
         read("entries: {web: [{x: " + "[" * 100)
+    with pytest.raises(TooLargeError, match="nested more than 64 levels"):  # which libyaml refuses first, from 0.2.6 on
+        read("entries: {web: [{x: " + "[" * 1500 + "]" * 1500 + "}]}")
     with pytest.raises(TooLargeError, match="a value exceeds the limit of 1 MiB"):
         read("entries:\n  web:\n  - description: |\n" + "      x\n" * (1 << 19))
 
