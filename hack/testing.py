@@ -166,9 +166,9 @@ def _run_tests(part: str, choice: Choice) -> int:
     if part == "unit":
         return _pytest("--numprocesses=auto", *targets)
     status = _obtain_programs(targets)
-    # Tests on clusters mostly wait: three workers share two cores. Each worker has clusters of its own, and a file
+    # Tests on clusters mostly wait: four workers share two cores. Each worker has clusters of its own, and a file
     # stays on one worker. Files start in the order of tests/conftest.py, where xdist would start those with most tests.
-    workers = len(os.sched_getaffinity(0)) * 3 // 2
+    workers = len(os.sched_getaffinity(0)) * 2
     return status or _pytest(f"--numprocesses={workers}", "--dist=loadfile", "--no-loadscope-reorder", *targets)
 
 

@@ -79,11 +79,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _find_thorough(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Yield what only `--all` runs: what is marked, and on clusters all cases of a test but the first."""
+    """Yield what only `--all` runs: what is marked `thorough`, and all cases but the first of what `repeats`."""
     seen = set[str]()
     for item in items:
         name = item.nodeid.partition("[")[0]
-        is_repeated = name in seen and "/unit/" not in name and item.get_closest_marker("each_case") is None
+        is_repeated = name in seen and item.get_closest_marker("repeats") is not None
         seen.add(name)
         if is_repeated or item.get_closest_marker("thorough") is not None:
             yield item
@@ -152,7 +152,7 @@ def binaries(pytestconfig: pytest.Config) -> Binaries:
     return pytestconfig.stash[BINARIES]
 
 
-@pytest.fixture(scope="session", params=["Helm 3", "Helm 4"])
+@pytest.fixture(scope="session", params=["Helm 3", pytest.param("Helm 4", marks=pytest.mark.thorough)])
 def helm(request: pytest.FixtureRequest) -> Path:
     """Helm 3 of the Python package, then Helm 4, which tests are skipped without."""
     found: Path = packaged_helm() if request.param == "Helm 3" else request.getfixturevalue("helm_4")

@@ -58,7 +58,8 @@ class _Inquiry:
 
     about: Verdict | None
     asked: float
-    pause: float = AGAIN_SECONDS
+    pause: float = 0.0
+    """0 before the first answer."""
     answer: Verdict | None = None
 
     def due(self, record: Record) -> float:
@@ -66,7 +67,7 @@ class _Inquiry:
         if record.verdict != self.about:
             return self.asked + AGAIN_SECONDS
         is_failed = record.verdict is not None and record.verdict.state is State.FAILED
-        return float("inf") if is_failed else self.asked + self.pause
+        return float("inf") if is_failed else self.asked + (self.pause or AGAIN_SECONDS)
 
 
 class Explainer:
@@ -145,7 +146,9 @@ class Explainer:
             if inquiry is None:
                 return
             is_news = answer != inquiry.answer
-            pause = AGAIN_SECONDS if is_news else min(inquiry.pause * FACTOR, SELDOM_SECONDS)
+            # The first answer may be early: a Namespace that was just deleted does not say yet what holds it.
+            is_early = is_news or not inquiry.pause
+            pause = AGAIN_SECONDS if is_early else min(inquiry.pause * FACTOR, SELDOM_SECONDS)
             inquiries[record.key] = replace(inquiry, answer=answer, pause=pause)
         if is_news:
             self._wake(name)

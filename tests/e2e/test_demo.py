@@ -131,6 +131,7 @@ def test_shows_each_step_and_leaves_nothing_behind(own_kubeconfig: Path | None, 
     assert not folders_of(process.pid, settings)
 
 
+@pytest.mark.thorough
 @pytest.mark.own_cluster
 def test_keep_leaves_it_running_and_says_how_to_use_and_end_it() -> None:
     with demo("--keep") as process:
@@ -145,6 +146,7 @@ def test_keep_leaves_it_running_and_says_how_to_use_and_end_it() -> None:
     assert not Path(bash(f"{use}\necho $KUBECONFIG").strip()).exists()
 
 
+@pytest.mark.thorough
 def test_takes_away_from_a_cluster_that_one_has_what_it_brought(kwok_cluster: Cluster) -> None:
     kwok_cluster.kubectl("apply", "-f", "-", input=json.dumps(SYSTEM))
     with demo(f"--kubeconfig={kwok_cluster.kubeconfig}") as process:
@@ -155,6 +157,7 @@ def test_takes_away_from_a_cluster_that_one_has_what_it_brought(kwok_cluster: Cl
     assert left.split() == ["namespace/rukpak-system"]
 
 
+@pytest.mark.thorough
 def test_refuses_a_cluster_where_its_namespace_is_somebody_elses(kwok_cluster: Cluster) -> None:
     kwok_cluster.kubectl("create", "namespace", "demo")
     try:
@@ -165,6 +168,7 @@ def test_refuses_a_cluster_where_its_namespace_is_somebody_elses(kwok_cluster: C
         kwok_cluster.kubectl("delete", "namespace", "demo")
 
 
+@pytest.mark.thorough
 @pytest.mark.own_cluster
 def test_ctrl_c_cleans_up(settings: Settings) -> None:
     with demo() as process:
@@ -177,6 +181,7 @@ def test_ctrl_c_cleans_up(settings: Settings) -> None:
     assert not folders_of(process.pid, settings)
 
 
+@pytest.mark.thorough
 @pytest.mark.own_cluster
 def test_a_failure_is_told_and_cleaned_up(settings: Settings) -> None:
     with demo() as process:

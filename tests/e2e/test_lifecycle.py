@@ -99,6 +99,7 @@ def hanging_registry() -> Iterator[FaultyRegistry]:
         yield registry
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize(
     ("where", "trickle"),
     [
@@ -141,6 +142,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("case", MISTAKES, ids=attrgetter("name"))
 def test_a_mistake_is_told_without_a_traceback(case: Case, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no: [kubeconfig", encoding="utf-8")

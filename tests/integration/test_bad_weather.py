@@ -60,7 +60,7 @@ SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 EXTENT = 8
 MANY = 300
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

@@ -108,6 +108,7 @@ def wait_settled(deployed: Deployed, revision_before: str) -> None:
     wait_without_warnings(deployed)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("restarts", [False, True], ids=["by the same controller", "after a restart"])
 @pytest.mark.parametrize("instances", [False, True], ids=["alone", "with an object of its group"])
 def test_a_broken_api_is_upgraded_away(world: World, group: str, *, instances: bool, restarts: bool) -> None:
@@ -180,6 +181,7 @@ def test_only_the_object_of_the_group_waits(world: World, broken: str) -> None:
     assert deployed.data("settings") == {"color": "blue"}
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("instances", [False, True], ids=["alone", "with an object of its group"])
 def test_what_brings_a_broken_api_is_deleted_after_a_restart(world: World, group: str, *, instances: bool) -> None:
     deployed = bring(world, group, instances=instances)

@@ -278,6 +278,7 @@ SHORTEST, LONGEST = 27.0, 33.0
 OWN_NAME = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_an_index_is_asked_for_once_per_poll_whoever_uses_it(shop: Shop) -> None:

@@ -252,6 +252,7 @@ def _except_discovery(requests: Requests) -> list[str]:
     return [each for each in found if each not in DISCOVERY]
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_size_of_objects_at_rest(
     fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings
 ) -> None:

@@ -226,6 +226,7 @@ def test_the_api_server_agrees_on_what_fits(cluster: Cluster) -> None:
     assert wrong == []
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 @pytest.mark.own_cluster
 def test_many_custom_resources_are_looked_at_in_pages(greetings: Greetings) -> None:

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from api import names
-from tests.support.bundles import STORE, Deployed, Manifest, World, config_map, definition, exists, image, new_name
+from hack.control_plane.kubectl import Cluster
+from hack.control_plane.settings import Settings
+from tests.support.bundles import (
+    STORE,
+    Deployed,
+    Manifest,
+    World,
+    config_map,
+    definition,
+    exists,
+    image,
+    new_name,
+    new_world,
+)
+from tests.support.controller import Controller
+from tests.support.hurried import hurry
 from tests.support.objects import (
     claim,
     custom,
@@ -21,14 +37,27 @@ from tests.support.objects import (
     service,
     webhook,
 )
+from tests.support.registry import LocalRegistry
 
 pytestmark = pytest.mark.long
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-BLOCKED_SECONDS = 90.0
-"""Blockers are named after a minute."""
+BLOCKED_SECONDS = 60.0
+TIMERS = {
+    "controller.apply.teardown:BLOCKED_AFTER_SECONDS": 8.0,  # a minute, for users
+    "controller.observe.explanations:TROUBLED_SECONDS": 3.0,
+    "controller.observe.explanations:AGAIN_SECONDS": 5.0,
+}
 NAMESPACE_SECONDS = 90.0
 """The namespace controller tries again with growing pauses while its discovery is behind a definition that has gone."""
+
+
+@pytest.fixture(scope="module")
+def shared_world(cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    """That of integration/conftest.py, but for how long a deletion takes before it is looked into."""
+    hurried = partial(Controller, program=hurry(TIMERS))
+    with new_world(cluster, registry, settings.running, "--workers=1", make=hurried) as world:
+        yield world
 
 
 def deletions(world: World, deployed: Deployed, position: int) -> list[str]:

@@ -162,6 +162,7 @@ def test_a_fetch_whose_spec_becomes_unservable_is_abandoned(world: World, gate: 
     assert gate.hung_up.wait(40)
 
 
+@pytest.mark.thorough
 def test_a_long_fetch_tells_how_far_it_is_every_five_seconds(world: World, gate: Gate) -> None:
     gate.go_on = lambda: gate.end.wait(1)
     since = world.position()
@@ -289,6 +290,7 @@ def test_a_network_that_is_cut_in_the_middle_is_survived(
     assert "settings" in deployed.objects()
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("kind", ["image", "git"])
 def test_a_kill_during_a_fetch_leaves_nothing_behind(kind: str, world: World, request: pytest.FixtureRequest) -> None:
     stuck: Stuck = request.getfixturevalue(f"stuck_{kind}")

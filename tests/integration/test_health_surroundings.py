@@ -201,6 +201,7 @@ def test_an_api_service_that_nobody_answers_for_is_the_cause(world: World) -> No
     deployed.wait_gone()
 
 
+@pytest.mark.thorough
 def test_a_namespace_that_does_not_go_says_what_holds_it(world: World) -> None:
     held = new_name()
     deployed = world.deploy(config_map("a"), namespace(held))

@@ -107,7 +107,7 @@ def test_the_dice_are_thrown_once(world: World) -> None:
     deployed.wait_ready()
     assert password_of(deployed) == thrown
 
-    world.controller.kill()
+    world.controller.stop()
     shutil.rmtree(world.store)
     deployed.client.delete(deployed.path_of(f"{deployed.name}-password", "secrets"))
     world.controller.start()

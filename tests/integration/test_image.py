@@ -32,7 +32,7 @@ from tests.support.git_servers import GitHttpServer, GitRepository, serve_ssh
 from tests.support.private_sources import FORGE, commit_bundle, secret_manifest
 from tests.support.registry import LocalRegistry
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long, pytest.mark.thorough]
 MEBIBYTE = 1 << 20
 MOST_BYTES = 250_000_000
 USER = 65532

@@ -60,7 +60,7 @@ REPEATED = Counter({STATUS: 1, "PATCH /api/v1/namespaces/rukpak-system/secrets/r
 OMITTED = Counter({STATUS: 2})
 """What may be left out: one status may tell what two or three would have told without a kill."""
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

@@ -123,6 +123,7 @@ def is_ready(deployed: Deployed) -> bool:
     return bool(deployed.conditions().get("Ready", {}).get("status") == "True")
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_a_leader_that_is_killed_under_load_is_followed_and_nothing_is_lost_or_done_twice(
     world: World, standby: Controller
@@ -158,6 +159,7 @@ def test_a_leader_that_is_told_to_end_hands_over_within_two_seconds(world: World
     assert '"msg": "Lease released"' in world.controller.log
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_a_leader_finds_out_what_was_wiped_before_it_led(world: World, standby: Controller) -> None:
     deployed = world.deploy(config_map("settings", color="blue"))
@@ -227,6 +229,7 @@ def foo(group: str) -> Manifest:
     return {"apiVersion": f"{group}/v1", "kind": "Foo", "metadata": {"name": "thing"}}
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_without_an_api_server_a_process_is_well_and_not_ready(
     world: World, standby: Controller, fresh_cluster: ControlPlane

@@ -206,6 +206,7 @@ def drop_a_field(world: World, deployed: Deployed) -> Manifest | None:
     return deployed.data("settings")
 
 
+@pytest.mark.thorough
 def test_objects_of_rukpak_0_21_are_adopted(
     fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, terminal: Terminal
 ) -> None:

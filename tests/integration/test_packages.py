@@ -54,6 +54,7 @@ def install_something(world: World, **spec: str) -> None:
     deployed.wait_gone()
 
 
+@pytest.mark.thorough
 def test_the_chart_installs_upgrades_and_keeps_the_api(
     fresh_kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings
 ) -> None:

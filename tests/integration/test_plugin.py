@@ -18,7 +18,7 @@ from hack.control_plane.binaries import Binaries
 from hack.packaging import plugin
 from tests.support.bundles import World, config_map
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long, pytest.mark.thorough]
 URL = "https://example.com/releases/v1"
 
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -355,6 +356,8 @@ def test_since_when_a_revision_waits_for_approval(watched: Watched) -> None:
     waiting = f'rukpak_bundledeployment_pending_timestamp_seconds{{name="{deployed.name}"}}'
     watched.wait_for(f"max({waiting})")
     first = deployed.status()["pending"]
+    since = watched.prometheus.value(f"max({waiting})") or 0.0
+    wait_for(lambda: time.time() > since + 1, SECONDS, "the next second, since the metric has no fractions")
     deployed.change(sources=[image(watched.world.push(deployed.name, config_map("settings", color="red"), tag="v2"))])
     watched.wait_for(f"max(max_over_time({waiting}[5m]) - min_over_time({waiting}[5m]))")
     second = deployed.status()["pending"]

@@ -69,6 +69,7 @@ def test_the_restored_state_is_acted_on_within_seconds(world: World, fresh_clust
         assert deployed.wait_ready()["installedRevision"] == before[deployed.name]
 
 
+@pytest.mark.thorough
 def test_what_the_backup_brought_back_can_be_upgraded_and_deleted(world: World, fresh_cluster: ControlPlane) -> None:
     upgraded, deleted = (world.deploy(config_map("a"), revisionHistoryLimit=0) for _ in range(2))
     installed = upgraded.wait_ready()["installedRevision"]
@@ -92,6 +93,7 @@ def test_what_the_backup_brought_back_can_be_upgraded_and_deleted(world: World, 
     assert len(upgraded.revisions()) == 1
 
 
+@pytest.mark.thorough
 def test_a_restored_cluster_that_has_had_more_writes_than_known_is_noticed(
     world: World, fresh_cluster: ControlPlane
 ) -> None:

@@ -185,6 +185,7 @@ def test_they_suffice_for_a_bundle_with_every_kind_of_demand(world: World) -> No
     assert _refused(world, since).get(user.name, set()) == set()
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("folder", BUNDLES, ids=attrgetter("name"))
 def test_they_suffice_for_a_real_bundle(world: World, folder: Path) -> None:
     bundle = read_bundle(folder)

@@ -64,6 +64,7 @@ def is_running(deployed: Deployed, color: str) -> bool:
 # by hand
 
 
+@pytest.mark.thorough
 def test_ten_upgrades_and_a_rollback_to_each(kwok_world: World) -> None:
     deployed = kwok_world.deploy(*version("c0"), revisionHistoryLimit=50)
     revisions = {"c0": deployed.wait_ready()["installedRevision"]}
@@ -157,6 +158,7 @@ def is_settled(deployed: Deployed, revision: str) -> bool:
     return bool(status["revision"] == status["installedRevision"] == revision)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 def test_an_upgrade_that_fails_is_rolled_back(kwok_world: World, failure: Failure) -> None:
     first = chart(*version("good"), mark("pre-rollback"), mark("post-rollback"))
@@ -226,6 +228,7 @@ def is_back(deployed: Deployed, first: str) -> bool:
     return is_known and colors == {"settings": {"color": "blue"}, "old": {"color": "blue"}, "new": None}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", CUTS.values(), ids=CUTS)
 @pytest.mark.parametrize("begin", ROLLBACKS.values(), ids=ROLLBACKS)
 def test_a_controller_that_is_killed_at_any_write_of_a_rollback_rolls_back(

@@ -142,6 +142,7 @@ def test_nothing_goes_out_after_the_first_resolution_for(
     assert [pin["resolvedAt"] for pin in found] == [pin["resolvedAt"] for pin in pins]
 
 
+@pytest.mark.repeats
 def test_nothing_goes_out_after_a_restart(world: World, origin: Origin) -> None:
     deployed = origin.deploy(world)
     deployed.wait_ready()
@@ -154,7 +155,7 @@ def test_nothing_goes_out_after_a_restart(world: World, origin: Origin) -> None:
 
 
 def lose_content(world: World) -> None:
-    world.controller.kill()
+    world.controller.stop()
     shutil.rmtree(world.store)
     world.controller.start()
 
@@ -174,6 +175,7 @@ def test_an_image_that_was_lost_is_fetched_by_its_digest(world: World, image_ori
     assert deployed.data("settings") == {"color": "blue"}
 
 
+@pytest.mark.thorough
 def test_a_commit_that_was_lost_is_fetched_by_its_name(world: World, git_origin: Origin) -> None:
     deployed = git_origin.deploy(world)
     deployed.wait_ready()
@@ -185,6 +187,7 @@ def test_a_commit_that_was_lost_is_fetched_by_its_name(world: World, git_origin:
     assert deployed.data("settings") == {"color": "blue"}
 
 
+@pytest.mark.thorough
 def test_a_file_that_was_lost_and_is_another_now_is_not_taken_for_it(world: World, http_origin: Origin) -> None:
     deployed = http_origin.deploy(world)
     pins = deployed.wait_ready()["sources"]

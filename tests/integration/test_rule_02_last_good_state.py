@@ -52,7 +52,7 @@ def test_what_is_installed_is_repaired_without_registry_and_content_store(
 
     deployed.remove("settings")
     wait_restored(deployed)
-    world.controller.kill()
+    world.controller.stop()
     shutil.rmtree(world.store)
     deployed.remove("settings")
     world.controller.start()
@@ -158,7 +158,7 @@ def test_a_revision_that_was_tampered_with_is_not_applied_while_its_source_is_aw
     deployed.wait_ready()
     tamper(deployed)
     slow_registry.faults.status = 404
-    world.controller.kill()
+    world.controller.stop()
     shutil.rmtree(world.store)
     world.controller.start()
 

@@ -164,6 +164,7 @@ def disk(folder: Path, options: str) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("state", ["full", "read-only"])
 def test_a_disk_that_takes_nothing_is_said_and_what_is_installed_is_repaired(world: World, state: str) -> None:
     installed = world.deploy(config_map("settings", color="blue"))

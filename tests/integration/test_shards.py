@@ -40,7 +40,7 @@ from tests.support.registry import LocalRegistry
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
-TIMES = ("--lease-duration=20", "--renew-deadline=14", "--retry-period=1")
+TIMES = ("--lease-duration=12", "--renew-deadline=9", "--retry-period=1")
 SECONDS = 90.0
 TAKEN_BACK_SECONDS = 180.0
 """Longer than twice the duration of a Lease, and two looks at it."""
@@ -190,6 +190,7 @@ def test_one_that_moves_while_its_objects_are_written_is_written_by_one_after_th
     assert uids(deployed) == before
 
 
+@pytest.mark.thorough
 def test_when_the_earlier_controller_was_killed_the_new_one_waits_for_its_lease(
     world: World, a: Controller, b: Controller
 ) -> None:
@@ -237,6 +238,7 @@ def test_when_the_new_controller_is_killed_before_it_has_the_objects_it_continue
     assert uids(deployed) == before
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("dies", [False, True], ids=["living", "killed"])
 def test_one_that_moves_while_it_is_deleted_leaves_nothing_behind(
     world: World, a: Controller, b: Controller, dies: bool
@@ -274,11 +276,10 @@ def test_one_whose_shard_no_controller_serves_is_reported(world: World) -> None:
 
 
 def test_one_that_moves_to_a_shard_that_nobody_serves_says_so_and_is_taken_back(
-    world: World, settings: Settings
+    world: World,
 ) -> None:
-    deployed = world.deploy(config_map("one"), config_map("two"))
+    deployed = world.deploy(config_map("one"))
     deployed.wait_ready()
-    before = uids(deployed)
     move(deployed, "nobody")
     deployed.wait_for("Ready", "Unknown", "HandedToShard", saying='shard "nobody"')
 
@@ -289,6 +290,20 @@ def test_one_that_moves_to_a_shard_that_nobody_serves_says_so_and_is_taken_back(
     assert 'no controller serves the shard "nobody"' in shown.stderr
     assert shown.stderr.rstrip().endswith("; meanwhile the default shard acts")
     assert f'"nobody" of 1 BundleDeployments ({deployed.name})' in run_rukpak(world, "check").stdout
+    deployed.delete()
+    wait_for(lambda: not exists(world.client, deployed.path), TAKEN_BACK_SECONDS, "the default shard deletes it")
+    assert deployed.objects() == {}
+
+
+@pytest.mark.thorough
+def test_one_that_was_taken_back_from_a_shard_that_nobody_serves_goes_there_once_it_is_served(
+    world: World, settings: Settings
+) -> None:
+    deployed = world.deploy(config_map("one"), config_map("two"))
+    deployed.wait_ready()
+    before = uids(deployed)
+    move(deployed, "nobody")
+    wait_for(lambda: is_settled_in(deployed, ""), TAKEN_BACK_SECONDS, lambda: f"taken back: {deployed.read()}")
 
     world.controller.stop()
     world.controller.start()

@@ -100,6 +100,7 @@ def definition(name: str) -> Any:
     }
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("garble", GARBLED)
 def test_a_deletion_leaves_no_definition_or_namespace_behind_when_status_does_not_name_it(
     world: World, garble: Tamper
@@ -121,6 +122,7 @@ def test_a_deletion_leaves_no_definition_or_namespace_behind_when_status_does_no
 DAMAGES = [delete_revisions, corrupt_revisions]
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("is_down", [False, True], ids=["running", "down"])
 def test_a_damaged_revision_is_stored_again(world: World, damage: Tamper, *, is_down: bool) -> None:
@@ -145,7 +147,7 @@ def test_status_says_that_nothing_can_be_repaired_while_source_and_revision_are_
     deployed = world.deploy(name=name, ref=f"{fresh_registry.host}/{name}:v1")
     settled(deployed)
     fresh_registry.stop()
-    world.controller.kill()
+    world.controller.stop()
     shutil.rmtree(world.store)
     world.controller.start()
     delete_revisions(deployed)

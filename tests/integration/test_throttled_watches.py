@@ -63,6 +63,7 @@ def world(cluster: Cluster, registry: LocalRegistry, settings: Settings, busy: T
     take_away(folder)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("asked", ["99999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "3600"])
 def test_one_429_does_not_blind_a_kind(world: World, busy: Throttling, asked: str) -> None:
     drifted, changed = (world.deploy(config_map("a"), config_map("b")) for _ in range(2))

@@ -32,6 +32,7 @@ def bundle(group: str) -> list[Manifest]:
     return [config_map("a"), secret("s", key="value"), cluster_definition(group, "Foo"), custom(group, "Foo", "foo")]
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("runs", [True, False], ids=["while the controller runs", "after the controller has gone"])
 @pytest.mark.parametrize("keep", [True, False], ids=["what is installed stays", "what is installed goes"])
 def test_uninstall(alone: World, keep: bool, runs: bool) -> None:

@@ -30,7 +30,7 @@ OFF = [pytest.param(-10 * YEAR, NOT_VALID_YET, id="back"), pytest.param(10 * YEA
 SIGNS_SECONDS = 90.0
 """Readiness fails after 15 s of silence; the rest is for a busy machine."""
 
-pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
+pytestmark = [pytest.mark.own_cluster, pytest.mark.long, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,8 @@ from tests.support.reports import (
     outcome,
 )
 
+pytestmark = pytest.mark.thorough  # builds a program with Go first
+
 PAGE = (Path(__file__).parents[3] / "config/gitops.md").read_text(encoding="utf-8")
 BLOCKS = [
     next(iter(read_documents(text.encode(), "gitops.md"))).value

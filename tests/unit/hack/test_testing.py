@@ -15,7 +15,7 @@ from hack import testing
 from hack.control_plane.progress import Durations
 
 HERE = Path("/home/somebody")
-CLUSTERS = ("--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder")
+CLUSTERS = ("--numprocesses=4", "--dist=loadfile", "--no-loadscope-reorder")
 
 
 @dataclass

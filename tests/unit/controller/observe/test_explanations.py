@@ -120,14 +120,24 @@ def test_another_answer_is_news_and_brings_the_next_sooner(world: World) -> None
 def test_another_verdict_on_the_workload_asks_again_but_not_sooner(world: World) -> None:
     moved = replace(workload(), verdict=Verdict(State.PROGRESSING, "LessAvailable", "Available: 1/2"))
     world.ask()
+    world.now += AGAIN_SECONDS
+    world.ask()
     world.now += AGAIN_SECONDS - 1
     world.ask(moved)
-    assert world.asked == 1
+    assert world.asked == 2
     world.now += 1
     world.ask()
-    assert world.asked == 1
-    world.ask(moved)
     assert world.asked == 2
+    world.ask(moved)
+    assert world.asked == 3
+
+
+def test_after_a_first_request_that_explains_nothing_the_next_is_not_later(world: World) -> None:
+    world.ask()
+    world.now += AGAIN_SECONDS
+    world.pod("ImagePullBackOff")
+    world.ask()
+    assert (world.answer(), world.asked) == ("Progressing ImagePullBackOff", 2)
 
 
 def test_about_what_was_given_up_it_asks_once(world: World) -> None:

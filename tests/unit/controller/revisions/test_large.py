@@ -36,6 +36,7 @@ def held_after_a_pass(world: World) -> list[str]:
     return [*state.revisions, *state.targets, *state.packed]  # type: ignore[list-item]
 
 
+@pytest.mark.thorough
 def test_a_large_revision_is_installed_and_upgraded_as_any_other(world: World) -> None:
     world.wish("v1")
     world.settle()
@@ -46,6 +47,7 @@ def test_a_large_revision_is_installed_and_upgraded_as_any_other(world: World) -
     assert world.conditions["Ready"] == "True Ready"
 
 
+@pytest.mark.thorough
 def test_nothing_of_it_is_held_between_passes(world: World) -> None:
     world.wish("v1", drift={"mode": "Report"})
     for _ in range(4):
@@ -91,6 +93,7 @@ def test_what_takes_too_much_unpacked_is_not_kept(world: World, monkeypatch: pyt
     assert MAP not in world.cluster.objects
 
 
+@pytest.mark.thorough
 def test_what_is_packed_is_what_was_made(world: World) -> None:
     world.wish("v1")
     world.settle()

@@ -13,6 +13,8 @@ from controller.formats.yaml.manifests import read_documents
 from tests.support.go_programs import UnavailableError
 from tests.support.kubernetes_yaml import build_reader, read_all
 
+pytestmark = pytest.mark.thorough  # builds a program with Go first
+
 REPOSITORY = Path(__file__).parents[5]
 FOLDERS = [
     REPOSITORY / "tests/data",
