@@ -18,6 +18,8 @@ REASON_LENGTH = 1024
 NOT_READY_LENGTH = 4096
 NAME_LENGTH = 253
 NOT_READY_ITEMS = 10
+STARTED_ITEMS = 256
+STARTED_LENGTH = 16
 STRAY_ITEMS = 20
 WARNING_ITEMS = 20
 WARNING_LENGTH = 4096
@@ -296,6 +298,12 @@ class Status(Api):
     ] = ()
     """Kinds of optional objects that are skipped because the cluster does not serve them, as apiVersion/kind. They are
     applied as soon as it does."""
+    started_jobs: Annotated[
+        tuple[Annotated[str, Field(max_length=STARTED_LENGTH)], ...],
+        Field(max_length=STARTED_ITEMS, json_schema_extra=list_of("set")),
+    ] = ()
+    """Digests, shortened, of the Jobs with spec.ttlSecondsAfterFinished that have been created as the desired revision
+    has them. Once their TTL has removed them, they are not run again."""
     objects: ObjectCounts = ObjectCounts()
     """Number of managed objects by state."""
     display: Display = Display()

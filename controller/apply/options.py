@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from api.errors import BundleError
@@ -41,6 +41,8 @@ class ApplyOptions:
     """Whether drift is repaired, and not only reported (spec.drift.mode)."""
     installed: bool
     """Whether the wanted revision is already installed in full."""
+    started: Collection[str] = ()
+    """Of the Jobs with a TTL that have been created, as `Target.started_as` says."""
     ledger: Ledger
     """How the last apply left the objects."""
     exists: Exists
@@ -53,6 +55,10 @@ class ApplyOptions:
     revision now, whatever the watches say, and ApiError if it does not answer."""
     gate: Callable[[], BundleError | None] = lambda: None
     """Called once, after Namespaces, CustomResourceDefinitions and classes; returns why all other objects wait."""
+
+    def is_started(self, target: Target) -> bool:
+        """Whether an object has been created as it is, although it may be gone."""
+        return self.installed or target.started_as in self.started
 
     def attempt(self, target: Target) -> str:
         """Return the fingerprint under which a failure to apply an object is remembered."""

@@ -107,14 +107,14 @@ def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapp
         observed: the objects that carry our label, or that of one that takes over objects of ours.
     """
 
-    def _task(target: Target, *, installed: bool) -> Task:
+    def _task(target: Target, *, started: bool) -> Task:
         record = observed.get(target.key)
-        if is_finished(target, record, installed=installed):
+        if is_finished(target, record, started=started):
             return Task(target=target, action=Action.NONE)
         return decide(target, record, options)
 
-    tasks = [_task(target, installed=options.installed) for target in options.wanted.targets]
-    tasks += [_task(target, installed=True) for target in leftovers if target.key not in options.wanted.by_key]
+    tasks = [_task(target, started=options.is_started(target)) for target in options.wanted.targets]
+    tasks += [_task(target, started=True) for target in leftovers if target.key not in options.wanted.by_key]
     by_position: dict[order.Position, list[Task]] = {}
     for planned in tasks:
         by_position.setdefault(order.position_of(planned.target.key), []).append(planned)
@@ -123,15 +123,15 @@ def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapp
     return Plan(steps=tuple(steps), prune=tuple(surplus))
 
 
-def is_finished(target: Target, record: Record | None, *, installed: bool) -> bool:
+def is_finished(target: Target, record: Record | None, *, started: bool) -> bool:
     """Whether an object is a Job that its TTL has removed: applied again, it would run again.
 
     Args:
         target: the object.
         record: the object as it was last seen, if it was.
-        installed: whether its revision is installed in full.
+        started: whether it has been created as it is.
     """
-    return record is None and assess_absent(target.manifest, installed=installed).state is State.HEALTHY
+    return record is None and assess_absent(target.manifest, started=started).state is State.HEALTHY
 
 
 def decide(target: Target, record: Record | None, options: ApplyOptions) -> Task:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from api import names
+from api.v1alpha2.status import STARTED_LENGTH
 from controller.apply.crd_upgrade.definition import mapping
 from controller.apply.drift.ignored_fields import (
     NOTHING_IGNORED,
@@ -49,6 +50,11 @@ class Target:
     """Whether it is skipped while the cluster does not serve its kind."""
     recreate: bool = False
     """Whether it may be deleted and created again to change an immutable field."""
+
+    @property
+    def started_as(self) -> str:
+        """How `status.startedJobs` names it."""
+        return self.digest.removeprefix("sha256:")[:STARTED_LENGTH]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,7 +209,7 @@ class HealthTracker:
 
 def _judge(record: Record | None, digest: str) -> Verdict:
     if record is None:
-        return assess_absent({}, installed=False)
+        return assess_absent({}, started=False)
     if record.deleting:
         finalizers = ", ".join(record.finalizers)
         return Verdict(State.TERMINATING, "Terminating", f"finalizers: {finalizers}" if finalizers else "")

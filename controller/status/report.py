@@ -78,6 +78,8 @@ class Report:
     managed_kinds: tuple[str, ...] = ()
     skipped_kinds: tuple[str, ...] | None = None
     """Of optional objects, which the cluster does not serve; None: unchanged."""
+    started_jobs: tuple[str, ...] | None = None
+    """Of the wanted revision, as `Target.started_as` says; None: unchanged."""
     warnings: tuple[str, ...] | None = None
     """None: unchanged, since nothing was sent."""
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.bundles import Deployed, Manifest, World, config_map, exists
+from tests.support.bundles import Deployed, Manifest, World, config_map, exists, image
 from tests.support.objects import deployment, job, make, template
 
 TROUBLE_SECONDS = 60.0
@@ -148,6 +148,56 @@ def test_a_job_that_its_ttl_removes_stays_done_and_is_not_run_again(kwok_world: 
 
     assert not [request for request in kwok_world.requests_about(deployed.name, position) if "/jobs" in request]
     deployed.wait_ready()
+
+
+HINDRANCES = {
+    "an object is refused": {**config_map("bad"), "immutable": "yes"},
+    "a kind is not served yet": make("nowhere.example.com/v1", "Widget", "w"),
+    "a field is immutable": {**config_map("fixed", color="red"), "immutable": True},
+    "an object is somebody else's": config_map("theirs"),
+    "an object is not healthy": web(template=labelled_template(nodeSelector=NOWHERE)),
+}
+"""What keeps a revision from being installed or healthy while its Job runs and goes."""
+
+
+@pytest.mark.parametrize("hindrance", HINDRANCES.values(), ids=HINDRANCES)
+def test_a_job_runs_once_whatever_becomes_of_the_other_objects(kwok_world: World, hindrance: Manifest) -> None:
+    before = {**config_map("fixed"), "immutable": True}
+    deployed = kwok_world.deploy(before, config_map("a"))
+    deployed.wait_ready()
+    theirs = deployed.path_of("theirs")
+    kwok_world.client.create(theirs.rpartition("/")[0], config_map("theirs"))
+    once = job("once", ttlSecondsAfterFinished=1)
+    position = kwok_world.position()
+    objects = [before, config_map("a"), once] if hindrance["metadata"]["name"] != "fixed" else [config_map("a"), once]
+    ref = kwok_world.push(deployed.name, *objects, hindrance, tag="v2")
+    deployed.change(sources=[image(ref)])
+    path = deployed.path_of("once", "jobs", "/apis/batch/v1")
+    deployed.wait(lambda: exists(kwok_world.client, path), "it runs")
+    deployed.wait(lambda: not exists(kwok_world.client, path), "removed by its TTL")
+
+    deployed.edit("a", color="red")
+    deployed.wait(lambda: deployed.data("a") == {"color": "blue"}, "something else is repaired meanwhile")
+    kwok_world.restart()
+    deployed.request_reconcile("again")
+    deployed.wait(lambda: deployed.status().get("lastHandledReconcileAt") == "again", "another pass")
+    assert runs(kwok_world, deployed, position) == 1
+    assert not any(each["kind"] == "Job" for each in deployed.status().get("notReady", []))
+
+    # What is not changed is not run again by the next revision, as if it had no TTL.
+    deployed.change(sources=[image(kwok_world.push(deployed.name, before, config_map("b"), once, tag="v3"))])
+    deployed.wait_ready()
+    assert runs(kwok_world, deployed, position) == 1
+    changed = job("once", ttlSecondsAfterFinished=1, backoffLimit=2)
+    deployed.change(sources=[image(kwok_world.push(deployed.name, before, config_map("b"), changed, tag="v4"))])
+    deployed.wait(lambda: runs(kwok_world, deployed, position) == 2, "what is changed is run")
+    deployed.wait_ready()
+
+
+def runs(world: World, deployed: Deployed, since: int) -> int:
+    """Return how many Jobs the controller has created since then."""
+    asked = world.requests_about(deployed.name, since)
+    return len([request for request in asked if "/jobs" in request and request.startswith(("create", "patch"))])
 
 
 def test_a_job_that_fails_says_why(kwok_world: World) -> None:

@@ -9,16 +9,21 @@ from controller.observe.health.verdict import State, Verdict, failed, healthy, p
 NOT_OBSERVED = progressing("NotObserved", "applied; waiting for the watch to show it")
 
 
-def assess_absent(desired: Manifest, *, installed: bool) -> Verdict:
+def goes_when_done(desired: Manifest) -> bool:
+    """Whether an object is a Job that its TTL removes once it is finished."""
+    is_job = text(desired, "apiVersion").startswith("batch/") and text(desired, "kind") == "Job"
+    return is_job and integer(desired, "spec", "ttlSecondsAfterFinished") is not None
+
+
+def assess_absent(desired: Manifest, *, started: bool) -> Verdict:
     """Judge an object that is not on the cluster.
 
     Args:
         desired: the object of the revision.
-        installed: whether that revision is installed in full. If so, a missing Job was removed by its TTL, and
-            applying it again would run it forever (pagerduty-operator#402, korifi#2094).
+        started: whether it has been created as it is. If so, a missing Job was removed by its TTL, and applying it
+            again would run it forever (pagerduty-operator#402, korifi#2094).
     """
-    is_job = text(desired, "apiVersion").startswith("batch/") and text(desired, "kind") == "Job"
-    if is_job and installed and integer(desired, "spec", "ttlSecondsAfterFinished") is not None:
+    if started and goes_when_done(desired):
         return healthy("FinishedAndRemoved", "removed by spec.ttlSecondsAfterFinished")
     return Verdict(State.MISSING, "Missing", "not found on the cluster")
 

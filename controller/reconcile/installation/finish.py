@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from api.errors import BundleError
 from controller.apply.options import ApplyOptions
-from controller.apply.outcome import Outcome
+from controller.apply.outcome import Outcome, find_started
 from controller.kube.resources import GroupVersionKind
 from controller.observe.journal import Look
 from controller.observe.progress import Progress
@@ -94,6 +94,7 @@ class Finisher:
             managed_state=self._settle(work, kinds, observed) if is_over else _unsettled(context, waiting),
             skipped_kinds=options.wanted.skipped_kinds,
             warnings=self._warnings(work, outcomes),
+            started_jobs=find_started(options, outcomes, observed),
         )
         if not is_over:
             return report

@@ -49,7 +49,7 @@ class Assessor:
             if not t.bare
             and t.key not in left_out
             and t.key not in context.state.ledger.used
-            and not is_finished(t, observed.get(t.key), installed=options.installed)
+            and not is_finished(t, observed.get(t.key), started=options.is_started(t))
         }
         tracker = context.state.health
         tracker.reader = Reader()

@@ -203,6 +203,7 @@ class Planner:
             wanted=targets,
             repairs=(terms.drift or {}).get("mode", "Repair") == "Repair",
             installed=context.status.installed_revision == targets.revision,
+            started=context.status.started_jobs,
             ledger=context.state.ledger,
             exists=self._watches.exists,
             hand_over=self._hand_overs.find(context),

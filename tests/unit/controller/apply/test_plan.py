@@ -139,11 +139,12 @@ def plan(
     observed: tuple[Record, ...] = (),
     orphan: bool = False,
     installed: bool = False,
+    started: tuple[str, ...] = (),
     named: bool = True,
 ) -> Plan:
     """Return the plan for one whose older revisions name all that is observed, or nothing."""
     older = {record.key: NAMED for record in observed} if named else {}
-    options = options_for(*targets, orphan=orphan, installed=installed, older=older)
+    options = options_for(*targets, orphan=orphan, installed=installed, started=started, older=older)
     return make_plan(options, leftovers, {record.key: record for record in observed})
 
 
@@ -178,12 +179,15 @@ class Finished(NamedTuple):
     options: Target
     expect: Action
     installed: bool = True
+    started: tuple[str, ...] = ()
     leftover: bool = False
 
 
 FINISHED = [
     Finished("a Job that its TTL has removed is not run again", JOB, Action.NONE),
     Finished("before the revision is installed it is run", JOB, Action.READ, installed=False),
+    Finished("also before, once it has been created", JOB, Action.NONE, installed=False, started=(JOB.started_as,)),
+    Finished("another one is run", JOB, Action.READ, installed=False, started=("another",)),
     Finished("one without a TTL was removed by somebody", ENDLESS, Action.READ),
     Finished("one of the revision before is done with, too", JOB, Action.NONE, installed=False, leftover=True),
 ]
@@ -191,7 +195,11 @@ FINISHED = [
 
 @pytest.mark.parametrize("case", FINISHED, ids=attrgetter("name"))
 def test_what_is_done_about_a_job_that_is_gone(case: Finished) -> None:
-    made = plan(leftovers=(case.options,)) if case.leftover else plan(case.options, installed=case.installed)
+    made = (
+        plan(leftovers=(case.options,))
+        if case.leftover
+        else plan(case.options, installed=case.installed, started=case.started)
+    )
     assert [task.action for task in made.tasks] == [case.expect]
 
 

@@ -184,7 +184,7 @@ def test_a_refused_pod_is_not_named() -> None:
 def test_a_job_that_its_ttl_removed_is_finished_only_where_its_revision_is_installed() -> None:
     removed = job(spec={"ttlSecondsAfterFinished": 60})
 
-    verdicts = [assess_absent(removed, installed=installed) for installed in (True, False)]
+    verdicts = [assess_absent(removed, started=started) for started in (True, False)]
 
     assert [(verdict.state, verdict.reason) for verdict in verdicts] == [
         (State.HEALTHY, "FinishedAndRemoved"),

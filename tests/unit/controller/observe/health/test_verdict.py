@@ -55,4 +55,4 @@ def test_what_is_seen_as_it_was_applied_is_judged() -> None:
     ids=["a Job without TTL", "a Job of another group", "no Job"],
 )
 def test_what_nothing_removes_by_itself_is_missing(desired: dict[str, object]) -> None:
-    assert assess_absent(desired, installed=True).state is State.MISSING
+    assert assess_absent(desired, started=True).state is State.MISSING
