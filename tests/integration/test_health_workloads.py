@@ -154,7 +154,7 @@ HINDRANCES = {
     "an object is refused": {**config_map("bad"), "immutable": "yes"},
     "a kind is not served yet": make("nowhere.example.com/v1", "Widget", "w"),
     "a field is immutable": {**config_map("fixed", color="red"), "immutable": True},
-    "an object is somebody else's": config_map("theirs"),
+    "an object is owned by nobody here": config_map("theirs"),
     "an object is not healthy": web(template=labelled_template(nodeSelector=NOWHERE)),
 }
 """What keeps a revision from being installed or healthy while its Job runs and goes."""

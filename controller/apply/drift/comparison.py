@@ -50,6 +50,8 @@ _MERGE_KEYS_BY_PATH = {
     ("metadata", "ownerReferences"): ("uid",),
     ("spec", "ports"): _PORT_KEYS,
 }
+DEFAULT_KEYS = {"protocol": "TCP"}
+"""What keys of list items are if they are not set; no other key of a built-in kind has a default."""
 _SETS = frozenset({("metadata", "finalizers")})
 # Maps that are replaced as a whole, so that a key more is drift.
 _ATOMIC_MAPS = frozenset({"selector", "nodeSelector", "matchLabels", "podSelector", "namespaceSelector"})

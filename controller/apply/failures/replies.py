@@ -91,6 +91,8 @@ class Recovery(Enum):
     """Set the apiVersion of all managedFields entries to ours."""
     TAKE_OVER_ITEMS = "take over items"
     """Others have list items with our names under other keys: take over their entries."""
+    TAKE_OVER_FIELDS = "take over fields"
+    """Fields that the bundle lacks may be in the way: take over those that nobody applies."""
     RECREATE = "recreate"
     """A field is immutable: delete the object, if its annotation allows that, and create it again."""
 
@@ -105,6 +107,8 @@ class ApplyFailure:
     retry_after: float | None = None
     """Seconds to wait, if the server requests that or an earlier retry is useless."""
     recovery: Recovery = Recovery.NONE
+    fields: tuple[str, ...] = ()
+    """Paths of the fields that the server refuses."""
     account: str = ""
     """The account that lacks rights; empty if the failure is not about rights."""
     missing: tuple[RbacRight, ...] = ()
@@ -241,7 +245,9 @@ def _invalid(reply: _Reply) -> ApplyFailure:
     if texts and not is_custom(reply.key) and all(_IMMUTABLE.fullmatch(text) for text in texts):
         return _immutable(reply, said)
     duplicate = any(cause.reason == "FieldValueDuplicate" for cause in causes)
-    return reply.to_failure(Reason.REFUSED, said, recovery=Recovery.TAKE_OVER_ITEMS if duplicate else Recovery.NONE)
+    recovery = Recovery.TAKE_OVER_ITEMS if duplicate else Recovery.TAKE_OVER_FIELDS
+    failure = reply.to_failure(Reason.REFUSED, said, recovery=recovery)
+    return replace(failure, fields=tuple(dict.fromkeys(cause.field for cause in causes if cause.field)))
 
 
 def _immutable(reply: _Reply, said: str) -> ApplyFailure:

@@ -7,11 +7,13 @@ Entries are rewritten with a merge patch at the resourceVersion that was read, s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from api import names
-from controller.apply.drift.comparison import merge_keys
+from controller.apply.drift.comparison import DEFAULT_KEYS, merge_keys
 from controller.apply.drift.ignored_fields import Path
 from controller.apply.ownership import Owner, is_always_replaced
 from controller.kube.client import Client
@@ -77,6 +79,50 @@ def take_over_items(
         return False
     _write_entries(client, path, metadata, entries)
     return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """Entries that were rewritten, and what they were before."""
+
+    before: list[Entry]
+    after: list[Entry]
+
+
+def take_over_fields(
+    client: Client, path: str, body: Mapping[str, Any], manager: str, fields: Iterable[str]
+) -> Replaced | None:
+    """Move fields that nobody applies, and that we do not want, into our entry, so that our next apply removes them.
+
+    What the server has defaulted, or another client has written by an update, may contradict what we apply: the other
+    member of a union, for example.
+
+    Args:
+        client: sends.
+        path: of the object.
+        body: the object as it is applied.
+        manager: our field manager.
+        fields: that the server refuses, as in the causes of its reply.
+
+    Returns: what was rewritten; None if nothing may be in the way.
+    Raises: ApiError.
+    """
+    live = client.get(path).value
+    entries = claimed_fields(live, body, manager, fields)
+    if entries is None:
+        return None
+    metadata = _write_entries(client, path, live["metadata"], entries)
+    return Replaced(before=_entries(live["metadata"]), after=_entries(metadata))
+
+
+def give_back(client: Client, path: str, replaced: Replaced) -> None:
+    """Write the entries as they were, unless they have changed since.
+
+    Raises: ApiError.
+    """
+    metadata = _read(client, path)
+    if _entries(metadata) == replaced.after:
+        _write_entries(client, path, metadata, replaced.before)
 
 
 def take_over_entries(client: Client, resource: Resource, record: Record, owner: Owner, paths: Iterable[Path]) -> str:
@@ -241,6 +287,118 @@ def claimed_items(live: Mapping[str, Any], body: Mapping[str, Any], manager: str
     return [*_entries(live["metadata"]), ours]
 
 
+def claimed_fields(
+    live: Mapping[str, Any], body: Mapping[str, Any], manager: str, fields: Iterable[str]
+) -> list[Entry] | None:
+    """Return the entries with fields that may be in the way of an apply moved into ours; None if there are none. Pure.
+
+    In the way may be what the server refuses, if we do not apply it; what is beside or below it, if we do: of two
+    members of a union, the server names whichever it comes to last. Not what another manager applies.
+
+    Args:
+        live: the object as it is on the cluster.
+        body: the object as it is applied.
+        manager: our field manager.
+        fields: that the server refuses, as in the causes of its reply.
+    """
+    entries = _entries(live["metadata"])
+    others = [entry for entry in entries if entry.get("operation") == "Apply" and entry.get("manager") != manager]
+    known = [entry.get("fieldsV1") or {} for entry in entries]
+    found: Tree = {}
+    for field in fields:
+        steps = _parse_field(field)
+        if steps and steps[0] not in ("metadata", "status", "apiVersion", "kind"):
+            found = _united(found, _in_the_way(steps, body, live, known))
+    for entry in others:
+        found = _unapplied(found, entry.get("fieldsV1") or {})
+    if not found:
+        return None
+    ours = entry_of(live, manager) or {
+        "manager": manager,
+        "operation": "Apply",
+        "apiVersion": body["apiVersion"],
+        "fieldsType": "FieldsV1",
+    }
+    kept = [
+        {**entry, "fieldsV1": rest}
+        for entry in entries
+        if entry != ours and (rest := _without(entry.get("fieldsV1") or {}, {} if entry in others else found))
+    ]
+    return [*kept, {**ours, "fieldsV1": _united(ours.get("fieldsV1") or {}, found)}]
+
+
+_ITEM = 0
+"""Any item of a list: the server counts those of the merged list, which we do not know."""
+_STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
+
+
+def _parse_field(field: str) -> list[str | int]:
+    """Return the steps of a path such as `spec.ports[0].name` or `data[a.b]`."""
+    steps: list[str | int] = []
+    for match in _STEP.finditer(field):
+        name, bracket = match.groups()
+        steps.append(name if bracket is None else _ITEM if bracket.isdecimal() else bracket)
+    return steps
+
+
+def _in_the_way(steps: Sequence[str | int], ours: Any, live: Any, known: Sequence[Tree]) -> Tree:
+    """Return the tree of the fields that may be in the way of one that the server refuses.
+
+    Args:
+        steps: that lead to it from here.
+        ours: the value here as we apply it.
+        live: the value here on the cluster.
+        known: the trees of all entries from here on.
+    """
+    if isinstance(ours, dict) and isinstance(live, dict):
+        surplus: Tree = {f"f:{name}": {} for name in live if name not in ours}
+        if not steps:
+            return surplus
+        name, rest = str(steps[0]), steps[1:]
+        if name not in ours:
+            return {f"f:{name}": {}} if name in live else {}
+        beside = {} if rest and name in live else surplus
+        below = _in_the_way(rest, ours[name], live.get(name), _below(known, f"f:{name}"))
+        return {**beside, f"f:{name}": below} if below else beside
+    if isinstance(ours, list) and isinstance(live, list):
+        rest = steps[1:] if steps and steps[0] == _ITEM else steps
+        found = {
+            name: _in_the_way(rest, item, there, _below(known, name))
+            for name, item, there in _paired(ours, live, known)
+        }
+        return {name: below for name, below in found.items() if below}
+    return {}
+
+
+def _paired(ours: list[Any], live: list[Any], known: Sequence[Tree]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the items that we apply and that exist, with their names in the trees; none of an atomic list."""
+    for name in dict.fromkeys(name for tree in known for name in tree if name.startswith("k:")):
+        item = next((item for item in ours if _stands_for(name, item)), None)
+        there = next((item for item in live if _is_named(name, item)), None)
+        if item is not None and there is not None:
+            yield name, item, there
+
+
+def _below(trees: Sequence[Tree], name: str) -> list[Tree]:
+    return [tree[name] for tree in trees if name in tree]
+
+
+def _is_named(name: str, item: Any) -> bool:
+    keys: dict[str, Any] = json.loads(name.removeprefix("k:"))
+    return isinstance(item, dict) and all(item.get(key) == value for key, value in keys.items())
+
+
+def _unapplied(tree: Tree, applied: Tree) -> Tree:
+    """Return a tree without the fields that another manager applies, or parts of which it does."""
+    rest: Tree = {}
+    for name, child in tree.items():
+        if name not in applied:
+            rest[name] = child
+        elif child and (left := _unapplied(child, applied[name])):
+            rest[name] = left
+    return rest
+
+
 def _strays_by_value(ours: Any, live: Any, path: Path) -> Tree:
     if isinstance(ours, dict) and isinstance(live, dict):
         below = {f"f:{name}": _strays_by_value(item, live.get(name), (*path, name)) for name, item in ours.items()}
@@ -312,13 +470,15 @@ def _strays(ours: Tree, theirs: Tree, value: Any) -> Tree:
 
 
 def _stray_items(ours: Tree, theirs: Tree, items: Sequence[Mapping[str, Any]]) -> Tree:
-    lost = any(not any(_stands_for(name, item) for name in ours if name.startswith("k:")) for item in items)
+    lost = [item for item in items if not any(_stands_for(name, item) for name in ours if name.startswith("k:"))]
     strays: Tree = {}
     for name, child in theirs.items():
         if not name.startswith("k:"):
             continue
         item = next((item for item in items if _stands_for(name, item)), None)
-        if item is None and lost and name not in ours:
+        # An item with a key of its own that we leave to its default: which that is, only the schema of its kind says.
+        is_another = item is None or (item in lost and not _has_all_keys(name, item))
+        if is_another and lost and name not in ours:
             strays[name] = child or {".": {}}
         elif item is not None and (below := _strays(ours.get(name, {}), child, item)):
             strays[name] = below
@@ -328,7 +488,13 @@ def _stray_items(ours: Tree, theirs: Tree, items: Sequence[Mapping[str, Any]]) -
 def _stands_for(name: str, item: Mapping[str, Any]) -> bool:
     """Whether the keys of a list item in a tree match an item; a key that it lacks is defaulted by the server."""
     keys: dict[str, Any] = json.loads(name.removeprefix("k:"))
-    return any(key in item for key in keys) and all(key not in item or item[key] == of for key, of in keys.items())
+    return any(key in item for key in keys) and all(
+        item.get(key, DEFAULT_KEYS.get(key, value)) == value for key, value in keys.items()
+    )
+
+
+def _has_all_keys(name: str, item: Mapping[str, Any]) -> bool:
+    return all(key in item or key in DEFAULT_KEYS for key in json.loads(name.removeprefix("k:")))
 
 
 def _united(left: Tree, right: Tree) -> Tree:

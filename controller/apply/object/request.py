@@ -9,6 +9,7 @@ from typing import Any
 from api import names
 from controller.apply.drift.explanation import DriftedObject
 from controller.apply.failures.replies import Recovery
+from controller.apply.object.managed_fields import Replaced
 from controller.apply.options import ApplyOptions
 from controller.apply.ownership import make_body, with_shard
 from controller.apply.plan import Task
@@ -29,6 +30,8 @@ class ApplyRequest:
     """The recoveries that were already tried."""
     drift: DriftedObject | None = None
     """What another client did to it; None: this is no repair."""
+    replaced: Replaced | None = None
+    """Entries that were rewritten to take over fields; None: none were."""
     live: Mapping[str, Any] | None = None
     """Its metadata as the drift was found in; None if it was not read."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
@@ -121,6 +122,9 @@ class Sender:
         except ApiError as error:
             failure, next_request = classify(error, task.target.key, install_namespace=options.install_namespace), None
         if next_request is None:
+            if request.replaced:  # in vain: the fields are left to whoever had them
+                with suppress(ApiError):
+                    managed_fields.give_back(request.client, request.path, request.replaced)
             return self.fail(task, self._error(failure, task, options), options)
         return self._carry_out(replace(next_request, recoveries=next_request.recoveries | {failure.recovery}))
 
@@ -139,9 +143,8 @@ class Sender:
             case Recovery.MIGRATE_ENTRIES:
                 managed_fields.migrate_entries(request.client, request.path, request.resource.api_version)
                 return request
-            case Recovery.TAKE_OVER_ITEMS:
-                taken = managed_fields.take_over_items(request.client, request.path, request.body(), request.manager)
-                return request if taken else None
+            case Recovery.TAKE_OVER_ITEMS | Recovery.TAKE_OVER_FIELDS:
+                return _take_over(request, failure)
             case Recovery.CREATE_NAMESPACE:
                 return request if self._create_namespace(request) else None
             case Recovery.RECREATE:
@@ -272,6 +275,15 @@ class Sender:
     def _with_drift(self, request: ApplyRequest) -> ApplyRequest:
         drift, live = self._reader.explain_repair(request.task, request.resource, request.options)
         return replace(request, drift=drift, live=live)
+
+
+def _take_over(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
+    """Take over what may be in the way; returns None if nothing is. Raises: ApiError."""
+    place = (request.client, request.path, request.body(), request.manager)
+    if failure.recovery is Recovery.TAKE_OVER_ITEMS:
+        return request if managed_fields.take_over_items(*place) else None
+    replaced = managed_fields.take_over_fields(*place, failure.fields)
+    return replace(request, replaced=replaced) if replaced else None
 
 
 def _project(value: Mapping[str, Any], key: ObjectKey) -> Record:

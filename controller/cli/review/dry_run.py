@@ -23,6 +23,7 @@ from controller.apply.drift.comparison import covers
 from controller.apply.drift.ignored_fields import REPLICAS, has_field, only, united, without
 from controller.apply.drift.ledger import Ledger
 from controller.apply.failures.replies import ApplyFailure, Recovery, classify
+from controller.apply.object.managed_fields import claimed_fields
 from controller.apply.options import ApplyOptions
 from controller.apply.ownership import Giver, HandOver, Owner, make_body
 from controller.apply.plan import Action, Task, decide_about
@@ -309,12 +310,17 @@ class DryRun:
         if live and self._is_recreated(target, failure):
             made = self._overlay(target, live, "deleted and created again, since a field is immutable")
             return replace(made, change=Change.RECREATED)
-        if live and (error.status == HTTPStatus.FORBIDDEN or failure.recovery in _COMPUTED):
+        if live and (error.status == HTTPStatus.FORBIDDEN or self._is_computed(target, live, failure)):
             return self._overlay(target, live, "computed, since you may not apply it")
         return _difference(target, Change.REFUSED, None, None, failure.message)
 
     def _brings_namespace(self, name: str) -> bool:
         return ObjectKey("", "Namespace", "", name) in self._targets.by_key
+
+    def _is_computed(self, target: Target, live: Manifest, failure: ApplyFailure) -> bool:
+        if failure.recovery is not Recovery.TAKE_OVER_FIELDS:
+            return failure.recovery in _COMPUTED
+        return claimed_fields(live, target.manifest, self._manager, failure.fields) is not None
 
     def _is_recreated(self, target: Target, failure: ApplyFailure) -> bool:
         return failure.recovery is Recovery.RECREATE and target.recreate and target.key in self._live

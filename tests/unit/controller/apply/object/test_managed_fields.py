@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from controller.apply.object.managed_fields import (
+    claimed_fields,
     claimed_items,
     has_keyed_items,
     inherited_entries,
@@ -208,3 +209,65 @@ def test_of_wiped_entries_only_the_reference_is_claimed() -> None:
     [found] = inherit()
     assert (found["manager"], found["operation"], found["fieldsV1"]) == (OURS, "Apply", REFERENCE)
     assert inherit(record=Record(key=KEY, owner="old")) == []
+
+
+# Fields that nobody applies
+
+
+class InTheWay(NamedTuple):
+    name: str
+    field: str
+    ours: dict[str, Any]
+    live: dict[str, Any]
+    claimed: dict[str, Any] | None
+    entries: tuple[dict[str, Any], ...] = ()
+
+
+RECREATE, ROLLING = {"strategy": {"type": "Recreate"}}, {"strategy": {"type": "Recreate", "rollingUpdate": {"a": 1}}}
+VOLUMES: dict[str, Any] = {
+    "f:spec": {"f:volumes": {'k:{"name":"v"}': {".": {}, "f:name": {}}, 'k:{"name":"w"}': {".": {}}}}
+}
+IN_THE_WAY = [
+    InTheWay("what the server names and we do not apply", "spec.strategy.rollingUpdate", RECREATE, ROLLING,
+             {"f:strategy": {"f:rollingUpdate": {}}}),
+    InTheWay("something in it", "spec.strategy.rollingUpdate.maxSurge", RECREATE, ROLLING,
+             {"f:strategy": {"f:rollingUpdate": {}}}),
+    InTheWay("what is beside a field of ours that the server names", "spec.strategy.type", RECREATE, ROLLING,
+             {"f:strategy": {"f:rollingUpdate": {}}}),
+    InTheWay("what is below it", "spec.strategy", RECREATE, ROLLING, {"f:strategy": {"f:rollingUpdate": {}}}),
+    InTheWay("of list items those with the field, whatever number the server gives them", "spec.volumes[7].secret",
+             {"volumes": [{"name": "v", "secret": {}}]},
+             {"volumes": [{"name": "w", "emptyDir": {}}, {"name": "v", "emptyDir": {}}]},
+             {"f:volumes": {'k:{"name":"v"}': {"f:emptyDir": {}}}}, (entry(OURS, VOLUMES, "Apply"),)),
+    InTheWay("nothing in a list that is replaced as a whole", "spec.volumes[0].secret",
+             {"volumes": [{"name": "v", "secret": {}}]}, {"volumes": [{"name": "v", "emptyDir": {}}]}, None),
+    InTheWay("nothing where all is ours", "spec.strategy.type", RECREATE, RECREATE, None),
+    InTheWay("nothing that another manager applies", "spec.strategy.rollingUpdate", RECREATE, ROLLING, None,
+             (entry("flux", {"f:spec": {"f:strategy": {"f:rollingUpdate": {"f:a": {}}}}}, "Apply"),)),
+    InTheWay("what another client has written", "spec.strategy.rollingUpdate", RECREATE, ROLLING,
+             {"f:strategy": {"f:rollingUpdate": {}}},
+             (entry("kubectl", {"f:spec": {"f:strategy": {"f:rollingUpdate": {"f:a": {}}}}}),)),
+    InTheWay("no key of a map that is not there", "data[a.b]", RECREATE, ROLLING, None),
+    InTheWay("nothing in metadata", "metadata.labels", RECREATE, ROLLING, None),
+    InTheWay("nothing for a path that is none", "[]", RECREATE, ROLLING, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", IN_THE_WAY, ids=attrgetter("name"))
+def test_what_is_taken_over_since_it_may_be_in_the_way(case: InTheWay) -> None:
+    live = {"metadata": {"managedFields": list(case.entries)}, "spec": case.live}
+    body = {"apiVersion": "v1", "kind": "Foo", "metadata": {}, "spec": case.ours}
+    entries = claimed_fields(live, body, OURS, [case.field])
+    if case.claimed is None:
+        assert entries is None
+        return
+    assert entries
+    ours = entries[-1]
+    assert (ours["manager"], ours["operation"]) == (OURS, "Apply")
+    before: dict[str, Any] = next((each["fieldsV1"]["f:spec"] for each in case.entries if each["manager"] == OURS), {})
+    assert ours["fieldsV1"] == {"f:spec": merged(before, case.claimed)}
+    assert [each for each in entries[:-1] if each["manager"] == "kubectl"] == [], "nothing is left of its entry"
+
+
+def merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+    return {**left, **{name: merged(left.get(name, {}), child) for name, child in right.items()}}
