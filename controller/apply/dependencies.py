@@ -53,9 +53,7 @@ class Dependencies:
         target = task.target
         if not options.proceed():
             return out_of_date(task)
-        held = self._retries.holding(options.owner.name, target.key, options.attempt(target))
-        is_gone = task.record is None  # and no field is immutable any more
-        if held and not (held.reason is Reason.IMMUTABLE and is_gone):
+        if held := self._retries.holding(options.owner.name, target.key, options.attempt(target, task.seen)):
             return held
         if error := results.failed.get(ObjectKey("", "Namespace", "", target.key.namespace)):
             return BundleError(Reason.APPLYING, f"{target.key}: waiting for its namespace: {error.message}")

@@ -60,6 +60,6 @@ class ApplyOptions:
         """Whether an object has been created as it is, although it may be gone."""
         return self.installed or target.started_as in self.started
 
-    def attempt(self, target: Target) -> str:
-        """Return the fingerprint under which a failure to apply an object is remembered."""
-        return f"{target.digest} {self.spec_version}"
+    def attempt(self, target: Target, seen: str) -> str:
+        """Return the fingerprint under which a failure to apply an object in a state is remembered."""
+        return f"{target.digest} {self.spec_version} {seen}"

@@ -7,7 +7,7 @@ hash that this process never saw) is read when the step is executed, since an ea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from api.errors import BundleError
@@ -59,6 +59,8 @@ class Task:
     """Whether the reference of another controller must be removed first."""
     handed_to: str = ""
     """The BundleDeployment that has taken it over; empty: none has."""
+    seen: str = ""
+    """The state that the watches showed when the pass began; empty: none. A failure counts until that changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapp
         record = observed.get(target.key)
         if is_finished(target, record, started=started):
             return Task(target=target, action=Action.NONE)
-        return decide(target, record, options)
+        return replace(decide(target, record, options), seen=state_of(record))
 
     tasks = [_task(target, started=options.is_started(target)) for target in options.wanted.targets]
     tasks += [_task(target, started=True) for target in leftovers if target.key not in options.wanted.by_key]
@@ -132,6 +134,18 @@ def is_finished(target: Target, record: Record | None, *, started: bool) -> bool
         started: whether it has been created as it is.
     """
     return record is None and assess_absent(target.manifest, started=started).state is State.HEALTHY
+
+
+def state_of(record: Record | None, version: str = "") -> str:
+    """Return what changes if another client changes an object, other than its status: a failure may end by that.
+
+    Args:
+        record: of the object.
+        version: its resourceVersion after a write of ours that the watches have not shown yet.
+    """
+    if record is None:
+        return ""
+    return f"{record.uid} {record.generation or version or record.resource_version}"
 
 
 def decide(target: Target, record: Record | None, options: ApplyOptions) -> Task:

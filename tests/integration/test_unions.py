@@ -6,11 +6,12 @@ The table has the unions of the built-in kinds: fields of which an object may ha
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
 
+from api import names
 from controller.kube.client import JSON_PATCH
 from tests.support.bundles import Deployed, Manifest, World, definition, image, new_name
 from tests.support.objects import deployment, make, read, template
@@ -323,3 +324,46 @@ CLUSTER_SCOPED = ("ValidatingWebhookConfiguration",)
 def spec_of(value: Manifest | None) -> Any:
     found = value or {}
     return found.get("spec", found.get("webhooks"))
+
+
+# What another manager applies
+
+
+def mended(world: World, path: str) -> None:
+    patch = [
+        {"op": "remove", "path": "/spec/strategy/rollingUpdate"},
+        {"op": "replace", "path": "/spec/strategy/type", "value": "Recreate"},
+    ]
+    world.client.request("PATCH", path, body=patch, content_type=JSON_PATCH)
+
+
+def deleted(world: World, path: str) -> None:
+    world.client.delete(path)
+
+
+@pytest.mark.parametrize("change", [mended, deleted])
+def test_what_another_manager_applies_stays_and_a_change_by_hand_is_seen_at_once(
+    world: World, change: Callable[[World, str], None]
+) -> None:
+    deployed = world.deploy(strategy("Deployment", "strategy", None))
+    before = wait_applied(deployed, "")
+    path = deployed.path_of("a", "deployments", APPS)
+    theirs = make("apps/v1", "Deployment", "a", spec={"strategy": {"rollingUpdate": {"maxSurge": 2}}})
+    world.client.apply(path, theirs, manager="someone", force=True)
+    recreate = strategy("Deployment", "strategy", {"type": "Recreate"})
+    deployed.change(sources=[image(world.push(deployed.name, recreate, tag="v2"))])
+    deployed.wait_for("Installed", "False", "Refused", saying="spec.strategy.rollingUpdate")
+    live = read(world.client, path)
+    assert live
+    assert live["spec"]["strategy"]["rollingUpdate"]["maxSurge"] == 2
+    managers = [each["manager"] for each in live["metadata"]["managedFields"] if each["operation"] == "Apply"]
+    assert sorted(managers) == sorted(["someone", names.field_manager(deployed.name)])
+
+    position = world.position()
+    world.wait_until_looked_at()
+    assert not [each for each in world.requests(position) if path in each], "it is not tried again until it changes"
+    change(world, path)
+    wait_applied(deployed, before)
+    live = read(world.client, path)
+    assert live
+    assert live["spec"]["strategy"] == {"type": "Recreate"}

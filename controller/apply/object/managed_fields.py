@@ -115,14 +115,16 @@ def take_over_fields(
     return Replaced(before=_entries(live["metadata"]), after=_entries(metadata))
 
 
-def give_back(client: Client, path: str, replaced: Replaced) -> None:
-    """Write the entries as they were, unless they have changed since.
+def give_back(client: Client, path: str, replaced: Replaced) -> str:
+    """Write the entries as they were, unless they have changed since; returns the resourceVersion after that.
 
     Raises: ApiError.
     """
     metadata = _read(client, path)
     if _entries(metadata) == replaced.after:
-        _write_entries(client, path, metadata, replaced.before)
+        metadata = _write_entries(client, path, metadata, replaced.before)
+    version: str = metadata["resourceVersion"]
+    return version
 
 
 def take_over_entries(client: Client, resource: Resource, record: Record, owner: Owner, paths: Iterable[Path]) -> str:

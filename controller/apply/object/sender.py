@@ -31,7 +31,7 @@ from controller.apply.object.request import ApplyRequest
 from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
 from controller.apply.ownership import make_body, with_shard
-from controller.apply.plan import Action, Task, decide_about
+from controller.apply.plan import Action, Task, decide_about, state_of
 from controller.kube.client import ApiError, Client, Response
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
@@ -74,7 +74,7 @@ class Sender:
         """Decide about an object that was read: None if it does not exist, an ApiError if reading it failed."""
         if isinstance(found, ApiError):
             return self.refuse(task, found, options)
-        return decide_about(task.target, found, options)
+        return replace(decide_about(task.target, found, options), seen=task.seen)
 
     def refuse(self, task: Task, error: ApiError, options: ApplyOptions) -> Task:
         """Return a task that refuses an object, since it could not be read."""
@@ -83,7 +83,7 @@ class Sender:
 
     def fail(self, task: Task, error: BundleError, options: ApplyOptions) -> Outcome:
         """Remember and log a failure, and return it as an outcome."""
-        self._retries.failed(options.owner.name, task.target.key, options.attempt(task.target), error)
+        self._retries.failed(options.owner.name, task.target.key, options.attempt(task.target, task.seen), error)
         extra = {**_about(task, options), "reason": error.reason.value, "problem": error.message}
         log.warning("object not applied", extra=extra)
         if error.reason in _NAMESPACE_GONE:  # so that it is read before the next try
@@ -122,9 +122,8 @@ class Sender:
         except ApiError as error:
             failure, next_request = classify(error, task.target.key, install_namespace=options.install_namespace), None
         if next_request is None:
-            if request.replaced:  # in vain: the fields are left to whoever had them
-                with suppress(ApiError):
-                    managed_fields.give_back(request.client, request.path, request.replaced)
+            if request.replaced:
+                task = _give_back(request, request.replaced)
             return self.fail(task, self._error(failure, task, options), options)
         return self._carry_out(replace(next_request, recoveries=next_request.recoveries | {failure.recovery}))
 
@@ -282,8 +281,19 @@ def _take_over(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | N
     place = (request.client, request.path, request.body(), request.manager)
     if failure.recovery is Recovery.TAKE_OVER_ITEMS:
         return request if managed_fields.take_over_items(*place) else None
+    if request.task.action is Action.CREATE:
+        return None
     replaced = managed_fields.take_over_fields(*place, failure.fields)
     return replace(request, replaced=replaced) if replaced else None
+
+
+def _give_back(request: ApplyRequest, replaced: managed_fields.Replaced) -> Task:
+    """Leave what was taken over in vain to whoever had it; returns the task with the state after that."""
+    task = request.task
+    with suppress(ApiError):
+        version = managed_fields.give_back(request.client, request.path, replaced)
+        return replace(task, seen=state_of(task.record, version))
+    return task
 
 
 def _project(value: Mapping[str, Any], key: ObjectKey) -> Record:

@@ -9,7 +9,7 @@ import pytest
 from api.v1alpha2.conditions import Reason
 from controller.apply import order
 from controller.apply.drift.ledger import Ledger, Left
-from controller.apply.plan import Action, Plan, Step, Task, decide, decide_about, make_plan
+from controller.apply.plan import Action, Plan, Step, Task, decide, decide_about, make_plan, state_of
 from controller.apply.possession import RevisionObject
 from controller.apply.targets import Target
 from controller.kube.resources import GroupVersionKind
@@ -201,6 +201,19 @@ def test_what_is_done_about_a_job_that_is_gone(case: Finished) -> None:
         else plan(case.options, installed=case.installed, started=case.started)
     )
     assert [task.action for task in made.tasks] == [case.expect]
+
+
+STATES = [
+    ("nothing", None, "", ""),
+    ("a kind with generations", Record(key=KEY, uid="u", generation=2, resource_version="7"), "9", "u 2"),
+    ("a kind without", Record(key=KEY, uid="u", resource_version="7"), "", "u 7"),
+    ("a kind without, after our write", Record(key=KEY, uid="u", resource_version="7"), "9", "u 9"),
+]
+
+
+@pytest.mark.parametrize(("record", "version", "expect"), [row[1:] for row in STATES], ids=[row[0] for row in STATES])
+def test_what_changes_if_somebody_mends_an_object(record: Record | None, version: str, expect: str) -> None:
+    assert state_of(record, version) == expect
 
 
 CLAIM = KEY._replace(kind="PersistentVolumeClaim")
