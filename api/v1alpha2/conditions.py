@@ -127,7 +127,7 @@ class Reason(str, Enum):
     WAITING_FOR_CRD = "WaitingForCRD", Retry.WAIT, "a CustomResourceDefinition is not established yet", "if this persists, check its conditions"
     WAITING_FOR_HOOK = "WaitingForHook", Retry.WAIT, "a hook has not finished yet", "if this persists, check its Job or Pod"
     WEBHOOK_UNAVAILABLE = "WebhookUnavailable", Retry.TRANSIENT, "an admission or conversion webhook could not be called", "check the workload that serves it"
-    HOOK_FAILED = "HookFailed", Retry.SLOW, "a hook failed", "check the logs of its Job or Pod"
+    HOOK_FAILED = "HookFailed", Retry.SLOW, "a hook failed, or was not done within spec.progressDeadline", "check its Job or Pod, and the logs of that"
     SERVICE_ACCOUNT_NOT_FOUND = "ServiceAccountNotFound", Retry.WAIT, "the ServiceAccount that spec.serviceAccountName names does not exist", "create it"
     SERVICE_ACCOUNT_REPLACED = "ServiceAccountReplaced", Retry.PERMANENT, "the ServiceAccount was deleted and recreated; it may have another owner, so it is not used", "change the spec, set the annotation core.rukpak.io/accepted-account as the message says, or delete the BundleDeployment"
     NAMESPACE_REPLACED = "NamespaceReplaced", Retry.PERMANENT, "the install namespace was deleted and recreated; it may have another owner, so it is not used", "change the spec, set the annotation core.rukpak.io/accepted-account as the message says, or delete the BundleDeployment"

@@ -203,7 +203,8 @@ class Spec(Api):
     crd_upgrade_safety: CrdUpgradeSafety = CrdUpgradeSafety()
     """What to do with a change of a CustomResourceDefinition that would break its users or existing objects."""
     progress_deadline: Duration = "10m"
-    """How long an object may take to become healthy before it counts as failed, such as 30s, 10m or 1h30m."""
+    """How long an object may take to become healthy, and a hook to succeed, before it counts as failed, such as 30s,
+    10m or 1h30m."""
     revision_history_limit: Annotated[int, Field(ge=0, le=50)] = 5
     """How many older revisions are kept in addition to the installed and the desired one. status.history lists them."""
     on_failure: OnFailure = OnFailure()

@@ -38,6 +38,8 @@ ANSWER_BYTES = 2 << 20
 MOST = 10
 """Requests for the objects of one BundleDeployment within `AGAIN_SECONDS`."""
 _PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
+_Part = tuple[str, bool]
+"""The objects of a BundleDeployment, or its hooks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +89,8 @@ class Explainer:
     ) -> None:
         self._client, self._wake, self._clock = client, wake, clock
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="explain")
-        self._inquiries: dict[str, dict[ObjectKey, _Inquiry]] = {}
-        self._asked: dict[str, list[float]] = {}
+        self._inquiries: dict[_Part, dict[ObjectKey, _Inquiry]] = {}
+        self._asked: dict[_Part, list[float]] = {}
         """Times of recent requests, including those for objects that have recovered."""
         self._lock = threading.Lock()
 
@@ -96,30 +98,31 @@ class Explainer:
         """Send no more requests."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def explain(self, name: str, troubled: Sequence[Record]) -> Explanations:
+    def explain(self, name: str, troubled: Sequence[Record], *, hooks: bool = False) -> Explanations:
         """Return known explanations for a BundleDeployment, and start the requests that are due; does not wait.
 
         Args:
             name: of the BundleDeployment.
             troubled: all of its objects that have been in trouble for a while; the others are forgotten.
+            hooks: whether these are its hooks, which are remembered separately.
         """
-        now = self._clock()
+        now, part = self._clock(), (name, hooks)
         with self._lock:
-            before = self._inquiries.pop(name, {})
+            before = self._inquiries.pop(part, {})
             inquiries = {record.key: before[record.key] for record in troubled if record.key in before}
-            lately = [at for at in self._asked.pop(name, ()) if now - at < AGAIN_SECONDS]
+            lately = [at for at in self._asked.pop(part, ()) if now - at < AGAIN_SECONDS]
             asked = _choose(troubled, inquiries, now)[: max(MOST - len(lately), 0)]
             if lately or asked:
-                self._asked[name] = lately + [now] * len(asked)
+                self._asked[part] = lately + [now] * len(asked)
             for record in asked:
                 last = inquiries.get(record.key)
                 fresh = _Inquiry(about=record.verdict, asked=now)
                 inquiries[record.key] = replace(last, about=record.verdict, asked=now) if last else fresh
             if inquiries:
-                self._inquiries[name] = inquiries
+                self._inquiries[part] = inquiries
         for record in asked:
             with suppress(RuntimeError):  # after `stop`, during which a pass may continue
-                self._pool.submit(self._ask, name, record)
+                self._pool.submit(self._ask, part, record)
         return Explanations(
             known={key: each.answer for key, each in inquiries.items() if each.answer},
             next_change=_seconds_to_next(troubled, inquiries, now),
@@ -128,10 +131,11 @@ class Explainer:
     def forget(self, name: str) -> None:
         """Forget a BundleDeployment that is gone."""
         with self._lock:
-            self._inquiries.pop(name, None)
-            self._asked.pop(name, None)
+            for part in ((name, False), (name, True)):
+                self._inquiries.pop(part, None)
+                self._asked.pop(part, None)
 
-    def _ask(self, name: str, record: Record) -> None:
+    def _ask(self, part: _Part, record: Record) -> None:
         try:
             answer = self._answer(record)
         except ApiError as error:
@@ -141,7 +145,7 @@ class Explainer:
             self._client.supervisor.note(Kind.EXPLANATION, f"explain {record.key}", error)
             answer = None
         with self._lock:
-            inquiries = self._inquiries.get(name, {})
+            inquiries = self._inquiries.get(part, {})
             inquiry = inquiries.get(record.key)
             if inquiry is None:
                 return
@@ -151,23 +155,28 @@ class Explainer:
             pause = AGAIN_SECONDS if is_early else min(inquiry.pause * FACTOR, SELDOM_SECONDS)
             inquiries[record.key] = replace(inquiry, answer=answer, pause=pause)
         if is_news:
-            self._wake(name)
+            self._wake(part[0])
 
     def _answer(self, record: Record) -> Verdict | None:
         key = record.key
         if not record.pods:
             return explain_namespace(self._client.get(NAMESPACES.path(name=key.name)).value)
         try:
-            return explain(self._list_pods(record, PODS))
+            return explain(list_pods(self._client, record))
         except ApiError as error:
             if error.reason != TOO_LARGE:
                 raise
-        return explain(self._list_pods(record, FEW_PODS))
+        return explain(list_pods(self._client, record, FEW_PODS))
 
-    def _list_pods(self, record: Record, limit: int) -> list[dict[str, Any]]:
-        path = _PODS.path(record.key.namespace)
-        pods, _ = self._client.list_page(path, label_selector=record.pods, limit=limit, max_bytes=ANSWER_BYTES)
-        return pods
+
+def list_pods(client: Client, record: Record, limit: int = PODS) -> list[dict[str, Any]]:
+    """Return the pods of a workload, at most so many.
+
+    Raises: ApiError, with reason TOO_LARGE if the reply is.
+    """
+    path = _PODS.path(record.key.namespace)
+    pods, _ = client.list_page(path, label_selector=record.pods, limit=limit, max_bytes=ANSWER_BYTES)
+    return pods
 
 
 def may_explain(record: Record) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from api.errors import BundleError
 from controller.apply.hooks.hook import HookEvent, kinds_of
@@ -16,6 +17,7 @@ from controller.apply.hooks.runner import HookOptions, HookRunner
 from controller.apply.order import Stage, position_of
 from controller.apply.targets import TargetSet, make_install_namespace
 from controller.build.revision import Revision
+from controller.observe.explanations import Explainer
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.confirmation import make_confirmation
@@ -34,10 +36,17 @@ class Hooks:
     """Runs the hooks of BundleDeployments when they are due."""
 
     def __init__(
-        self, *, runner: HookRunner, watches: Watches, kept: KeptRevisions, accounts: Accounts, retries: Retries
+        self,
+        *,
+        runner: HookRunner,
+        watches: Watches,
+        kept: KeptRevisions,
+        accounts: Accounts,
+        retries: Retries,
+        explainer: Explainer,
     ) -> None:
         self._runner, self._watches, self._kept = runner, watches, kept
-        self._accounts, self._retries = accounts, retries
+        self._accounts, self._retries, self._explainer = accounts, retries, explainer
 
     def before_upgrade(self, context: Context, wanted: Wanted) -> Wanted:
         """Return the wanted revision if its hooks are done, else the one applied last and why the wanted one waits.
@@ -45,6 +54,7 @@ class Hooks:
         Raises: ApiError.
         """
         status, revision = context.status, wanted.revision
+        context.state.hooks.next_change = None
         if not wanted.current or revision is None or context.spec.paused:
             return wanted
         if status.installed_revision == revision.digest:
@@ -97,8 +107,8 @@ class Hooks:
 
     def seconds_to_retry(self, context: Context) -> float:
         """Return the seconds until the next pass for a hook that is not done, if no event triggers one before."""
-        seconds = self._retries.seconds_to_next(context.name)
-        return SLOW_SECONDS if seconds is None else min(seconds, SLOW_SECONDS)
+        times = (self._retries.seconds_to_next(context.name), context.state.hooks.next_change)
+        return min(SLOW_SECONDS, *(seconds for seconds in times if seconds is not None))
 
     def _run(self, revision: Revision, event: HookEvent, context: Context) -> BundleError | None:
         if not revision.hooks:
@@ -117,6 +127,8 @@ class Hooks:
                 self._watches.synced and (event.is_of_teardown or context.is_same_spec(self._watches.outline(name)))
             ),
             progress=context.state.hooks,
+            deadline=context.spec.progress_deadline_seconds,
+            explain=partial(self._explainer.explain, context.name, hooks=True),
             confirm=make_confirmation(self._watches, context, revision.digest),
         )
         return self._runner.run(revision, event, options)

@@ -55,6 +55,7 @@ class Scheduler:
                 yield ledger.seconds_to_repair(outcome.task.target.key), "a repair was postponed"
         if report.progress:
             yield report.progress.next_change, "a deadline of an object expires"
+        yield context.state.hooks.next_change, "a deadline of a hook expires"
         blind = self._watches.has_unwatched(name)
         if report.unknown or blind:
             yield UNKNOWN_SECONDS, "a kind is not listed yet"

@@ -92,6 +92,7 @@ def make_reconciler(parts: Parts) -> Reconciler:
         kept=parts.kept,
         accounts=parts.accounts,
         retries=parts.retries,
+        explainer=parts.explainer,
     )
     holdings = Holdings(
         kept=parts.kept,

@@ -38,24 +38,32 @@ def job(deployed: Deployed, name: str) -> Manifest | None:
 
 def end(world: World, deployed: Deployed, name: str, phase: str = "Succeeded") -> None:
     """Let the pod of a Job end, as a kubelet does."""
+    terminated = {"exitCode": 0 if phase == "Succeeded" else 1, "finishedAt": "2026-01-01T00:00:00Z"}
+    report(world, deployed, name, phase, container(terminated=terminated))
+
+
+def container(restarts: int = 0, **state: Any) -> Manifest:
+    about = {"name": "main", "ready": False, "restartCount": restarts, "image": "", "imageID": "", "state": state}
+    return {**about, "lastState": {"terminated": {"exitCode": 1}}} if restarts else about
+
+
+def report(world: World, deployed: Deployed, name: str, phase: str, main: Manifest) -> None:
+    """Report the state of the pod of a Job, or of a Pod, as a kubelet does."""
     path = f"/api/v1/namespaces/{deployed.namespace}/pods"
 
     def find() -> Manifest | None:
         found = job(deployed, name)
-        pods = world.client.list(path, label_selector=f"job-name={name}")
-        return next((pod for pod in pods if found and is_owned(pod, found)), None)
+        pods = world.client.list(path)
+        return next((pod for pod in pods if is_owned(pod, found) or pod["metadata"]["name"] == name), None)
 
     pod = world.wait(find, f"the pod of {name}")
-    terminated = {"exitCode": 0 if phase == "Succeeded" else 1, "finishedAt": "2026-01-01T00:00:00Z"}
-    statuses = [{"name": "main", "ready": False, "restartCount": 0, "image": "", "imageID": "",
-                 "state": {"terminated": terminated}}]  # fmt: skip
-    status = {"status": {"phase": phase, "containerStatuses": statuses}}
-    world.client.merge_patch(f"{path}/{pod['metadata']['name']}/status", status)
+    key = "initContainerStatuses" if main["name"] == "init" else "containerStatuses"
+    world.client.merge_patch(f"{path}/{pod['metadata']['name']}/status", {"status": {"phase": phase, key: [main]}})
 
 
-def is_owned(pod: Manifest, owner: Manifest) -> bool:
+def is_owned(pod: Manifest, owner: Manifest | None) -> bool:
     references = pod["metadata"].get("ownerReferences") or []
-    return any(reference["uid"] == owner["metadata"]["uid"] for reference in references)
+    return owner is not None and any(reference["uid"] == owner["metadata"]["uid"] for reference in references)
 
 
 def deploy(world: World, *manifests: Manifest) -> Deployed:
@@ -66,6 +74,119 @@ def upgrade(world: World, deployed: Deployed, *manifests: Manifest) -> None:
     name = new_name()
     world.registry.push_image(name, "v1", [chart(*manifests)])
     deployed.change(sources=[{"kind": "image", "image": {"ref": f"{world.registry.host}/{name}:v1"}}])
+
+
+def waiting(reason: str, restarts: int = 0) -> Manifest:
+    return container(restarts, waiting={"reason": reason})
+
+
+DEADLINE = "25s"
+SPEC = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/main:1"}]}
+# How a kubelet reports the pod of a hook, and what status says.
+TROUBLES: list[tuple[Manifest | None, str]] = [
+    (waiting("ErrImagePull"), 'ErrImagePull: container "main"'),
+    (waiting("CreateContainerConfigError"), 'CreateContainerConfigError: container "main"'),
+    ({**waiting("ErrImagePull"), "name": "init"}, 'ErrImagePull: init container "init"'),
+    (waiting("CrashLoopBackOff", 4), 'CrashLoopBackOff: container "main"'),
+    (None, "Unschedulable: no node can run the pod"),
+]
+BACK_OFF = (waiting("ImagePullBackOff"), 'ImagePullBackOff: container "main"')
+CASES = [
+    *(("pre-install", kind, trouble) for kind in ("Job", "Pod") for trouble in TROUBLES),
+    *((event, "Job", BACK_OFF) for event in ("post-install", "pre-upgrade", "post-upgrade", "pre-delete")),
+]
+
+
+def wait_for_color(deployed: Deployed, color: str) -> None:
+    deployed.wait(lambda: deployed.data("settings") == {"color": color}, f"the revision of {color}")
+
+
+def wait_handled(deployed: Deployed, requested: str) -> None:
+    deployed.wait(lambda: deployed.status().get("lastHandledReconcileAt") == requested, "another pass")
+
+
+def start(
+    world: World, event: str, kind: str = "Job", policy: str = KEPT, deadline: str = DEADLINE, **spec: Any
+) -> Deployed:
+    """Deploy, upgrade or delete something with a hook, which begins to run."""
+    migrate = hook("migrate", event, policy)
+    if kind == "Pod":
+        migrate = {**migrate, "apiVersion": "v1", "kind": "Pod", "spec": SPEC}
+    is_first = "install" in event or event == "pre-delete"
+    before = [config_map("settings", color="blue"), *([migrate] if is_first else [])]
+    deployed = world.deploy(chart(*before), format="helm", progressDeadline=deadline, **spec)
+    if "install" not in event:
+        deployed.wait_ready()
+    if event == "pre-delete":
+        deployed.delete()
+    elif not is_first:
+        upgrade(world, deployed, config_map("settings", color="red"), migrate)
+    deployed.wait_for("Ready", "False", "WaitingForHook")
+    return deployed
+
+
+def test_a_hook_that_does_not_start_says_why_and_has_failed_by_the_deadline(world: World) -> None:
+    found = []
+    for event, kind, (main, said) in CASES:
+        deployed = start(world, event, kind)
+        if main:
+            report(world, deployed, "migrate", "Pending", main)
+        found.append((event, deployed, f"{kind} {deployed.namespace}/migrate: {event} hook", said))
+    rolled_back = [start(world, e, onFailure={"action": "RollBack"}) for e in ("pre-upgrade", "post-upgrade")]
+    for deployed in rolled_back:
+        report(world, deployed, "migrate", "Pending", BACK_OFF[0])
+    hopeless = start(world, "pre-install", deadline="10m")
+    report(world, hopeless, "migrate", "Pending", waiting("InvalidImageName"))
+
+    for _, deployed, name, said in found:
+        deployed.wait_for("Ready", "False", "WaitingForHook", f"{name} is still running ({said}")
+    hopeless.wait_for("Ready", "False", "HookFailed", 'pre-install hook failed (InvalidImageName: container "main"')
+    for event, deployed, name, said in found:
+        deployed.wait_for("Ready", "False", "HookFailed", f"{name} failed (ProgressDeadlineExceeded: {said}")
+        if event != "pre-delete":
+            assert deployed.conditions()["Stalled"]["reason"] == "HookFailed"
+    for deployed in rolled_back:
+        deployed.wait_for("RolledBack", "True", "HookFailed", BACK_OFF[1])
+        wait_for_color(deployed, "blue")
+    # A hook that is late is left running, also when somebody asks, and counts if it succeeds after all.
+    for event, deployed, *_ in found[-4:]:
+        late = job(deployed, "migrate")
+        deployed.request_reconcile("again")
+        if event != "pre-delete":
+            wait_handled(deployed, "again")
+        assert late
+        assert (job(deployed, "migrate") or late)["metadata"]["uid"] == late["metadata"]["uid"]
+        end(world, deployed, "migrate")
+        deployed.wait_gone() if event == "pre-delete" else deployed.wait_ready()
+
+
+def test_another_revision_replaces_a_hook_that_was_not_started_and_waits_for_one_that_was(world: World) -> None:
+    policies, events = (KEPT, "hook-succeeded", "hook-failed"), ("pre-install", "pre-upgrade", "post-upgrade")
+    cases = [("pre-upgrade", policy, True) for policy in policies]
+    cases += [(event, policy, False) for event in events for policy in policies]
+    found = []
+    for event, policy, started in cases:
+        deployed = start(world, event, policy=policy, deadline="30s")
+        if started:
+            report(world, deployed, "migrate", "Running", container(running={"startedAt": "2026-01-01T00:00:00Z"}))
+        before = job(deployed, "migrate")
+        assert before
+        upgrade(world, deployed, config_map("settings", color="green"), hook("migrate", event, policy, suspend=False))
+        found.append((deployed, policy, started, before))
+    for deployed, _, started, before in found:
+        if started:
+            deployed.wait_for("Ready", "False", "WaitingForHook", "of another revision, which has started, to end")
+            assert job(deployed, "migrate") == before
+        else:
+            wait_for_another(deployed, before)
+            end(world, deployed, "migrate")
+            deployed.wait_ready()
+            assert deployed.data("settings") == {"color": "green"}
+    for deployed, policy, started, before in found:  # the deadline ends the wait
+        if started and policy == KEPT:
+            wait_for_another(deployed, before)
+        elif started:
+            deployed.wait_for("Ready", "False", "Collision", "the object of an earlier run still exists; delete it")
 
 
 def test_hooks_run_around_a_first_install(world: World) -> None:

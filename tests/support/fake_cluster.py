@@ -160,7 +160,13 @@ class FakeCluster:
         return (each for each in self._select(path, label_selector) if each.get(field, "") == value)
 
     def list_page(
-        self, path: str, *, metadata: bool = False, label_selector: str = "", limit: int = 500
+        self,
+        path: str,
+        *,
+        metadata: bool = False,
+        label_selector: str = "",
+        limit: int = 500,
+        max_bytes: int | None = None,
     ) -> tuple[list[dict[str, Any]], bool]:  # type: ignore[valid-type]  # `list` is a method here
         self._note(f"LIST {path}")
         found = self._select(path, label_selector)

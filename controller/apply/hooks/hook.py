@@ -16,7 +16,13 @@ from api import names
 from controller.apply.ownership import Owner, applied_digest, with_shard
 from controller.build.revision import Revision
 from controller.kube.resources import GroupVersionKind
-from controller.observe.records import ObjectKey, key_of
+from controller.observe.health import rules
+from controller.observe.health.explain import pods_of
+from controller.observe.health.pods import CRASH_LOOP
+from controller.observe.health.subject import Context, field, integer, mappings
+from controller.observe.health.verdict import State, Verdict, progressing
+from controller.observe.health.workloads import SUSPENDED
+from controller.observe.records import ObjectKey, Record, key_of, project
 
 BEFORE_CREATION, SUCCEEDED, FAILED = "before-hook-creation", "hook-succeeded", "hook-failed"
 
@@ -145,6 +151,46 @@ def assess(live: Mapping[str, Any], key: ObjectKey) -> HookStatus:
             return _pod(status)
         case _:
             return HookStatus(HookState.SUCCEEDED)
+
+
+def make_running_record(live: Mapping[str, Any], key: ObjectKey) -> Record:
+    """Return the record of a hook that is running: at best Progressing, however healthy it is as an object."""
+    verdict = tolerate_crash(rules.assess(live, Context()))
+    if verdict.reason == SUSPENDED:
+        verdict = progressing(verdict.reason, verdict.message)
+    elif verdict.state is State.HEALTHY:
+        verdict = progressing("HookRunning", "not finished yet")
+    return project(live, key.group, key.kind, verdict, pods_of(live, verdict))
+
+
+def tolerate_crash(verdict: Verdict) -> Verdict:
+    """Do not count a crash as a failure: how often a hook may crash, it says itself (`spec.backoffLimit`)."""
+    return progressing(verdict.reason, verdict.message) if verdict.reason == CRASH_LOOP else verdict
+
+
+def has_started(live: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a container of a running hook has ever run.
+
+    Args:
+        live: its Job, or the Pod itself.
+        pods: of the Job, or the Pod.
+    """
+    counts = (integer(live, "status", name) for name in ("succeeded", "failed", "terminating", "ready"))
+    return any(counts) or any(map(_has_run, pods))
+
+
+def _has_run(pod: Mapping[str, Any]) -> bool:
+    if field(pod, "status", "phase") not in (None, "", "Pending"):
+        return True
+    statuses = (
+        each for name in ("initContainerStatuses", "containerStatuses") for each in mappings(pod, "status", name)
+    )
+    return any(map(_container_has_run, statuses))
+
+
+def _container_has_run(status: Mapping[str, Any]) -> bool:
+    states = ((part, state) for part in ("state", "lastState") for state in ("running", "terminated"))
+    return bool(integer(status, "restartCount")) or any(field(status, *path) is not None for path in states)
 
 
 def _job(conditions: Iterable[Mapping[str, Any]]) -> HookStatus:

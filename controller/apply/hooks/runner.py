@@ -1,14 +1,15 @@
 """Run hooks one after the other, and delete them according to their delete policies.
 
 Nothing blocks here: a running hook ends the attempt, and its watch event starts the next one. The state of a hook is
-read from its object, so that a restart neither forgets nor repeats a hook that still exists.
+read from its object, so that a restart neither forgets nor repeats a hook that still exists. One that is not done by
+the deadline has failed, but is left running: if it succeeds after all, what waited for it continues.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -24,19 +25,26 @@ from controller.apply.hooks.hook import (
     HookState,
     PlannedHook,
     assess,
+    has_started,
     hooks_of,
     is_a_hook,
     is_of_run,
     make_hook_body,
+    make_running_record,
     runs_once,
+    tolerate_crash,
 )
 from controller.apply.ownership import Owner
 from controller.build.revision import Revision
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import NAMESPACES, Resource
+from controller.observe.explanations import PODS, Explanations, list_pods
 from controller.observe.following.contested import Contested
-from controller.observe.records import project
+from controller.observe.health.pods import NOT_OBSERVED, NOT_READY, PENDING
+from controller.observe.health.verdict import State, Verdict
+from controller.observe.progress import Explain, HealthTracker
+from controller.observe.records import Record, project
 from controller.observe.watches import Watches
 from controller.retries import Retries
 
@@ -45,6 +53,8 @@ log = logging.getLogger(__name__)
 _WAY_OUT = "to delete without hooks and keep all objects, set spec.deletionPolicy to Orphan"
 # At teardown, a hook whose namespace or kind is gone has nothing left to do.
 _NOTHING_LEFT = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMINATING, Reason.KIND_NOT_SERVED})
+# Of hooks about which there is nothing to tell but that they run.
+_PLAIN = frozenset({"JobRunning", "HookRunning", NOT_OBSERVED, PENDING, NOT_READY})
 
 
 @dataclass(slots=True)
@@ -53,8 +63,16 @@ class HookProgress:
 
     done: set[str] = field(default_factory=set)
     """Completed runs, and completed hooks of the current run: their objects may be deleted."""
-    running: dict[str, str] = field(default_factory=dict)
-    """By UID, the resourceVersion of running hooks: only a new version is read, and its failure is news."""
+    running: dict[str, Record] = field(default_factory=dict)
+    """By run and UID, the running hooks: only a new version is read, and its failure is news."""
+    health: HealthTracker = field(default_factory=HealthTracker)
+    """Of running hooks: since when they count to the deadline."""
+    next_change: float | None = None
+    """Seconds after the pass until that may change without an event; None for never."""
+    awaited: Record | None = None
+    """The hook of another revision that the next one waits for: it has started."""
+    late: set[str] = field(default_factory=set)
+    """UIDs of hooks that run beyond the deadline and were reported."""
     contested: Contested | None = None
     """The object that is in the way of the next hook: when it is gone, that can be created."""
 
@@ -75,8 +93,23 @@ class HookOptions:
     proceed: Callable[[], bool]
     """False once the BundleDeployment is paused or changed: then nothing more is sent."""
     progress: HookProgress
+    deadline: float
+    """`spec.progressDeadline` in seconds."""
+    explain: Explain
+    """Explains hooks that have been running for a while."""
     confirm: Callable[[], None] = lambda: None
     """See ApplyOptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What the health of a hook is compared with: itself, since nothing repairs it."""
+
+    digest: str
+
+
+class LateHookError(BundleError):
+    """A hook is not done by the deadline, and still runs: it is neither run again nor held back."""
 
 
 class HookRunner:
@@ -125,7 +158,7 @@ class HookRunner:
         if error is None or (hook.event.is_of_teardown and error.reason in _NOTHING_LEFT):
             self._retries.succeeded(options.owner.name, key)
             return None
-        if error.reason is not Reason.WAITING_FOR_HOOK:
+        if error.reason is not Reason.WAITING_FOR_HOOK and not isinstance(error, LateHookError):
             self._retries.failed(options.owner.name, key, attempt, error)
             log.warning("hook failed", extra={**_about(hook, options), "problem": error.message})
         return error
@@ -139,11 +172,10 @@ class HookRunner:
         if resource is None:
             message = f"{hook}: the cluster does not serve {hook.kind}; install its API"
             return BundleError(Reason.KIND_NOT_SERVED, message)
-        seen = self._watches.managed(options.owner.name).get(hook.key)
-        if seen and options.progress.running.get(seen.uid) == seen.resource_version:
-            return _running(hook)
+        if error := self._await_unchanged(hook, options):
+            return error
         live = self._read(hook, resource, options)
-        options.progress.contested = None
+        options.progress.contested = options.progress.awaited = None
         if live is not None and not _stands(live, hook, options):
             if error := self._make_way(hook, resource, live, options):
                 record = project(live, hook.key.group, hook.key.kind)
@@ -156,12 +188,24 @@ class HookRunner:
             live = self._create(hook, resource, options)
         return self._judge(hook, live, options)
 
+    def _await_unchanged(self, hook: PlannedHook, options: HookOptions) -> BundleError | None:
+        """Return the state of a running object that has not changed since it was read; None: it must be read."""
+        seen, progress = self._watches.managed(options.owner.name).get(hook.key), options.progress
+        if seen is None:
+            return None
+        known = progress.running.get(_id_of(hook, seen.uid))
+        if known and known.resource_version == seen.resource_version:
+            return self._await(hook, known, options)
+        other = progress.awaited
+        is_known = other and (other.uid, other.resource_version) == (seen.uid, seen.resource_version)
+        return self._await_other(hook, other, options) if other and is_known else None
+
     def _judge(self, hook: PlannedHook, live: dict[str, Any], options: HookOptions) -> BundleError | None:
-        status, about = assess(live, hook.key), live["metadata"]
+        status, identity = assess(live, hook.key), _id_of(hook, live["metadata"]["uid"])
         if status.state is HookState.RUNNING:
-            options.progress.running[about["uid"]] = about["resourceVersion"]
-            return _running(hook)
-        options.progress.running.pop(about["uid"], None)
+            record = options.progress.running[identity] = make_running_record(live, hook.key)
+            return self._await(hook, record, options)
+        options.progress.running.pop(identity, None)
         if status.state is HookState.SUCCEEDED:
             return None
         remedy = "check the logs of its pods"
@@ -175,6 +219,23 @@ class HookRunner:
             remedy += f"; {_WAY_OUT}"
         return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({status.message}); {remedy}")
 
+    def _await(self, hook: PlannedHook, record: Record, options: HookOptions) -> BundleError:
+        """Return that a hook is running, with the reason of its pods, or that it has failed by the deadline."""
+        verdict = _time(hook, record, options)
+        if verdict.state is not State.FAILED:
+            is_plain = verdict == record.verdict and verdict.reason in _PLAIN
+            why = "" if is_plain else f" ({_describe(verdict)})"
+            return BundleError(Reason.WAITING_FOR_HOOK, f"{hook} is still running{why}")
+        way_out = f"; {_WAY_OUT}" if hook.event.is_of_teardown else ""
+        message = (
+            f"{hook} failed ({_describe(verdict)}); it was not stopped, and counts if it still succeeds; correct what "
+            f"its pods wait for, or raise spec.progressDeadline{way_out}"
+        )
+        if record.uid not in options.progress.late:
+            options.progress.late.add(record.uid)
+            log.warning("hook failed", extra={**_about(hook, options), "problem": message})
+        return LateHookError(Reason.HOOK_FAILED, message)
+
     def _make_way(
         self, hook: PlannedHook, resource: Resource, live: dict[str, Any], options: HookOptions
     ) -> BundleError | None:
@@ -186,15 +247,24 @@ class HookRunner:
             )
             return BundleError(Reason.COLLISION, message)
         is_deleting = bool(live["metadata"].get("deletionTimestamp"))
-        if BEFORE_CREATION in hook.delete_policies and not is_deleting:
+        is_earlier = is_a_hook(live, options.owner) and not is_of_run(live, hook, options.owner)
+        is_unstarted = False
+        if is_earlier and not is_deleting and assess(live, hook.key).state is HookState.RUNNING:
+            is_unstarted = not self._has_started(hook, live)
+            record = make_running_record(live, hook.key)
+            if not is_unstarted and (error := self._await_other(hook, record, options)):
+                options.progress.awaited = record
+                return error
+        if (BEFORE_CREATION in hook.delete_policies or is_unstarted) and not is_deleting:
             client = self._client.acting_as(options.user)
             client.delete(_path(hook, resource), uid=live["metadata"]["uid"])
             is_deleting = self._read(hook, resource, options) is not None
+            if not is_deleting:
+                return None
         if is_deleting:
             return BundleError(
                 Reason.WAITING_FOR_HOOK, f"{hook}: waiting for the object of an earlier run to be deleted"
             )
-        is_earlier = is_a_hook(live, options.owner) and not is_of_run(live, hook, options.owner)
         if is_earlier and BEFORE_CREATION not in hook.delete_policies and runs_once(hook.key):
             message = (
                 f"{hook}: the object of an earlier run still exists; delete it, or add before-hook-creation to its "
@@ -203,7 +273,27 @@ class HookRunner:
             return BundleError(Reason.COLLISION, message)
         return None
 
+    def _await_other(self, hook: PlannedHook, record: Record, options: HookOptions) -> BundleError | None:
+        """Return that the hook of another revision is running; None after the deadline."""
+        verdict = _time(hook, record, options)
+        if verdict.state is State.FAILED:
+            return None
+        return BundleError(
+            Reason.WAITING_FOR_HOOK,
+            f"{hook}: waiting for the one of another revision, which has started, to end ({_describe(verdict)}); "
+            "delete it to end it now",
+        )
+
     # requests
+
+    def _has_started(self, hook: PlannedHook, live: dict[str, Any]) -> bool:
+        """Whether a container of a hook has ever run, as far as that can be told."""
+        try:
+            pods = list_pods(self._client, make_running_record(live, hook.key)) if hook.key.kind == "Job" else [live]
+        except ApiError as error:
+            log.debug("pods of a hook not read", extra={"object": str(hook.key), "reply": str(error)})
+            return True
+        return len(pods) >= PODS or has_started(live, pods)  # there may be more
 
     def _read(self, hook: PlannedHook, resource: Resource, options: HookOptions) -> dict[str, Any] | None:
         try:
@@ -254,11 +344,35 @@ def _stands(live: dict[str, Any], hook: PlannedHook, options: HookOptions) -> bo
     if live["metadata"].get("deletionTimestamp") or not is_of_run(live, hook, options.owner):
         return False
     is_failed = assess(live, hook.key).state is HookState.FAILED
-    return not is_failed or live["metadata"]["uid"] in options.progress.running
+    return not is_failed or _id_of(hook, live["metadata"]["uid"]) in options.progress.running
 
 
-def _running(hook: PlannedHook) -> BundleError:
-    return BundleError(Reason.WAITING_FOR_HOOK, f"{hook} is still running")
+def _time(hook: PlannedHook, record: Record, options: HookOptions) -> Verdict:
+    """Return the verdict on a running hook: Failed if it runs beyond the deadline, or its pods can never start."""
+
+    def _explain(troubled: Sequence[Record]) -> Explanations:
+        found = options.explain(troubled)
+        return replace(found, known={key: tolerate_crash(each) for key, each in found.known.items()})
+
+    progress = options.progress.health.summarize(
+        {hook.key: _Run(record.applied_digest)},
+        {hook.key: record},
+        _id_of(hook, record.uid),
+        options.deadline,
+        explain=_explain,
+    )
+    options.progress.next_change = progress.next_change
+    ((_, verdict),) = progress.health.not_ready
+    return verdict
+
+
+def _describe(verdict: Verdict) -> str:
+    return f"{verdict.reason}: {verdict.text}" if verdict.text else verdict.reason
+
+
+def _id_of(hook: PlannedHook, uid: str) -> str:
+    """Identify a run on the cluster: the object of an earlier run may still have the name of a hook."""
+    return f"{hook.run} {uid}"
 
 
 def _path(hook: PlannedHook, resource: Resource) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from controller.observe.health.subject import Manifest, Subject, field, integer, mappings, text
 from controller.observe.health.verdict import HEALTHY, State, Verdict, failed, progressing, reason_or
 
-FATAL = frozenset({"CrashLoopBackOff", "InvalidImageName", "ErrImageNeverPull"})
+CRASH_LOOP = "CrashLoopBackOff"
+FATAL = frozenset({CRASH_LOOP, "InvalidImageName", "ErrImageNeverPull"})
 """Reasons of a waiting container that only a change of the Pod resolves."""
 
 # Other reasons worth reporting end in Error (CreateContainerConfigError, RunContainerError).
@@ -61,7 +62,7 @@ def _container(label: str, status: Manifest) -> Verdict | None:
     if waiting in FATAL:
         return failed(waiting, label)
     if _crash_loops(status):
-        return failed("CrashLoopBackOff", label)
+        return failed(CRASH_LOOP, label)
     if waiting in _PULLING or waiting.endswith("Error"):
         return progressing(waiting, label)
     return None

@@ -10,6 +10,8 @@ import re
 from controller.observe.health.subject import Condition, Subject, integer, text
 from controller.observe.health.verdict import HEALTHY, Verdict, failed, healthy, progressing, reason_or
 
+SUSPENDED = "Suspended"
+
 # Means no deadline: such a Deployment never gets the condition Progressing.
 _NO_DEADLINE = 2**31 - 1
 
@@ -91,7 +93,7 @@ def job(subject: Subject) -> Verdict:
     if subject.holds("Complete"):
         return HEALTHY
     if subject.spec("suspend") is True:
-        return healthy("Suspended", "spec.suspend is true")
+        return healthy(SUSPENDED, "spec.suspend is true")
     failing = subject.conditions.get("FailureTarget")
     if failing and failing.holds:
         return progressing(reason_or(failing.reason, "FailureTarget"), _job_message(failing))

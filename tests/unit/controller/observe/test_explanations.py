@@ -158,7 +158,7 @@ def test_of_many_workloads_a_few_are_asked_about_at_a_time_and_the_others_in_the
     assert world.asked == MOST
     world.now += AGAIN_SECONDS
     world.ask(*many)
-    assert set(world.explainer._inquiries["shop"]) == {each.key for each in many}
+    assert set(world.explainer._inquiries["shop", False]) == {each.key for each in many}
 
 
 def test_what_is_well_again_makes_no_room_for_more_questions(world: World) -> None:

@@ -13,6 +13,7 @@ from tests.support.reconciling import PATH, World
 JOBS = "/apis/batch/v1/namespaces/shop/jobs"
 OBJECTS = "/api/v1/namespaces/shop/configmaps"
 MIGRATE, A, B = f"{JOBS}/migrate", f"{OBJECTS}/a", f"{OBJECTS}/b"
+LONG_AGO = "2020-01-01T00:00:00Z"
 COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}]}
 FAILED = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
 
@@ -252,6 +253,118 @@ def test_a_kind_that_is_not_served_is_told(world: World) -> None:
     manifest = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a"}}
     install(world, {**hook("pre-install"), "manifest": manifest})
     assert installed(world) == "False KindNotServed"
+
+
+# hooks that take too long
+
+
+def age(world: World, path: str = MIGRATE) -> None:
+    """Let a hook have begun long ago."""
+    entries = world.cluster.objects[path]["metadata"]["managedFields"]
+    world.cluster.patch(path, {"metadata": {"managedFields": [{**each, "time": LONG_AGO} for each in entries]}})
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("event", ["pre-install", "post-install", "pre-upgrade", "post-upgrade"])
+def test_a_hook_that_is_late_has_failed_and_counts_if_it_succeeds(event: str, restarts: bool, world: World) -> None:
+    if "upgrade" in event:
+        install(world)
+    install(world, hook(event), tag="v2", name="b", progressDeadline="2m")
+    assert world.reconcile().after == pytest.approx(120, abs=20)
+    uid = world.cluster.objects[MIGRATE]["metadata"]["uid"]
+    age(world)
+    if restarts:
+        world.restart()
+    world.settle()
+    assert installed(world) == "False HookFailed"
+    assert "hook failed (ProgressDeadlineExceeded: JobRunning: not finished yet)" in world.message("Installed")
+    assert world.conditions["Stalled"] == "True HookFailed"
+
+    world.seconds += 400
+    world.ask("again")
+    world.settle()
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] == uid
+
+    finish(world)
+    assert world.conditions["Ready"] == "True Ready"
+
+
+def test_a_late_hook_that_fails_after_all_is_run_again_like_any(world: World) -> None:
+    install(world, hook("pre-install"))
+    age(world)
+    world.settle()
+    uid = world.cluster.objects[MIGRATE]["metadata"]["uid"]
+    finish(world, status=FAILED)
+    assert "failed (BackoffLimitExceeded); check the logs of its pods" in world.message("Installed")
+    world.seconds += 400
+    world.settle()
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] != uid
+    assert installed(world) == "False WaitingForHook"
+
+
+def test_a_late_hook_that_is_deleted_is_run_again(world: World) -> None:
+    install(world, hook("pre-install"))
+    age(world)
+    world.settle()
+    world.cluster.remove(MIGRATE)
+    world.settle()
+    assert installed(world) == "False WaitingForHook"
+
+
+@pytest.mark.parametrize("event", ["pre-upgrade", "post-upgrade"])
+def test_an_upgrade_whose_hook_is_late_is_rolled_back(event: str, world: World) -> None:
+    install(world)
+    install(world, hook(event), tag="v2", name="b", onFailure={"action": "RollBack"})
+    age(world)
+    world.settle()
+    assert world.conditions["RolledBack"] == "True HookFailed"
+    assert "ProgressDeadlineExceeded" in world.message("RolledBack")
+    assert world.exists(A)
+    assert world.cluster.objects[MIGRATE]
+
+
+def test_a_teardown_whose_hook_is_late_says_how_to_go_without_it(world: World) -> None:
+    install(world, hook("pre-delete"))
+    world.delete()
+    world.settle()
+    age(world)
+    world.settle()
+    assert world.conditions["Ready"] == "False HookFailed"
+    assert "to delete without hooks and keep all objects" in world.message("Ready")
+    finish(world)
+    assert world.watches.deployment("shop") is None
+
+
+# the hook of another revision
+
+
+@pytest.mark.parametrize("policies", ["before-hook-creation", "hook-succeeded", "hook-failed"])
+def test_another_revision_replaces_a_hook_that_was_not_started(policies: str, world: World) -> None:
+    install(world)
+    install(world, hook("pre-upgrade", policies=policies), tag="v2", name="b")
+    uid = world.cluster.objects[MIGRATE]["metadata"]["uid"]
+    install(world, hook("pre-upgrade", policies=policies), tag="v3", name="c")
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] != uid
+    finish(world)
+    assert world.conditions["Ready"] == "True Ready"
+
+
+@pytest.mark.parametrize("ends", ["it succeeds", "it fails", "it is late"])
+def test_another_revision_waits_for_a_hook_that_has_started(ends: str, world: World) -> None:
+    install(world)
+    install(world, hook("pre-upgrade"), tag="v2", name="b")
+    uid = world.cluster.objects[MIGRATE]["metadata"]["uid"]
+    world.cluster.patch(MIGRATE, {"status": {"ready": 1}})
+    install(world, hook("pre-upgrade"), tag="v3", name="c")
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] == uid
+    assert "waiting for the one of another revision, which has started, to end" in world.message("Installed")
+    if ends == "it is late":
+        age(world)
+        world.settle()
+    else:
+        finish(world, status=COMPLETE if ends == "it succeeds" else FAILED)
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] != uid
+    assert world.message("Installed").endswith("is still running")
 
 
 # upgrades

@@ -14,13 +14,16 @@ from controller.apply.hooks.hook import (
     HookState,
     HookStatus,
     assess,
+    has_started,
     hooks_of,
     is_of_run,
     kinds_of,
     make_hook_body,
+    make_running_record,
 )
 from controller.apply.ownership import Owner
 from controller.build.revision import Revision, Terms
+from controller.observe.health.verdict import Verdict, failed, progressing
 from controller.observe.records import ObjectKey
 
 JOB, POD = ObjectKey("batch", "Job", "shop", "a"), ObjectKey("", "Pod", "shop", "a")
@@ -115,3 +118,55 @@ CASES = [
 def test_how_a_hook_stands(case: Case) -> None:
     live = {"metadata": {}} if case.status is None else {"metadata": {}, "status": case.status}
     assert assess(live, case.key) == case.expect
+
+
+def container(restarts: int = 0, last: str = "", **state: Any) -> dict[str, Any]:
+    return {"name": "main", "restartCount": restarts, "state": state, "lastState": {last: {}} if last else {}}
+
+
+def pod(phase: str = "Pending", key: str = "containerStatuses", *containers: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {}, "status": {"phase": phase, key: list(containers)}}
+
+
+WAITS, INIT = {"reason": "ImagePullBackOff"}, "initContainerStatuses"
+STARTED: list[tuple[str, dict[str, Any], list[dict[str, Any]], bool]] = [
+    ("a Job without pods", {}, [], False),
+    ("a Job whose pod was not seen", {"active": 1}, [{"metadata": {}}], False),
+    ("a Job whose pod has no node", {"active": 1, "ready": 0}, [pod()], False),
+    ("a Job whose image cannot be pulled", {"active": 1}, [pod("Pending", INIT, container(waiting=WAITS))], False),
+    ("a Job whose init container runs", {"active": 1}, [pod("Pending", INIT, container(running={}))], True),
+    ("a Job whose init container has ended", {"active": 1}, [pod("Pending", INIT, container(terminated={}))], True),
+    ("a Job that crashes", {"active": 1}, [pod("Pending", INIT, container(waiting=WAITS, last="terminated"))], True),
+    ("a Job that was restarted", {"active": 1}, [pod("Pending", INIT, container(1, waiting=WAITS))], True),
+    ("a Job whose pod runs", {"active": 1}, [pod("Running")], True),
+    ("a Job whose node is lost", {"active": 1}, [pod("Unknown")], True),
+    ("a Job of which one pod runs", {"active": 2}, [pod(), pod("Running")], True),
+    ("a Job whose pod is ready", {"active": 1, "ready": 1}, [pod()], True),
+    ("a Job whose first pod has failed and is gone", {"failed": 1}, [pod()], True),
+    ("a Job whose first pod is being deleted", {"terminating": 1}, [], True),
+]
+
+
+@pytest.mark.parametrize(("name", "status", "pods", "expect"), STARTED, ids=[case[0] for case in STARTED])
+def test_whether_a_hook_has_started(
+    name: str, status: dict[str, Any], pods: list[dict[str, Any]], expect: bool
+) -> None:
+    assert has_started({"metadata": {}, "status": status}, pods) is expect
+
+
+RUNNING: list[tuple[str, ObjectKey, dict[str, Any], Verdict]] = [
+    ("a Job", JOB, {}, progressing("JobRunning", "not finished yet")),
+    ("a Job that is suspended", JOB, {"spec": {"suspend": True}}, progressing("Suspended", "spec.suspend is true")),
+    ("a Pod that is ready", POD, {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}},
+     progressing("HookRunning", "not finished yet")),
+    ("a Pod that crashes", POD, pod("Running", "containerStatuses", container(waiting={"reason": "CrashLoopBackOff"})),
+     progressing("CrashLoopBackOff", 'container "main"')),
+    ("a Pod that cannot start", POD, pod("Pending", INIT, container(waiting={"reason": "InvalidImageName"})),
+     failed("InvalidImageName", 'init container "main"')),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "key", "fields", "expect"), RUNNING, ids=[case[0] for case in RUNNING])
+def test_a_running_hook_is_never_healthy(name: str, key: ObjectKey, fields: dict[str, Any], expect: Verdict) -> None:
+    about = {"apiVersion": "batch/v1" if key == JOB else "v1", "kind": key.kind, "metadata": {"name": key.name}}
+    assert make_running_record({**about, **fields, "metadata": about["metadata"]}, key).verdict == expect
