@@ -242,7 +242,8 @@ class Spec(Api):
     """BundleDeployments whose objects this one takes over, in place, as far as its own bundle contains them: no object
     is deleted or recreated, and fields that this bundle does not set are removed. While one of them is not paused, its
     objects are a Collision. It counts them as handed over, does not take them back when it is resumed, and when it is
-    deleted, only its other objects are deleted. Its ServiceAccount, too, needs the rights to apply them."""
+    deleted, only its other objects are deleted. If it is paused then, the deletion waits until all are taken over. Its
+    ServiceAccount, too, needs the rights to apply them."""
 
     @property
     def requires_approval(self) -> bool:

@@ -46,6 +46,8 @@ class Survey:
     same: tuple[Record, ...]
     """Objects that are as the last apply left them."""
     handed_over: Mapping[ObjectKey, str]
+    refused: Mapping[ObjectKey, BundleError]
+    """Objects that belong to others, and to whom."""
     """Objects that another BundleDeployment has taken over, with its name."""
 
 
@@ -154,6 +156,7 @@ class Applier:
             drifted=tuple(found for found in self._explanations(changed, options) if found),
             same=tuple(task.record for task, _ in settled if task.action is Action.NONE and task.record),
             handed_over={task.target.key: task.handed_to for task, _ in settled if task.handed_to},
+            refused={t.target.key: t.refusal for t, _ in settled if t.refusal and not t.handed_to},
         )
 
     def _run_step(self, step: Step, options: ApplyOptions, results: StepResults) -> list[Outcome]:

@@ -17,7 +17,7 @@ import marshal
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -228,6 +228,20 @@ class SeenDeployments:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
+
+    def list_elsewhere(self) -> Iterator[BundleDeployment]:
+        """Yield the BundleDeployments of other shards that can be read; sends no request if there are none.
+
+        Raises: ApiError, also while iterating.
+        """
+        if self.foreign and self.foreign.synced and not self.foreign.records():
+            return
+        for manifest in self._client.list(
+            DEPLOYMENTS.path(), label_selector=self._shard.others_selector, limit=PAGE_ITEMS
+        ):
+            found, _ = try_to_read(manifest)
+            if found:
+                yield found
 
     def count_foreign(self) -> Counter[str]:
         """Return the number of BundleDeployments of each other shard; empty on any but the default shard."""

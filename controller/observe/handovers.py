@@ -31,9 +31,12 @@ def party_of(deployment: BundleDeployment) -> Party:
 
 
 def find_hindrance(deployment: BundleDeployment) -> str:
-    """Return why nothing may be taken from a BundleDeployment now, for a message; empty if it is paused."""
+    """Return why nothing may be taken from a BundleDeployment now, for a message; empty if it is paused.
+
+    The deletion of one that is paused waits until everything is taken (reconcile/ownership/handovers.py).
+    """
     name = deployment.metadata.name
-    if deployment.metadata.deletion_timestamp:
+    if not deployment.spec.paused and deployment.metadata.deletion_timestamp:
         return "which is being deleted; continues when it is gone"
     if not deployment.spec.paused:
         return f"which must be paused before its objects are taken over: kubectl rukpak pause {name}"

@@ -187,6 +187,14 @@ class Watches:
         """Return the names of the BundleDeployments of the shard that take over objects of one, in order."""
         return self._takers.of(name)
 
+    def takers_elsewhere(self, name: str) -> list[BundleDeployment]:
+        """Read the BundleDeployments of other shards that take over objects of one.
+
+        Raises: ApiError.
+        """
+        found = self._deployments.list_elsewhere()
+        return [each for each in found if name in {giver.name for giver in each.spec.take_over}]
+
     def count_foreign(self) -> Counter[str]:
         """Return the number of BundleDeployments of each other shard, as far as this one knows them."""
         return self._deployments.count_foreign()

@@ -62,6 +62,10 @@ class State(RevisionState):
     hooks: HookProgress = field(default_factory=HookProgress)
     abandoned: set[ObjectKey] = field(default_factory=set)
     """At deletion: objects that the account may not delete, and leaves to the garbage collector or to users."""
+    named_by_takers: dict[str, frozenset[ObjectKey]] = field(default_factory=dict)
+    """At deletion: the objects in the revisions of those that take over its objects, by digest."""
+    has_no_other_takers: bool = False
+    """At deletion: no BundleDeployment of another shard takes over its objects."""
     orphaned: bool = False
     """At deletion: `--cascade=orphan` was requested; the garbage collector removes the finalizer that says so."""
     deleting_since: float | None = None

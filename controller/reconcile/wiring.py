@@ -115,7 +115,8 @@ def make_reconciler(parts: Parts) -> Reconciler:
 def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
     assessor = Assessor(parts.watches, parts.explainer)
     executor = Executor(parts.applier, parts.contested, parts.observer)
-    planner = _make_planner(parts, hooks, holdings)
+    hand_overs = HandOvers(parts.watches, parts.givers, parts.accounts.policy, parts.revisions)
+    planner = _make_planner(parts, hooks, holdings, hand_overs)
     dependencies = Dependencies(parts.watches, parts.elsewhere)
     return Steps(
         custody=_make_custody(parts, holdings),
@@ -146,19 +147,19 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
             writer=parts.writer,
             installed=parts.installed,
         ),
-        deleter=_make_deleter(parts, hooks, holdings),
+        deleter=_make_deleter(parts, hooks, holdings, hand_overs),
         reporter=Reporter(accounts=parts.accounts, watches=parts.watches, kept=parts.kept, writer=parts.writer),
         scheduler=Scheduler(parts.watches, parts.finder, parts.retries),
     )
 
 
-def _make_planner(parts: Parts, hooks: Hooks, holdings: Holdings) -> Planner:
+def _make_planner(parts: Parts, hooks: Hooks, holdings: Holdings, hand_overs: HandOvers) -> Planner:
     return Planner(
         watches=parts.watches,
         kept=parts.kept,
         hooks=hooks,
         holdings=holdings,
-        hand_overs=HandOvers(parts.watches, parts.givers, parts.accounts.policy),
+        hand_overs=hand_overs,
         accounts=parts.accounts,
         retries=parts.retries,
     )
@@ -210,7 +211,7 @@ def _make_finisher(parts: Parts, hooks: Hooks, holdings: Holdings, assessor: Ass
     )
 
 
-def _make_deleter(parts: Parts, hooks: Hooks, holdings: Holdings) -> Deleter:
+def _make_deleter(parts: Parts, hooks: Hooks, holdings: Holdings, hand_overs: HandOvers) -> Deleter:
     return Deleter(
         watches=parts.watches,
         mandates=Mandates(watches=parts.watches, kept=parts.kept, accounts=parts.accounts, holdings=holdings),
@@ -218,4 +219,5 @@ def _make_deleter(parts: Parts, hooks: Hooks, holdings: Holdings) -> Deleter:
         remover=TeardownRemover(parts.remover, parts.writer),
         reporter=DeletionReporter(parts.writer, parts.explainer),
         holdings=holdings,
+        hand_overs=hand_overs,
     )

@@ -70,6 +70,8 @@ def conditions_of_deletion(deployment: BundleDeployment, deletion: Deletion, now
 
 
 def _progress_of_deletion(deletion: Deletion) -> tuple[Reason, str]:
+    if deletion.handing_over:
+        return Reason.DELETING, deletion.handing_over
     awaited = f"waiting for {list_some(deletion.awaited)}"
     if deletion.blocked and deletion.awaited:
         return Reason.DELETION_BLOCKED, f"{awaited}; resolve what holds them to continue"

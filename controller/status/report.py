@@ -109,4 +109,6 @@ class Deletion:
     """Whether they have existed for so long that a person should look at them."""
     next_change: float | None = None
     """Seconds until this may change without an event."""
+    handing_over: str = ""
+    """Which objects it waits for others to take over; empty: none."""
     error: BundleError | None = None

@@ -295,3 +295,100 @@ def test_copies_of_marks_are_not_taken(world: World) -> None:
     world.client.create(f"/api/v1/namespaces/{giver.namespace}/configmaps", labelled(config_map("own"), **copied))
     taker = take(world, giver)
     taker.wait_for("Installed", "False", "Collision", saying="/own: already exists")
+
+
+# changes of mind, half way
+
+
+def many(color: str = "blue") -> list[Manifest]:
+    return [config_map(f"settings-{index:02}", color=color) for index in range(12)]
+
+
+def uids(giver: Deployed, world: World) -> dict[str, str]:
+    return identities(world, giver.path_of("").rstrip("/"))
+
+
+def delete_before_anything_is_taken(world: World, *givers: Deployed) -> None:
+    """Pause and delete givers while the controller is away."""
+    for giver in givers:
+        giver.change(paused=True)
+        giver.delete()
+
+
+def test_a_giver_that_is_deleted_before_everything_is_taken_waits_for_its_takers(world: World) -> None:
+    protected = {"Delete": give(world, *many(), config_map("left"), paused=False)}
+    protected["Orphan"] = give(world, *many(), config_map("left"), paused=False, deletionPolicy="Orphan")
+    known = {policy: take(world, giver, *many("red")) for policy, giver in protected.items()}
+    for taker in known.values():
+        taker.wait_for("Installed", "False", "Collision")
+    protected["unknown"] = give(world, *many(), config_map("left"), paused=False)
+    before = {policy: uids(giver, world) for policy, giver in protected.items()}
+    world.controller.kill()
+    delete_before_anything_is_taken(world, *protected.values())
+    known["unknown"] = take(world, protected["unknown"], *many("red"))  # not even resolved
+    world.controller.start()
+
+    for policy, giver in protected.items():
+        known[policy].wait_ready()
+        giver.wait_gone()
+        after = uids(giver, world)
+        assert {path: uid for path, uid in before[policy].items() if not path.endswith("left")}.items() <= after.items()
+        assert (giver.get("left") is not None) == (policy == "Orphan")
+        assert giver.data("settings-11") == {"color": "red"}
+
+
+def test_how_the_deletion_of_a_giver_continues_without_its_taker(world: World) -> None:
+    ways = ["resume the giver", "do not take over any more", "delete the taker", "resume the taker"]
+    givers = {way: give(world, *many()) for way in ways}
+    takers = {way: take(world, giver, *many("red"), paused=True) for way, giver in givers.items()}
+    for taker in takers.values():
+        taker.wait_for("Installed", "False", "PausedWithChanges")
+    broken = give(world, *many())
+    absent = world.deploy(ref=f"{world.registry.host}/absent:v1", takeOver=take_over(broken))
+    before = {way: uids(giver, world) for way, giver in givers.items()}
+    for giver in (*givers.values(), broken):
+        giver.delete()
+    for way, giver in givers.items():
+        said = f'waiting until BundleDeployment "{takers[way].name}" has taken over 12 objects (spec.takeOver)'
+        giver.wait_for("Ready", "False", "Deleting", said)
+    said = f'it is not known yet which of them BundleDeployment "{absent.name}" takes over'
+    broken.wait_for("Ready", "False", "Deleting", said)
+    assert {way: uids(giver, world) for way, giver in givers.items()} == before
+
+    givers["resume the giver"].change(paused=False)
+    broken.change(paused=False)
+    takers["do not take over any more"].change(takeOver=[])
+    takers["delete the taker"].delete()
+    takers["resume the taker"].change(paused=False)
+    for giver in (*givers.values(), broken):
+        giver.wait_gone()
+    takers["resume the taker"].wait_ready()
+    assert uids(givers["resume the taker"], world) == before["resume the taker"]
+    for way in ways[:3]:
+        assert givers[way].get("settings-00") is None
+
+
+def test_a_giver_says_whose_objects_are_after_a_hand_over_that_was_given_up(world: World) -> None:
+    giver = give(world)
+    taker = take(world, giver)
+    taker.wait_ready()
+    wait_handed_over(giver, taker, 2, 1)
+
+    taker.change(takeOver=[])
+    said = f'already exists and belongs to BundleDeployment "{taker.name}"'
+    found = giver.wait_for("Healthy", "False", saying=said)
+    assert "not found" not in found["message"]
+    told = {each["name"]: (each["reason"], each["message"]) for each in giver.status()["notReady"]}
+    assert {name: reason for name, (reason, _) in told.items()} == {"shared": "Collision", "both": "Collision"}
+    assert "Drifted" not in giver.conditions()
+    world.restart()
+    giver.request_reconcile("again")
+    giver.wait(lambda: giver.status().get("lastHandledReconcileAt") == "again", "another pass")
+    giver.wait_for("Healthy", "False", saying=said)
+    giver.change(paused=False)
+    giver.wait_for("Installed", "False", "Collision", saying=said)
+    giver.wait_for("Healthy", "False", saying=said)
+
+    pause(giver)
+    taker.change(takeOver=take_over(giver))
+    wait_handed_over(giver, taker, 2, 1)

@@ -421,6 +421,10 @@ class FakeWatches:
         found = [self.outline(each) for each in sorted(self.deployment_names())]
         return [o.metadata.name for o in found if o and name in {each.name for each in o.spec.take_over}]
 
+    def takers_elsewhere(self, name: str) -> list[BundleDeployment]:
+        found = [self.deployment(each) for each in sorted(self.elsewhere)]
+        return [each for each in found if each and name in {giver.name for giver in each.spec.take_over}]
+
     def was_orphaned(self, name: str, uid: str) -> bool:
         return uid in self.orphaned
 

@@ -21,6 +21,7 @@ from controller.reconcile.deletion.mandate import Mandate, Mandates
 from controller.reconcile.deletion.removing import TeardownRemover, is_garbage_collected
 from controller.reconcile.deletion.reporting import DeletionReporter
 from controller.reconcile.hooks import Hooks
+from controller.reconcile.ownership.handovers import HandOvers
 from controller.reconcile.ownership.holdings import Holdings
 from controller.reconcile.ownership.strays import look_for_strays, notes_on_strays
 from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
@@ -28,6 +29,8 @@ from controller.status.notes import note_on_dependents, note_on_hindrance, notes
 from controller.status.report import Deletion
 
 RECHECK_SECONDS = 1.0
+TAKERS_SECONDS = 5.0
+"""Until the next look at what others take over: no event reports that they know what."""
 
 
 class Deleter:
@@ -42,9 +45,11 @@ class Deleter:
         remover: TeardownRemover,
         reporter: DeletionReporter,
         holdings: Holdings,
+        hand_overs: HandOvers,
     ) -> None:
         self._watches, self._mandates, self._hooks = watches, mandates, hooks
         self._remover, self._reporter, self._holdings = remover, reporter, holdings
+        self._hand_overs = hand_overs
 
     def tear_down(self, context: Context) -> Requeue:
         """Delete what was installed, in order, and remove the finalizer when nothing is left.
@@ -73,11 +78,16 @@ class Deleter:
             message = f"{', '.join(unknown)}: cannot be listed; check the APIService of the API group"
             return self._fail(context, BundleError(Reason.API_UNAVAILABLE, message))
         mandate = self._mandates.of(context)
+        left = self._left(context, mandate)
+        context.state.orphaned |= is_orphaned(left.values(), context.owner)
+        if awaited := "" if context.state.orphaned else self._hand_overs.describe_awaited(context, left.keys()):
+            self._reporter.write(context, Deletion(remaining=len(left), handing_over=awaited))
+            context.state.awaits_change = True
+            return Requeue(after=TAKERS_SECONDS, cause="others take over objects")
         if mandate.hindrance:
             return self._abandon(context, mandate, mandate.hindrance)
         self._remover.abandon_denied(context, mandate.unreadable)
-        left = self._left(context, mandate)
-        context.state.orphaned |= is_orphaned(left.values(), context.owner)
+        left = {key: each for key, each in left.items() if key not in context.state.abandoned}
         teardown = plan_teardown(left, context.owner, orphan=_orphans(context))
         event = HookEvent.PRE_DELETE if teardown.remaining else HookEvent.POST_DELETE
         runs_hooks = not (_orphans(context) or mandate.without_hooks)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 
+from api.errors import BundleError
 from controller.apply.outcome import Outcome
 from controller.apply.plan import is_finished
 from controller.observe.explanations import Explainer
@@ -14,6 +16,8 @@ from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.installation.work import Work
+
+NOTHING_REFUSED: Mapping[ObjectKey, BundleError] = MappingProxyType({})
 
 
 class Assessor:
@@ -38,9 +42,20 @@ class Assessor:
         )
 
     def assess_work(
-        self, work: Work, outcomes: Iterable[Outcome] = (), left_out: Collection[ObjectKey] = ()
+        self,
+        work: Work,
+        outcomes: Iterable[Outcome] = (),
+        left_out: Collection[ObjectKey] = (),
+        refusals: Mapping[ObjectKey, BundleError] = NOTHING_REFUSED,
     ) -> Progress:
-        """Return the health of all objects of the revision that the pass works on, but those that are left out."""
+        """Return the health of all objects of the revision that the pass works on, but those that are left out.
+
+        Args:
+            work: of the pass.
+            outcomes: of what was applied.
+            left_out: objects that do not count.
+            refusals: why objects would not be applied.
+        """
         context, options = work.context, work.options
         observed = self._watches.managed(context.name)
         wanted = {
@@ -58,7 +73,7 @@ class Assessor:
             observed,
             _version(context, options.wanted.revision),
             context.spec.progress_deadline_seconds,
-            refusals={outcome.task.target.key: outcome.error for outcome in outcomes if outcome.error},
+            refusals={**refusals, **{each.task.target.key: each.error for each in outcomes if each.error}},
             recreates=options.repairs and not work.only_compare,
             explain=partial(self._explainer.explain, context.name),
         )

@@ -101,5 +101,5 @@ class Installer:
             handed_over=survey.handed_over,
             strays=self._finisher.find_strays(work),
             skipped_kinds=work.options.wanted.skipped_kinds,
-            progress=self._assessor.assess_work(work, left_out=survey.handed_over),
+            progress=self._assessor.assess_work(work, left_out=survey.handed_over, refusals=survey.refused),
         )

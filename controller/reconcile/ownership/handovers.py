@@ -6,10 +6,14 @@ objects pass (apply/ownership.py), and who is woken (observe/handovers.py).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from functools import cache
 
+from api import names
+from api.v1alpha2.conditions import ConditionType
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.ownership import Exists, Giver, HandOver, Owner
+from controller.apply.possession import name_objects
 from controller.kube.resources import DEPLOYMENTS
 from controller.observe.following.named import NamedWatches, WatchedObject
 from controller.observe.handovers import find_hindrance
@@ -18,6 +22,7 @@ from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.revisions.accounts.account import account_in
 from controller.revisions.accounts.service_accounts import AccountPolicy
+from controller.revisions.storage.store import RevisionStore
 
 
 class HandOvers:
@@ -26,10 +31,13 @@ class HandOvers:
     Args:
         followed: wakes a BundleDeployment when one of another shard changes.
         policy: gives the default account.
+        revisions: of those that take.
     """
 
-    def __init__(self, watches: Watches, followed: NamedWatches, policy: AccountPolicy) -> None:
-        self._watches, self._followed, self._policy = watches, followed, policy
+    def __init__(
+        self, watches: Watches, followed: NamedWatches, policy: AccountPolicy, revisions: RevisionStore
+    ) -> None:
+        self._watches, self._followed, self._policy, self._revisions = watches, followed, policy, revisions
 
     def find(self, context: Context) -> HandOver:
         """Return the BundleDeployments from which and to which objects may pass.
@@ -51,6 +59,50 @@ class HandOvers:
         for taker in self._watches.takers(context.name):
             found |= self._watches.managed(taker)
         return {**found, **self._watches.managed(context.name)}
+
+    def describe_awaited(self, context: Context, left: Collection[ObjectKey]) -> str:
+        """Return which objects of a deleted BundleDeployment others are about to take over; empty if none.
+
+        Only while it is paused, as any hand-over: who resumes it has them deleted.
+
+        Args:
+            context: of the pass.
+            left: the objects that it still has.
+
+        Raises: ApiError.
+        """
+        if not (left and context.spec.paused):
+            return ""
+        for taker in self._all_takers(context):
+            named = self._named_by(context, taker)
+            awaited = left if named is None else named.intersection(left)
+            if awaited:
+                return _describe_awaited(len(awaited), taker.metadata.name, is_known=named is not None)
+        return ""
+
+    def _all_takers(self, context: Context) -> Iterator[BundleDeployment]:
+        """Yield those that still take from a BundleDeployment, of whatever shard.
+
+        Raises: ApiError, also while iterating.
+        """
+        known = (self._watches.outline(name) for name in self._watches.takers(context.name))
+        yield from (each for each in known if each and _still_takes(each))
+        if not context.state.has_no_other_takers:  # asked once if there are none, since it is a LIST
+            others = [each for each in self._watches.takers_elsewhere(context.name) if _still_takes(each)]
+            context.state.has_no_other_takers = not others
+            yield from others
+
+    def _named_by(self, context: Context, taker: BundleDeployment) -> frozenset[ObjectKey] | None:
+        """Return the objects in the wanted revision of a taker; None if that is not known yet."""
+        status = taker.status
+        digest = status.pending.revision if status.pending else status.revision
+        if not digest or status.observed_generation != taker.metadata.generation:
+            return None
+        known = context.state.named_by_takers.get(digest)
+        if known is None and (revision := self._revisions.read(taker.metadata.name, digest)):
+            named = name_objects([revision], self._watches.served.is_namespaced, orphan=False)
+            known = context.state.named_by_takers[digest] = frozenset(named)
+        return known
 
     def forget(self, name: str) -> None:
         """Follow nothing for a BundleDeployment any more."""
@@ -83,7 +135,22 @@ class HandOvers:
             if found is None and self._watches.may_be_elsewhere(taker):
                 seen = self._watches.read_elsewhere(taker)
                 found = seen.outline if seen else None
-            names = {each.name for each in found.spec.take_over} if found else set()
-            return found is not None and found.metadata.uid == uid and name in names
+            givers = {each.name for each in found.spec.take_over} if found else set()
+            return found is not None and found.metadata.uid == uid and name in givers
 
         return _takes_from
+
+
+def _still_takes(taker: BundleDeployment) -> bool:
+    """Whether a taker does not have everything yet that it wants."""
+    installed, generation = taker.status.condition(ConditionType.INSTALLED), taker.metadata.generation
+    has_all = installed is not None and (installed.status, installed.observed_generation) == ("True", generation)
+    return taker.metadata.deletion_timestamp is None and not (has_all and not taker.status.pending)
+
+
+def _describe_awaited(count: int, taker: str, *, is_known: bool) -> str:
+    objects = "1 object" if count == 1 else f"{count} objects"
+    what = f'waiting until {names.KIND} "{taker}" has taken over {objects}'
+    if not is_known:
+        what = f'{objects} left; it is not known yet which of them {names.KIND} "{taker}" takes over'
+    return f"{what} (spec.takeOver); to delete them now, set spec.paused to false"

@@ -46,6 +46,7 @@ def test_only_what_others_need_to_know_is_kept() -> None:
 def test_only_one_that_is_paused_gives() -> None:
     assert find_hindrance(deployment(paused=True)) == ""
     assert find_hindrance(deployment()).endswith("taken over: kubectl rukpak pause old")
-    deleted = manifest("old", spec={"paused": True})
-    deleted["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
-    assert "is being deleted" in find_hindrance(read(deleted))
+    for paused in (False, True):  # one that is paused gives until it is gone
+        deleted = manifest("old", spec={"paused": paused})
+        deleted["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+        assert ("is being deleted" in find_hindrance(read(deleted))) is not paused
