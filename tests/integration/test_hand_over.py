@@ -338,8 +338,8 @@ def test_a_giver_that_is_deleted_before_everything_is_taken_waits_for_its_takers
 
 
 def test_how_the_deletion_of_a_giver_continues_without_its_taker(world: World) -> None:
-    ways = ["resume the giver", "do not take over any more", "delete the taker", "resume the taker"]
-    givers = {way: give(world, *many()) for way in ways}
+    ways = ["resume the giver", "do not take over any more", "delete the taker", "resume the taker", "Orphan"]
+    givers = {way: give(world, *many(), deletionPolicy="Orphan" if way == "Orphan" else "Delete") for way in ways}
     takers = {way: take(world, giver, *many("red"), paused=True) for way, giver in givers.items()}
     for taker in takers.values():
         taker.wait_for("Installed", "False", "PausedWithChanges")
@@ -359,11 +359,13 @@ def test_how_the_deletion_of_a_giver_continues_without_its_taker(world: World) -
     broken.change(paused=False)
     takers["do not take over any more"].change(takeOver=[])
     takers["delete the taker"].delete()
-    takers["resume the taker"].change(paused=False)
+    for way in ways[3:]:
+        takers[way].change(paused=False)
     for giver in (*givers.values(), broken):
         giver.wait_gone()
-    takers["resume the taker"].wait_ready()
-    assert uids(givers["resume the taker"], world) == before["resume the taker"]
+    for way in ways[3:]:
+        takers[way].wait_ready()
+        assert uids(givers[way], world) == before[way]
     for way in ways[:3]:
         assert givers[way].get("settings-00") is None
 

@@ -80,7 +80,9 @@ class Deleter:
         mandate = self._mandates.of(context)
         left = self._left(context, mandate)
         context.state.orphaned |= is_orphaned(left.values(), context.owner)
-        if awaited := "" if context.state.orphaned else self._hand_overs.describe_awaited(context, left.keys()):
+        # What --cascade=orphan has stripped of references is kept, but is nobody's to give.
+        is_stripped = context.state.orphaned and not context.orphan
+        if awaited := "" if is_stripped else self._hand_overs.describe_awaited(context, left.keys()):
             self._reporter.write(context, Deletion(remaining=len(left), handing_over=awaited))
             context.state.awaits_change = True
             return Requeue(after=TAKERS_SECONDS, cause="others take over objects")
