@@ -7,16 +7,17 @@ CustomResourceDefinitions, which hooks may need. How one hook runs is left to ap
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
 from api.errors import BundleError
 from controller.apply.hooks.hook import HookEvent, kinds_of
-from controller.apply.hooks.runner import HookOptions, HookRunner
+from controller.apply.hooks.runner import HookOptions, HookRemains, HookRunner
 from controller.apply.order import Stage, position_of
 from controller.apply.targets import TargetSet, make_install_namespace
 from controller.build.revision import Revision
+from controller.kube.client import User
 from controller.observe.explanations import Explainer
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
@@ -105,6 +106,33 @@ class Hooks:
         revision = self._kept.last_good(context)
         return self._run(revision, event, context) if revision else None
 
+    def tidy(
+        self, context: Context, revisions: Iterable[Revision], user: User | None, unfinished: str = ""
+    ) -> HookRemains:
+        """Delete the hooks of revisions that are done and that their policies do not keep, until that has succeeded.
+
+        Args:
+            context: of the pass.
+            revisions: whose hooks these are.
+            user: the account that deletes; None: the controller.
+            unfinished: the digest of the one whose hooks may not all have run.
+
+        Raises: ApiError if discovery does not answer.
+        """
+        progress, found = context.state.hooks, list(revisions)
+        kinds = {kind for revision in found for kind in kinds_of(revision)}
+        if unknown := self._watches.require(context.name, kinds):
+            return HookRemains(unknown=tuple(unknown))
+        remains = []
+        for revision in found:
+            run = {event for event in HookEvent if self._runner.has_run(revision, event, progress)}
+            over = run if revision.digest == unfinished else set(HookEvent)
+            remains.append(self._runner.tidy(revision, self._options(context, revision, user), over.__contains__))
+        return HookRemains(
+            failures=tuple(failure for each in remains for failure in each.failures),
+            running=tuple(key for each in remains for key in each.running),
+        )
+
     def seconds_to_retry(self, context: Context) -> float:
         """Return the seconds until the next pass for a hook that is not done, if no event triggers one before."""
         times = (self._retries.seconds_to_next(context.name), context.state.hooks.next_change)
@@ -116,22 +144,29 @@ class Hooks:
         name, account = context.name, account_of(revision.terms)
         if hindrance := self._accounts.hindrance(context.deployment, account, [revision.terms]):
             return hindrance
+        context.state.unapplied.discard(revision.digest)  # it names its hooks until these are tidied up
         self._watches.require(name, kinds_of(revision))  # the watches report when a hook has finished
-        options = HookOptions(
-            owner=context.owner,
-            user=account.user if account else None,
-            spec_version=context.spec_version,
-            collision_protection=context.spec.collision_protection,
-            install_namespace=make_install_namespace(revision),
+        options = replace(
+            self._options(context, revision, account.user if account else None),
             proceed=lambda: (
                 self._watches.synced and (event.is_of_teardown or context.is_same_spec(self._watches.outline(name)))
             ),
+        )
+        return self._runner.run(revision, event, options)
+
+    def _options(self, context: Context, revision: Revision, user: User | None) -> HookOptions:
+        return HookOptions(
+            owner=context.owner,
+            user=user,
+            spec_version=context.spec_version,
+            collision_protection=context.spec.collision_protection,
+            install_namespace=make_install_namespace(revision),
+            proceed=lambda: self._watches.synced,
             progress=context.state.hooks,
             deadline=context.spec.progress_deadline_seconds,
             explain=partial(self._explainer.explain, context.name, hooks=True),
             confirm=make_confirmation(self._watches, context, revision.digest),
         )
-        return self._runner.run(revision, event, options)
 
 
 def _waits_for_hooks(key: ObjectKey) -> bool:

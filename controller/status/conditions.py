@@ -229,7 +229,8 @@ def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Repor
     """Return Reconciling while work continues or an event is awaited, Stalled if a person must act."""
     is_current = report.applied and not (report.failure or report.fetching)
     pending = []
-    if is_current and report.awaiting_prune and deployment.spec.prune != "Never":
+    is_left = any(removal.error for removal in report.removals)  # the finished hooks of a revision, too
+    if is_current and (is_left or (report.awaiting_prune and deployment.spec.prune != "Never")):
         pending = [Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))]
     if hindrance is None or (pending and hindrance.reason is Reason.PROGRESSING):
         return pending  # Healthy shows what it is waiting for

@@ -145,6 +145,12 @@ def note_on_strays(name: str, keys: Iterable[ObjectKey]) -> Note:
     return Note(type="Warning", reason="Stray", action="Compare", text=text)
 
 
+def note_on_hooks(keys: Iterable[ObjectKey]) -> Note:
+    """Return the Event for hooks that nothing waits for any more, and that may still run."""
+    text = f"{list_some(keys, NAMED)}: hook of another revision, which has not ended and is left as it is"
+    return Note(type="Warning", reason="HookLeft", action="Install", text=f"{text}; delete it if it must not run")
+
+
 def describe_failing(groups: Iterable[str]) -> list[str]:
     """Return a warning for each API group that fails discovery."""
     return [f"API group {quote(group)}: {_FAILING}" for group in sorted(groups)]

@@ -35,6 +35,7 @@ from controller.apply.hooks.hook import (
     tolerate_crash,
 )
 from controller.apply.ownership import Owner
+from controller.apply.prune import Removal
 from controller.build.revision import Revision
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
@@ -44,7 +45,7 @@ from controller.observe.following.contested import Contested
 from controller.observe.health.pods import NOT_OBSERVED, NOT_READY, PENDING
 from controller.observe.health.verdict import State, Verdict
 from controller.observe.progress import Explain, HealthTracker
-from controller.observe.records import Record, project
+from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import Watches
 from controller.retries import Retries
 
@@ -73,6 +74,12 @@ class HookProgress:
     """The hook of another revision that the next one waits for: it has started."""
     late: set[str] = field(default_factory=set)
     """UIDs of hooks that run beyond the deadline and were reported."""
+    remaining: set[str] = field(default_factory=set)
+    """By run, hooks that are done and that could not be deleted."""
+    read: dict[ObjectKey, dict[str, Any]] = field(default_factory=dict)
+    """Objects of hooks as `tidy` has read them last."""
+    reported: set[ObjectKey] = field(default_factory=set)
+    """Running hooks of other revisions that an Event has reported."""
     contested: Contested | None = None
     """The object that is in the way of the next hook: when it is gone, that can be created."""
 
@@ -108,6 +115,18 @@ class _Run:
     digest: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRemains:
+    """What is left of hooks."""
+
+    failures: tuple[Removal, ...] = ()
+    """Objects that could not be deleted, and why."""
+    running: tuple[ObjectKey, ...] = ()
+    """Hooks that have not ended."""
+    unknown: tuple[str, ...] = ()
+    """Kinds that are not listed yet."""
+
+
 class LateHookError(BundleError):
     """A hook is not done by the deadline, and still runs: it is neither run again nor held back."""
 
@@ -139,6 +158,52 @@ class HookRunner:
         options.progress.done.add(hooks[0].run)
         return None
 
+    def tidy(self, revision: Revision, options: HookOptions, is_over: Callable[[HookEvent], bool]) -> HookRemains:
+        """Delete the hooks that are done and that their policies do not keep: a restart forgets that it was tried.
+
+        Args:
+            revision: whose hooks these are.
+            options: of its BundleDeployment.
+            is_over: whether no more hooks of an event will run.
+        """
+        failures: list[Removal] = []
+        running: list[ObjectKey] = []
+        for event in HookEvent:
+            found = self._find_run(hooks_of(revision, event), options, failures)
+            states = {hook.key: assess(live, hook.key).state for hook, live in found}
+            running += [key for key, state in states.items() if state is HookState.RUNNING and runs_once(key)]
+            has_succeeded = is_over(event) and set(states.values()) <= {HookState.SUCCEEDED}
+            for hook, live in reversed(found):
+                has_failed = states[hook.key] is HookState.FAILED
+                policy = FAILED if has_failed else SUCCEEDED if has_succeeded else None
+                is_due = policy in hook.delete_policies and not live["metadata"].get("deletionTimestamp")
+                if is_due and (error := self._remove(hook, options, live["metadata"]["uid"])):
+                    failures.append(Removal(record=project(live, hook.key.group, hook.key.kind), error=error))
+        return HookRemains(failures=tuple(failures), running=tuple(running))
+
+    def _find_run(
+        self, hooks: list[PlannedHook], options: HookOptions, failures: list[Removal]
+    ) -> list[tuple[PlannedHook, dict[str, Any]]]:
+        """Return the objects of one run that exist, in run order; adds those that cannot be read to the failures."""
+        found, seen, progress = [], self._watches.managed(options.owner.name), options.progress
+        for hook in hooks:
+            record, known = seen.get(hook.key), progress.read.get(hook.key)
+            resource = self._discovery.resource(hook.kind)
+            is_possible = record or self._watches.is_forbidden(hook.key.group, hook.key.kind)
+            if resource is None or not (is_possible or f"{hook.run} {hook.key}" in progress.remaining):
+                continue
+            live = known if record and known and _version(known) == record.resource_version else None
+            try:
+                live = live or self._read(hook, resource, options)
+            except ApiError as error:
+                failures.append(Removal(record=Record(key=hook.key), error=_to_problem(error, hook, options)))
+                continue
+            if live is not None:
+                progress.read[hook.key] = live
+            if live is not None and is_of_run(live, hook, options.owner):
+                found.append((hook, live))
+        return found
+
     def has_run(self, revision: Revision, event: HookEvent, progress: HookProgress) -> bool:
         """Whether all hooks of an event are known to have succeeded; true without hooks."""
         return all(hook.run in progress.done for hook in hooks_of(revision, event))
@@ -152,9 +217,9 @@ class HookRunner:
         try:
             error = self._advance(hook, options)
         except ApiError as refusal:
-            failure = classify(refusal, hook.key, install_namespace=options.install_namespace["metadata"]["name"])
+            problem = _to_problem(refusal, hook, options)
             way_out = f"; {_WAY_OUT}" if hook.event.is_of_teardown else ""
-            error = BundleError(failure.reason, f"{failure.message}{way_out}", retry_after=failure.retry_after)
+            error = BundleError(problem.reason, f"{problem.message}{way_out}", retry_after=problem.retry_after)
         if error is None or (hook.event.is_of_teardown and error.reason in _NOTHING_LEFT):
             self._retries.succeeded(options.owner.name, key)
             return None
@@ -328,15 +393,35 @@ class HookRunner:
         body, manager = options.install_namespace, names.field_manager(options.owner.name)
         self._client.apply(NAMESPACES.path(name=body["metadata"]["name"]), body, manager=manager, force=False)
 
-    def _remove(self, hook: PlannedHook, options: HookOptions) -> None:
-        """Delete a hook that is done; a failure to do so is no failure of the hook."""
-        resource = self._discovery.resource(hook.kind)
+    def _remove(self, hook: PlannedHook, options: HookOptions, uid: str = "") -> BundleError | None:
+        """Delete a hook that is done; a failure to do so is no failure of the hook, and `tidy` retries it."""
+        key, attempt = (hook.key, "removal"), f"{hook.run} {options.spec_version}"
+        if held := self._retries.holding(options.owner.name, key, attempt):
+            return held
+        resource, identity = self._discovery.resource(hook.kind), f"{hook.run} {hook.key}"
         try:
             if resource:
-                self._client.acting_as(options.user).delete(_path(hook, resource))
+                self._client.acting_as(options.user).delete(_path(hook, resource), uid=uid)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
-                log.warning("hook not deleted", extra={"object": str(hook.key), "reply": str(error)})
+                problem = _to_problem(error, hook, options)
+                if identity not in options.progress.remaining:
+                    log.warning("hook not deleted", extra={"object": str(hook.key), "reply": str(error)})
+                options.progress.remaining.add(identity)
+                self._retries.failed(options.owner.name, key, attempt, problem)
+                return problem
+        options.progress.remaining.discard(identity)
+        self._retries.succeeded(options.owner.name, key)
+        return None
+
+
+def _version(live: Mapping[str, Any]) -> str:
+    return str(live["metadata"]["resourceVersion"])
+
+
+def _to_problem(error: ApiError, hook: PlannedHook, options: HookOptions) -> BundleError:
+    failure = classify(error, hook.key, install_namespace=options.install_namespace["metadata"]["name"])
+    return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
 
 
 def _stands(live: dict[str, Any], hook: PlannedHook, options: HookOptions) -> bool:

@@ -25,7 +25,14 @@ from controller.reconcile.ownership.handovers import HandOvers
 from controller.reconcile.ownership.holdings import Holdings
 from controller.reconcile.ownership.strays import look_for_strays, notes_on_strays
 from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
-from controller.status.notes import note_on_dependents, note_on_hindrance, notes_on_removals, notes_on_teardown
+from controller.status.notes import (
+    note_on_dependents,
+    note_on_hindrance,
+    note_on_hooks,
+    notes_on_abandoned,
+    notes_on_removals,
+    notes_on_teardown,
+)
 from controller.status.report import Deletion
 
 RECHECK_SECONDS = 1.0
@@ -97,8 +104,9 @@ class Deleter:
             return self._await_hook(context, teardown, hook_failure)
         error = next((each for each in mandate.unreadable.values() if each.reason is not Reason.FORBIDDEN), None)
         if not (teardown.remaining or error):
-            context.state.torn_down = True
-            return self._finish(context)
+            waits = None if _orphans(context) else self._tidy_hooks(context, mandate)
+            context.state.torn_down = waits is None
+            return waits or self._finish(context)
         return self._remove(self._announce(context, teardown), teardown, mandate, error)
 
     def _kinds_with_objects(self, context: Context, kinds: list[GroupVersionKind]) -> list[GroupVersionKind]:
@@ -166,6 +174,24 @@ class Deleter:
         context.state.awaits_change = True
         is_failure = failure.reason is not Reason.WAITING_FOR_HOOK
         return Requeue(after=self._hooks.seconds_to_retry(context), failed=is_failure, cause="a hook has not finished")
+
+    def _tidy_hooks(self, context: Context, mandate: Mandate) -> Requeue | None:
+        """Delete what is left of hooks that are done; returns when that is tried again, None if nothing waits for it.
+
+        What the account may not delete is left to users, as any object.
+        """
+        remains = self._hooks.tidy(context, self._holdings.with_hooks(context), mandate.user)
+        if remains.unknown:
+            return UNLISTED
+        failures = [each for each in remains.failures if each.error]
+        denied = [each for each in failures if mandate.user and each.error and each.error.reason is Reason.FORBIDDEN]
+        if len(denied) < len(failures):
+            error = next(each.error for each in failures if each not in denied)
+            self._reporter.write(context, Deletion(remaining=len(failures), error=error))
+            return Requeue(after=self._hooks.seconds_to_retry(context), failed=True, cause="a hook cannot be deleted")
+        left = [note_on_hooks(sorted(remains.running))] if remains.running else []
+        self._reporter.record(context, [*notes_on_abandoned(denied), *left])
+        return None
 
     def _finish(self, context: Context) -> Requeue:
         """Delete the revisions, which were needed until now, and then remove the finalizer."""

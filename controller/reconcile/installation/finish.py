@@ -9,12 +9,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from api.errors import BundleError
+from controller.apply.hooks.runner import HookRemains
 from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome, find_started
 from controller.kube.resources import GroupVersionKind
 from controller.observe.journal import Look
 from controller.observe.progress import Progress
-from controller.observe.records import ObjectKey, Record
+from controller.observe.records import ObjectKey, Record, key_of
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.hooks import Hooks
@@ -25,6 +26,7 @@ from controller.reconcile.installation.work import Work
 from controller.reconcile.ownership.holdings import Holdings
 from controller.reconcile.ownership.strays import look_for_strays, notes_on_strays
 from controller.status.notes import (
+    note_on_hooks,
     notes_on_pruning,
     notes_on_recreations,
     notes_on_removals,
@@ -72,11 +74,13 @@ class Finisher:
         applied = [*notes_on_repairs(outcomes), *notes_on_recreations(outcomes), *notes_on_taking_over(outcomes)]
         pruned = [*notes_on_pruning(removals, options.wanted.revision), *notes_on_removals(removals)]
         self._writer.record_events(context.deployment, [*applied, *pruned])
+        remains = self._tidy_hooks(work, result)
         look = self._watches.look(context.name, context.state.ledger.reader.seen)
         observed = look.records
         strays = look_for_strays(context, observed, options.wanted.by_key, options.older)
         self._writer.record_events(context.deployment, notes_on_strays(context))
-        is_over = result.applied and self._is_over(work, outcomes, waiting, look)
+        has_remains = bool(remains.failures or remains.unknown)
+        is_over = result.applied and not has_remains and self._is_over(work, outcomes, waiting, look)
         kinds = _kinds_to_watch(work, waiting, observed)
         report = replace(
             work.report(),
@@ -85,13 +89,15 @@ class Finisher:
             outcomes=tuple(outcomes),
             drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
             handed_over={o.task.target.key: o.task.handed_to for o in outcomes if o.error and o.task.handed_to},
-            removals=tuple(removals),
+            removals=(*removals, *remains.failures),
             awaiting_prune=tuple(waiting),
             conflicts=tuple(context.state.ledger.conflicts()),
             strays=tuple(sorted(strays)),
             progress=result.progress,
             install_namespace=options.install_namespace,
-            managed_state=self._settle(work, kinds, observed) if is_over else _unsettled(context, waiting),
+            managed_state=self._settle(work, kinds, observed)
+            if is_over
+            else _unsettled(context, waiting, has_remains=has_remains),
             skipped_kinds=options.wanted.skipped_kinds,
             warnings=self._warnings(work, outcomes),
             started_jobs=find_started(options, outcomes, observed),
@@ -116,6 +122,20 @@ class Finisher:
         applied = applied and hook_failure is None and not self._hooks.are_left(work.context, work.wanted)
         progress = self._assessor.assess_work(work, outcomes)
         return _Result(applied=applied, hook_failure=hook_failure, progress=progress)
+
+    def _tidy_hooks(self, work: Work, result: _Result) -> HookRemains:
+        """Delete what is left of hooks that are done, and report those of other revisions that may still run."""
+        context, wanted = work.context, work.options.wanted.revision
+        unfinished = "" if result.applied else wanted
+        # While the hooks of a pending revision are under way, the others wait.
+        revisions = [] if work.wanted.pending else self._holdings.with_hooks(context)
+        remains = self._hooks.tidy(context, revisions, work.options.user, unfinished) if revisions else HookRemains()
+        own = {key_of(hook["manifest"]) for each in revisions if each.digest == wanted for hook in each.hooks}
+        left = set(remains.running) - own - context.state.hooks.reported
+        if left and result.applied:
+            context.state.hooks.reported |= left
+            self._writer.record_events(context.deployment, [note_on_hooks(sorted(left))])
+        return remains
 
     def _is_over(self, work: Work, outcomes: list[Outcome], waiting: list[Record], look: Look) -> bool:
         """Whether nothing is left to do after everything was applied."""
@@ -161,9 +181,9 @@ def _still_needed(work: Work) -> tuple[str, ...]:
     return () if wanted.current and not wanted.failure else (applied, wanted.pending)
 
 
-def _unsettled(context: Context, waiting: Collection[Record]) -> str:
-    """Return the managedState while something is left to do: empty if that is to prune, which no event reports."""
-    return "" if waiting and context.spec.prune != "Never" else context.status.managed_state
+def _unsettled(context: Context, waiting: Collection[Record], *, has_remains: bool) -> str:
+    """Return the managedState while something is left to do: empty if that is to delete, which no event reports."""
+    return "" if has_remains or (waiting and context.spec.prune != "Never") else context.status.managed_state
 
 
 def _may_prune(work: Work, result: _Result) -> bool:

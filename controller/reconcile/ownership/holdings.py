@@ -101,6 +101,15 @@ class Holdings:
         named = {each.kind for each in (self.all(context) or {}).values()}
         return named - set(read_kinds(context.status.skipped_kinds))
 
+    def with_hooks(self, context: Context) -> list[Revision]:
+        """Return the kept revisions that have hooks, also those that were never applied.
+
+        Raises: CrowdedError, ApiError.
+        """
+        stored = self._revisions.digests(context.name, context.metadata.uid)
+        kept = (self._kept.read(context, each) for each in dict.fromkeys((*stored, *context.state.revisions)))
+        return [each for each in kept if each and each.hooks]
+
     def terms(self, context: Context) -> list[Terms]:
         """Return the terms of each kept revision.
 

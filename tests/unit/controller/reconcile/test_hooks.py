@@ -335,6 +335,126 @@ def test_a_teardown_whose_hook_is_late_says_how_to_go_without_it(world: World) -
     assert world.watches.deployment("shop") is None
 
 
+# the deletion of hooks that are done
+
+
+BROKEN = ApiError(500, "InternalError", "odd")
+SUCCEEDED, ON_FAILURE = "hook-succeeded", "hook-failed"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("prune", ["AfterHealthy", "AfterApply", "Never"])
+@pytest.mark.parametrize("event", ["pre-install", "post-install", "pre-upgrade", "post-upgrade"])
+def test_a_finished_hook_that_cannot_be_deleted_is_deleted_later(
+    event: str, prune: str, restarts: bool, world: World
+) -> None:
+    if "upgrade" in event:
+        install(world)
+    install(world, hook(event, policies=SUCCEEDED), tag="v2", name="b", prune=prune)
+    world.cluster.faults[f"DELETE {MIGRATE}"] = [BROKEN] * 3
+    finish(world)
+    assert world.exists(MIGRATE, B)
+    assert world.conditions["Ready"] == "True Ready"
+    assert world.conditions["Reconciling"] == "True PrunePending"
+    assert "Job shop/migrate: the API server answered 500" in world.message("Reconciling")
+    if restarts:
+        world.restart()
+    for _ in range(4):
+        world.seconds += world.reconcile().after or 0
+    world.settle()
+    assert not world.exists(MIGRATE)
+    assert "Reconciling" not in world.conditions
+    world.restart()
+    world.settle()
+    assert world.reconcile().after is None  # nothing is left to do
+
+
+def test_a_failed_hook_that_cannot_be_deleted_is_deleted_once_another_revision_is_installed(world: World) -> None:
+    install(world)
+    install(world, hook("pre-upgrade", policies=ON_FAILURE), tag="v2", name="b")
+    world.cluster.faults[f"DELETE {MIGRATE}"] = [BROKEN]
+    finish(world, status=FAILED)
+    assert world.exists(MIGRATE)
+    world.restart()
+    install(world, tag="v3", name="c")
+    assert not world.exists(MIGRATE)
+    assert world.conditions["Ready"] == "True Ready"
+
+
+def test_a_finished_hook_of_an_upgrade_that_is_given_up_is_deleted_later(world: World) -> None:
+    install(world)
+    install(world, hook("pre-upgrade", policies=SUCCEEDED), hook("post-upgrade", name="after"), tag="v2", name="b")
+    world.cluster.faults[f"DELETE {MIGRATE}"] = [BROKEN]
+    finish(world)
+    assert world.exists(MIGRATE)
+    world.restart()
+    world.wish("v1", installNamespace="shop")
+    world.settle()
+    assert not world.exists(MIGRATE)
+    assert world.exists(f"{JOBS}/after")
+
+
+def test_the_account_of_a_hook_that_is_under_way_is_not_deleted(world: World) -> None:
+    install(world)
+    account = hook("pre-upgrade", name="account", kind="ConfigMap", policies=SUCCEEDED)
+    install(world, account, hook("pre-upgrade", policies=SUCCEEDED), tag="v2", name="b")
+    world.wish("v1", installNamespace="shop")
+    world.settle()
+    assert world.exists(f"{OBJECTS}/account", MIGRATE)
+    world.wish("v2", installNamespace="shop")
+    world.settle()
+    world.restart()
+    finish(world)
+    assert not world.exists(MIGRATE)
+    assert not world.exists(f"{OBJECTS}/account")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("event", ["pre-install", "post-install", "pre-delete", "post-delete"])
+def test_a_deletion_waits_for_the_hooks_that_could_not_be_deleted(event: str, restarts: bool, world: World) -> None:
+    install(world, hook(event, policies=SUCCEEDED))
+    world.cluster.faults[f"DELETE {MIGRATE}"] = [BROKEN] * 4
+    if "install" in event:
+        finish(world)
+    world.delete()
+    world.settle()
+    if "delete" in event:
+        finish(world)
+    assert world.exists(MIGRATE)
+    assert not world.exists(A)
+    assert world.conditions["Ready"] == "False APIUnavailable"
+    assert "Job shop/migrate: the API server answered 500" in world.message("Ready")
+    if restarts:
+        world.restart()
+    for _ in range(5):
+        world.seconds += world.reconcile().after or 0
+    assert not world.exists(MIGRATE)
+    assert world.watches.deployment("shop") is None
+
+
+def test_objects_that_stay_do_not_wait_for_hooks_that_cannot_be_deleted(world: World) -> None:
+    install(world, hook("post-install", policies=SUCCEEDED), deletionPolicy="Orphan")
+    world.cluster.faults[f"DELETE {MIGRATE}"] = [BROKEN] * 9
+    finish(world)
+    world.delete()
+    world.settle()
+    assert world.watches.deployment("shop") is None
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_what_is_left_of_the_hooks_of_another_revision_is_told(is_deleted: bool, world: World) -> None:
+    install(world)
+    install(world, hook("pre-upgrade"), tag="v2", name="b")
+    if is_deleted:
+        world.delete()
+        world.settle()
+    else:
+        install(world, tag="v3", name="c")
+    assert world.exists(MIGRATE)
+    [note] = [each for each in world.events.notes if each.reason == "HookLeft"]
+    assert note.text.startswith("Job shop/migrate: hook of another revision, which has not ended and is left as it is")
+
+
 # the hook of another revision
 
 
