@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, new_name
+from tests.support.mortal import new_mortal_world
+from tests.support.registry import LocalRegistry
+from tests.support.weather import Fault, Weather
 
 CHART = b"apiVersion: v2\nname: shop\nversion: 1.0.0\n"
 JOBS = "/apis/batch/v1"
@@ -99,6 +105,10 @@ CASES = [
 
 def wait_for_color(deployed: Deployed, color: str) -> None:
     deployed.wait(lambda: deployed.data("settings") == {"color": color}, f"the revision of {color}")
+
+
+def wait_idle(deployed: Deployed) -> None:
+    deployed.wait(lambda: "Reconciling" not in deployed.conditions(), "nothing is left to do")
 
 
 def wait_handled(deployed: Deployed, requested: str) -> None:
@@ -396,3 +406,60 @@ def test_a_chart_of_hooks_alone_runs_them_and_is_installed(world: World) -> None
 def test_a_chart_that_renders_nothing_is_installed_with_a_warning(world: World) -> None:
     deployed = deploy(world)
     assert "renders no objects" in deployed.wait_ready()["warnings"][0]
+
+
+# deletions that fail
+
+
+class Refusing(Weather):
+    """Answers 500 to deletions of hooks, which have `hook` in their names, while it is told to."""
+
+    refuses = True
+
+    def meet(self, verb: str, path: str) -> Fault | None:
+        return Fault.BROKEN if self.refuses and verb == "DELETE" and "/hook-" in path else None
+
+
+@pytest.fixture
+def refusing(fresh_kwok_cluster: ControlPlane) -> Iterator[Refusing]:
+    with Refusing(fresh_kwok_cluster.server, fresh_kwok_cluster.folder / "ca.crt") as started:
+        yield started
+
+
+@pytest.fixture
+def refused_world(
+    fresh_kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, refusing: Refusing
+) -> Iterator[World]:
+    with new_mortal_world(fresh_kwok_cluster, registry, settings, refusing) as made:
+        yield made
+
+
+def test_finished_hooks_whose_deletion_fails_are_deleted_later(refused_world: World, refusing: Refusing) -> None:
+    world, events = refused_world, ("pre-install", "post-install", "pre-delete", "post-delete")
+    found = {}
+    for event in events:
+        more = hook("hook-data", event, "hook-succeeded", weight=-1)
+        data = {**config_map("hook-data"), "metadata": more["metadata"]}
+        found[event] = deploy(world, config_map("settings"), data, hook("hook-job", event, "hook-succeeded"))
+    for event, deployed in found.items():
+        deployed.wait_ready()
+        if "delete" in event:
+            deployed.delete()
+            deployed.wait_for("Ready", "False", "APIUnavailable", "the API server answered 500")
+        else:
+            deployed.wait_for("Reconciling", "True", "PrunePending", "the API server answered 500")
+    deleted = deploy(world, config_map("settings"), hook("hook-job", "post-install", "hook-succeeded"))
+    deleted.wait_for("Reconciling", "True", "PrunePending", "the API server answered 500")
+    world.restart()
+    deleted.delete()
+    deleted.wait_for("Ready", "False", "APIUnavailable", "Job ")
+    refusing.refuses = False
+    for event, deployed in found.items():
+        if "delete" in event:
+            deployed.wait_gone()
+        else:
+            wait_idle(deployed)
+        assert job(deployed, "hook-job") is None
+        assert deployed.get("hook-data") is None
+    deleted.wait_gone()
+    assert job(deleted, "hook-job") is None

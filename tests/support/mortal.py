@@ -13,7 +13,7 @@ from hack.control_plane.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, World, is_answered
 from tests.support.forking import ForkedController
 from tests.support.registry import LocalRegistry
-from tests.support.severing import Severing
+from tests.support.weather import Weather
 
 ALONE = ("--leader-elect=no", "--workers=1", "--apply-workers=1")
 """So that writes come one after the other, and the n-th is the same one each time."""
@@ -22,7 +22,7 @@ LOG_CHARACTERS = 50_000
 
 @contextmanager
 def new_mortal_world(
-    cluster: ControlPlane, registry: LocalRegistry, settings: Settings, severing: Severing
+    cluster: ControlPlane, registry: LocalRegistry, settings: Settings, severing: Weather
 ) -> Iterator[World]:
     """Run a controller on a cluster, through `severing`."""
     cluster.kubectl("apply", "--server-side", "-k", str(ROOT / "config" / "crd"))
