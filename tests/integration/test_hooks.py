@@ -11,6 +11,7 @@ import pytest
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, new_name
+from tests.support.commands import command
 from tests.support.mortal import new_mortal_world
 from tests.support.registry import LocalRegistry
 from tests.support.weather import Fault, Weather
@@ -406,6 +407,32 @@ def test_a_chart_of_hooks_alone_runs_them_and_is_installed(world: World) -> None
 def test_a_chart_that_renders_nothing_is_installed_with_a_warning(world: World) -> None:
     deployed = deploy(world)
     assert "renders no objects" in deployed.wait_ready()["warnings"][0]
+
+
+def test_hooks_and_their_pods_are_in_the_tree(world: World) -> None:
+    account = {**config_map("account"), "metadata": hook("account", "pre-install", weight=-1)["metadata"]}
+    deployed = deploy(world, config_map("settings"), account, hook("migrate", "pre-install"))
+    deployed.wait_for("Ready", "False", "WaitingForHook")
+    report(world, deployed, "migrate", "Pending", waiting("ErrImagePull"))
+    rukpak, viewer = command(world.cluster.kubeconfig), new_name()
+    role = ["--verb=get,list", "--resource=bundledeployments.core.rukpak.io,configmaps,jobs.batch,pods"]
+    world.cluster.kubectl("create", "clusterrole", viewer, *role)
+    world.cluster.kubectl("create", "clusterrolebinding", viewer, f"--clusterrole={viewer}", f"--user={viewer}")
+
+    def shown(*options: str) -> dict[str, Any]:
+        root = json.loads(rukpak("tree", deployed.name, "-o", "json", *options).stdout)
+        children = {each["name"]: [(at["kind"], at["health"]) for at in each["children"]] for each in root["children"]}
+        return {each["name"]: (each["health"], each["message"], children[each["name"]]) for each in root["children"]}
+
+    running = ("JobRunning", "pre-install hook: not finished yet", [("Pod", "ErrImagePull")])
+    assert shown()["migrate"] == running
+    assert shown()["account"] == ("Healthy", "pre-install hook", [])
+    found = shown(f"--as={viewer}")
+    assert found["migrate"] == running
+    assert "account" not in found  # who may not read revisions sees the hooks that run
+    end(world, deployed, "migrate")
+    deployed.wait_ready()
+    assert shown()["migrate"] == ("Healthy", "pre-install hook", [("Pod", "Healthy")])
 
 
 # deletions that fail

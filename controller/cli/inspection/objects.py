@@ -5,7 +5,7 @@ They are read with the user's permissions; a kind that the user cannot list is n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
@@ -72,6 +72,24 @@ class ObjectLister:
         }
         return [*(missing | found).values()]
 
+    def find_hooks(self, deployment: BundleDeployment, kinds: Iterable[GroupVersionKind]) -> list[FoundObject]:
+        """Return the hooks of a BundleDeployment that exist; without those of kinds that the user cannot list.
+
+        Raises: ApiError.
+        """
+        found: list[FoundObject] = []
+        selector = f"{names.OWNER_LABEL}={deployment.metadata.name}"
+        for kind in sorted(kinds):
+            resource = self._discovery.resource(kind)
+            try:
+                items = list(self.list_items(resource, "", selector)) if resource else []
+            except ApiError as error:
+                if error.status != HTTPStatus.FORBIDDEN:
+                    raise
+                continue
+            found += [_judge_hook(each) for each in items if _is_hook(each, deployment)]
+        return found
+
     def list_items(self, resource: Resource, namespace: str = "", label_selector: str = "") -> Iterator[Manifest]:
         """Yield objects of a kind, with their apiVersion and kind, which lists leave out.
 
@@ -98,6 +116,17 @@ class ObjectLister:
 def _is_owned(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
     # Operators copy labels to their children, but not this annotation.
     return (item["metadata"].get("annotations") or {}).get(names.OWNER_UID) == deployment.metadata.uid
+
+
+def _is_hook(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
+    run = (item["metadata"].get("annotations") or {}).get(names.HOOK_RUN, "")
+    return bool(run) and run.split(" ")[-1] == deployment.metadata.uid
+
+
+def _judge_hook(value: Mapping[str, Any]) -> FoundObject:
+    """Return a hook with its health, and of which event it is."""
+    found, event = judge(value), value["metadata"]["annotations"][names.HOOK_RUN].partition(" ")[0]
+    return replace(found, message=": ".join(filter(None, (f"{event} hook", found.message))))
 
 
 def judge(value: Mapping[str, Any]) -> FoundObject:

@@ -1,4 +1,4 @@
-"""`rukpak tree`: the objects of a BundleDeployment and what workloads own, with health and drift.
+"""`rukpak tree`: the objects and hooks of a BundleDeployment and what workloads own, with health and drift.
 
 Drift is what the installed revision says and the object does not; so it is only known to users who may read the
 revision store. Others see which objects drift in the condition `Drifted`.
@@ -7,7 +7,7 @@ revision store. Others see which objects drift in the condition `Drifted`.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -16,8 +16,10 @@ from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.drift.explanation import explain
 from controller.apply.drift.ignored_fields import REPLICAS, has_field, without
+from controller.apply.hooks.hook import kinds_of
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target, make_targets
+from controller.build.revision import Revision
 from controller.cli.command import FAILED, connect, tell
 from controller.cli.deployments.access import Deployments, Manifest
 from controller.cli.deployments.unserved import tell_unserved
@@ -28,12 +30,13 @@ from controller.cli.output import to_json, to_table, to_yaml
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import Resource
+from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, is_scaled, key_of, project
 from controller.revisions.storage.secrets import RevisionSecrets
 from controller.revisions.storage.store import RevisionStore
 
 STRAY = "part of no revision"
+_RUNNING_KINDS = (GroupVersionKind("batch", "v1", "Job"), GroupVersionKind("", "v1", "Pod"))
 _HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")
 FindDrift = Callable[[Mapping[str, Any]], str]
 
@@ -49,7 +52,8 @@ def main(options: argparse.Namespace) -> int:
     if value is None or deployment is None:
         tell(f'rukpak tree: BundleDeployment "{options.name}" {problem}')
         return FAILED
-    root = _grow_root(client, deployment, _make_finder(client, options.namespace, deployment))
+    revisions = _read_revisions(client, options.namespace, deployment)
+    root = _grow_root(client, deployment, _make_finder(client, deployment, revisions), _hook_kinds(revisions))
     print(_show(root, options.output), end="", flush=True)
     tell_unserved("tree", client, options.namespace, [value])
     return 0
@@ -61,9 +65,12 @@ def _show(root: Branch, output: str) -> str:
     return to_table(_HEADING, draw(root))
 
 
-def _grow_root(client: Client, deployment: BundleDeployment, find_drift: FindDrift) -> Branch:
+def _grow_root(
+    client: Client, deployment: BundleDeployment, find_drift: FindDrift, hook_kinds: Iterable[GroupVersionKind]
+) -> Branch:
     lister = ObjectLister(client)
-    found = lister.find(deployment)
+    hooks = lister.find_hooks(deployment, hook_kinds)
+    found = [*lister.find(deployment), *hooks]
     values = [each.value for each in found if each.value]
     owned = by_owner(_list_owned(lister, values))
 
@@ -75,7 +82,7 @@ def _grow_root(client: Client, deployment: BundleDeployment, find_drift: FindDri
 
     def _make_branch(each: FoundObject) -> Branch:
         children = grow(each.value, owned, _make) if each.value else ()
-        drift = find_drift(each.value) if each.value else ""
+        drift = find_drift(each.value) if each.value and each not in hooks else ""
         drift = STRAY if each.name in strays else drift
         return Branch(name=each.name, health=each.reason, message=each.message, drift=drift, children=children)
 
@@ -123,11 +130,15 @@ def _list_owned(lister: ObjectLister, values: list[Mapping[str, Any]]) -> Iterat
 # drift
 
 
-def _make_finder(client: Client, namespace: str, deployment: BundleDeployment) -> FindDrift:
-    """Return a function that says how an object differs from the installed revision."""
+def _make_finder(client: Client, deployment: BundleDeployment, revisions: Mapping[str, Revision] | None) -> FindDrift:
+    """Return a function that says how an object differs from the installed revision, if the user may read that."""
     orphan = deployment.spec.deletion_policy == "Orphan"
     owner = Owner(deployment.metadata.name, deployment.metadata.uid)
-    targets = _read_targets(client, namespace, deployment, owner, orphan=orphan)
+    installed = (revisions or {}).get(deployment.status.installed_revision)
+    targets: Mapping[ObjectKey, Target] = {}
+    if installed:
+        is_namespaced = Discovery(client).is_namespaced
+        targets = make_targets(installed, owner, orphan=orphan, is_namespaced=is_namespaced).by_key
 
     def _find(value: Mapping[str, Any]) -> str:
         target = targets.get(key_of(value))
@@ -136,20 +147,23 @@ def _make_finder(client: Client, namespace: str, deployment: BundleDeployment) -
     return _find
 
 
-def _read_targets(
-    client: Client, namespace: str, deployment: BundleDeployment, owner: Owner, *, orphan: bool
-) -> Mapping[ObjectKey, Target]:
-    """Return what the installed revision asks for; nothing for users who may not read it."""
+def _read_revisions(client: Client, namespace: str, deployment: BundleDeployment) -> Mapping[str, Revision] | None:
+    """Return the installed and the wanted revision by digest; None for users who may not read them."""
     store = RevisionStore(client, RevisionSecrets(client, namespace, lambda _: None, lambda: None))
+    digests = {deployment.status.installed_revision, deployment.status.revision} - {""}
     try:
-        revision = store.read(deployment.metadata.name, deployment.status.installed_revision)
+        found = [store.read(deployment.metadata.name, digest) for digest in sorted(digests)]
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        revision = None
-    if revision is None:
-        return {}
-    return make_targets(revision, owner, orphan=orphan, is_namespaced=Discovery(client).is_namespaced).by_key
+        return None
+    return {revision.digest: revision for revision in found if revision}
+
+
+def _hook_kinds(revisions: Mapping[str, Revision] | None) -> set[GroupVersionKind]:
+    """Return the kinds that hooks may have: those that run something, and those that the revisions name."""
+    named = (kinds_of(revision) for revision in (revisions or {}).values())
+    return set(_RUNNING_KINDS).union(*named)
 
 
 def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, orphan: bool) -> str:
