@@ -23,6 +23,14 @@ from controller.observe.health.rules import assess
 from controller.observe.health.subject import Context
 from controller.observe.records import key_of
 
+RUNNING = {
+    each.gvk: each
+    for each in (
+        Resource("batch", "v1", "Job", "jobs", namespaced=True),
+        Resource("", "v1", "Pod", "pods", namespaced=True),
+    )
+}
+"""The kinds of hooks that run something."""
 _HEADING = ("OBJECT", "HEALTH", "MESSAGE")
 
 
@@ -77,10 +85,12 @@ class ObjectLister:
 
         Raises: ApiError.
         """
+        if not (deployment.status.revision or deployment.status.installed_revision):
+            return []  # no revision, no hooks
         found: list[FoundObject] = []
         selector = f"{names.OWNER_LABEL}={deployment.metadata.name}"
         for kind in sorted(kinds):
-            resource = self._discovery.resource(kind)
+            resource = RUNNING.get(kind) or self._discovery.resource(kind)
             try:
                 items = list(self.list_items(resource, "", selector)) if resource else []
             except ApiError as error:

@@ -25,7 +25,7 @@ from controller.cli.deployments.access import Deployments, Manifest
 from controller.cli.deployments.unserved import tell_unserved
 from controller.cli.inspection.branches import Branch, by_owner, draw, find_child_kinds, grow
 from controller.cli.inspection.description import describe_unobserved, name_of_stray
-from controller.cli.inspection.objects import FoundObject, ObjectLister, judge
+from controller.cli.inspection.objects import RUNNING, FoundObject, ObjectLister, judge
 from controller.cli.output import to_json, to_table, to_yaml
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
@@ -36,7 +36,6 @@ from controller.revisions.storage.secrets import RevisionSecrets
 from controller.revisions.storage.store import RevisionStore
 
 STRAY = "part of no revision"
-_RUNNING_KINDS = (GroupVersionKind("batch", "v1", "Job"), GroupVersionKind("", "v1", "Pod"))
 _HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")
 FindDrift = Callable[[Mapping[str, Any]], str]
 
@@ -163,7 +162,7 @@ def _read_revisions(client: Client, namespace: str, deployment: BundleDeployment
 def _hook_kinds(revisions: Mapping[str, Revision] | None) -> set[GroupVersionKind]:
     """Return the kinds that hooks may have: those that run something, and those that the revisions name."""
     named = (kinds_of(revision) for revision in (revisions or {}).values())
-    return set(_RUNNING_KINDS).union(*named)
+    return set(RUNNING).union(*named)
 
 
 def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, orphan: bool) -> str:
