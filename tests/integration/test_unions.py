@@ -329,7 +329,7 @@ def spec_of(value: Manifest | None) -> Any:
 # What another manager applies
 
 
-def mended(world: World, path: str) -> None:
+def corrected(world: World, path: str) -> None:
     patch = [
         {"op": "remove", "path": "/spec/strategy/rollingUpdate"},
         {"op": "replace", "path": "/spec/strategy/type", "value": "Recreate"},
@@ -341,7 +341,7 @@ def deleted(world: World, path: str) -> None:
     world.client.delete(path)
 
 
-@pytest.mark.parametrize("change", [mended, deleted])
+@pytest.mark.parametrize("change", [corrected, deleted])
 def test_what_another_manager_applies_stays_and_a_change_by_hand_is_seen_at_once(
     world: World, change: Callable[[World, str], None]
 ) -> None:
