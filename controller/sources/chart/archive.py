@@ -11,7 +11,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.compression import is_compressed
 from controller.content.limits import Rejection
 from controller.content.tar import read_tar
-from controller.sources.http.body import strip_components
+from controller.sources.http.body import strip_components, without_ignore_file
 
 _HEAD_BYTES = 512
 _CHART = "Chart.yaml"
@@ -28,7 +28,7 @@ def read_chart(file: BinaryIO, access: Access) -> Iterator[Entry]:
         raise _unsupported(access, "is not a tar archive with gzip")
     has_chart = False
     try:
-        for entry in strip_components(read_tar(file, access.limits), 1, access.limits):
+        for entry in strip_components(without_ignore_file(read_tar(file, access.limits)), 1, access.limits):
             has_chart = has_chart or entry.path == _CHART
             yield entry
     except Rejection as rejection:  # by the reader, or thrown by the writer

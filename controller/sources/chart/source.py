@@ -18,6 +18,7 @@ from controller.content.limits import quote
 from controller.sources.chart import registry, repository
 from controller.sources.chart.request import ChartRequest, parse_request, request_problems
 from controller.sources.chart.shared import SharedIndexes
+from controller.sources.http.body import READ_AS
 from controller.sources.trust import certificate_problems
 
 
@@ -63,8 +64,8 @@ class ChartSource:
             return found.resolve(parse_request(parameters))
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:  # noqa: ARG002 - the contract
-        """Return the digest, which is verified before anything is unpacked."""
-        return resolution.digest
+        """Return the digest, which is verified before anything is unpacked, and how it is read."""
+        return f"{resolution.digest}|{READ_AS}"
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
         """Yield the files of the chart that was resolved.

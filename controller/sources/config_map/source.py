@@ -16,7 +16,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of, digest_of_json
 from controller.content.limits import Rejection, quote
 from controller.sources.config_map.parts import KEY, are_parts, describe_names, join
-from controller.sources.http.body import read_body
+from controller.sources.http.body import READ_AS, read_body
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip")
 
@@ -56,8 +56,8 @@ class ConfigMapSource:
         return resolution
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:  # noqa: ARG002 - the contract
-        """Return the digest, which covers the names of the files."""
-        return resolution.digest
+        """Return the digest, which covers the names of the files, and how an archive is read."""
+        return f"{resolution.digest}|{READ_AS}"
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
         """Yield the files, or the entries of the archive.

@@ -5,6 +5,7 @@ Not here: reading archives (content/tar.py, content/zip.py), and checking and wr
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,6 +16,10 @@ from controller.content.zip import is_zip, read_zip
 from controller.content.zip_directory import Seekable, Unsupported
 
 _HEAD_BYTES = 512
+READ_AS = "packaged charts without .helmignore"
+"""Part of the keys of content: what an older release has stored was read differently."""
+_CHART, _IGNORE = "Chart.yaml", ".helmignore"
+_IGNORE_BYTES = 64 * 1024
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -40,7 +45,7 @@ def read_body(file: Seekable, size: int, name: str, strip: int, limits: Limits) 
     if is_zip(head):
         yield from strip_components(read_zip(file, limits), strip, limits)
     elif is_tar(head):
-        yield from strip_components(read_tar(file, limits), strip, limits)
+        yield from strip_components(without_ignore_file(read_tar(file, limits)), strip, limits)
     elif is_file_name(name):
         yield Entry(path=name, size=size, data=file)
     else:
@@ -48,6 +53,29 @@ def read_body(file: Seekable, size: int, name: str, strip: int, limits: Limits) 
             f"{quote(name)} is neither a tar archive (plain, gzip or zstd) nor a zip archive nor a file named .yaml, "
             ".yml or .json; publish it as one of these"
         )
+
+
+def without_ignore_file(entries: Iterator[Entry]) -> Iterator[Entry]:
+    """Leave out the `.helmignore` of a packaged chart: one folder with Chart.yaml.
+
+    `helm package` has applied it, and Helm does not apply it to an archive: `charts/` may contain what it names.
+    """
+    folders, charts = set[str](), set[str]()
+    ignore: tuple[str, Entry] | None = None
+    for entry in entries:
+        parts = [part for part in entry.path.split("/") if part not in ("", ".")]
+        folders.update(parts[:1])
+        if parts[1:] == [_CHART]:
+            charts.add(parts[0])
+        is_small_file = entry.kind is EntryKind.FILE and entry.data is not None and entry.size <= _IGNORE_BYTES
+        if parts[1:] == [_IGNORE] and is_small_file and ignore is None:
+            # Kept until it is known what the archive is: Chart.yaml may follow.
+            data = io.BytesIO(entry.data.read(entry.size) if entry.data else b"")
+            ignore = parts[0], replace(entry, data=data)
+            continue
+        yield entry
+    if ignore and (folders != {ignore[0]} or ignore[0] not in charts):
+        yield ignore[1]
 
 
 def strip_components(entries: Iterator[Entry], count: int, limits: Limits) -> Iterator[Entry]:

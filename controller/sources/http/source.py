@@ -25,7 +25,7 @@ from controller.content.limits import Rejection, quote
 from controller.content.spool import Spool
 from controller.sources.hosts import check_host
 from controller.sources.http.address import HTTPS, Address, parse_address
-from controller.sources.http.body import is_file_name, read_body
+from controller.sources.http.body import READ_AS, is_file_name, read_body
 from controller.sources.http.download import Download, Wanted
 from controller.sources.pace import check_deadline
 from controller.sources.transport import Transport
@@ -77,9 +77,9 @@ class HttpSource:
         return Resolution(pinned=address.url, digest=f"sha256:{_sha256(parameters)}", validator=answer.validator)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
-        """Return digest, stripComponents, and the name of a single file."""
+        """Return digest, stripComponents, and the name of a single file; of an archive, how it is read."""
         name = parse_address(parameters["url"]).name
-        return f"{resolution.digest}|{_strip(parameters)}|{name if is_file_name(name) else ''}"
+        return f"{resolution.digest}|{_strip(parameters)}|{name if is_file_name(name) else READ_AS}"
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
         """Yield the file, or the entries of an archive; the digest is verified before the first one.
