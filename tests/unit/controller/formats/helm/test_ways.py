@@ -27,6 +27,7 @@ from tests.support.charts import chart_of, files_of, pack, packaged_helm, render
 from tests.support.tarballs import tarball
 
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
+FILE = 'data: {x: {{ .Files.Get "dashboards/NAME.json" | quote }}}\n'
 DEFINITION = """apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: foos.example.com}
@@ -39,8 +40,7 @@ spec:
 INNER = chart_of(
     {
         "templates/test-secret.yaml": CONFIG_MAP.replace("NAME", "inner-secret"),
-        "templates/board.yaml": CONFIG_MAP.replace("NAME", "board")
-        + 'data: {x: {{ .Files.Get "dashboards/x.json" | quote }}}\n',
+        "templates/board.yaml": CONFIG_MAP.replace("NAME", "board") + FILE.replace("NAME", "x"),
         "templates/_helpers.tpl": '{{ define "d.x" }}x{{ end }}',
         "dashboards/x.json": "{}",
         "crds/foo.yaml": DEFINITION,
@@ -49,7 +49,7 @@ INNER = chart_of(
 )
 OUTER = chart_of(
     {
-        "templates/own.yaml": CONFIG_MAP.replace("NAME", "own") + 'data: {x: {{ .Files.Get "dashboards/own.json" | quote }}}\n',
+        "templates/own.yaml": CONFIG_MAP.replace("NAME", "own") + FILE.replace("NAME", "own"),
         "templates/test-own.yaml": CONFIG_MAP.replace("NAME", "own-secret"),
         "dashboards/own.json": "{}",
     },
@@ -117,11 +117,13 @@ def test_to_a_folder_the_rules_apply(rules: str, tmp_path: Path) -> None:
     inner = {path.replace("d/", "c/charts/d/", 1): data for path, data in INNER.items()}
     source = write(tmp_path / "source", {**OUTER, **inner, "c/.helmignore": rules.encode()})
     wanted = run_template(source)
+    files = files_of(source)
+    layer = read_tar(io.BytesIO(tarball(*files.items())), Limits())
     ways = {
         "a folder": read_folder(source),
-        "deeper in an archive": as_body(pack({f"repository/{k}": v for k, v in files_of(source).items()}), 1),
-        "with a second folder": as_body(pack({**files_of(source), "x/y": b""}), 0),
-        "layers of an image": strip_components(read_tar(io.BytesIO(tarball(*files_of(source).items())), Limits()), 0, Limits()),
+        "deeper in an archive": as_body(pack({f"repository/{path}": data for path, data in files.items()}), 1),
+        "with a second folder": as_body(pack({**files, "x/y": b""}), 0),
+        "layers of an image": strip_components(layer, 0, Limits()),
     }  # fmt: skip
     for way, entries in ways.items():
         folder = tmp_path / way
