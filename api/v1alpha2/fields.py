@@ -178,3 +178,17 @@ Directory = Annotated[
     ),
 ]
 """A directory below a root; the root is ''."""
+RepositoryDirectory = Annotated[
+    str,
+    Field(
+        max_length=512,
+        json_schema_extra=rules(
+            rule(
+                r"!self.matches(r'^/|//|(^|/)\.\.(/|$)|/\.(/|$)')",
+                'must be a relative path like foo/bar: no "/" at its beginning, no "//", no ".." element',
+            ),
+            rule(r"!self.matches(r'[\\\x00-\x1f\x7f]')", "must not contain backslashes or control characters"),
+        ),
+    ),
+]
+"""A directory of a repository, also written as ./foo/bar/; the root is '' or '.'."""

@@ -16,6 +16,7 @@ from api.v1alpha2.fields import (
     Namespace,
     ObjectName,
     PollInterval,
+    RepositoryDirectory,
     list_of,
     parse_duration,
     rule,
@@ -156,7 +157,7 @@ class GitSource(_Block):
     semver: VersionRange | None = None
     """Range of versions, as Helm writes them: >=1.2.0 <2.0.0, ~1.4, 1.x. The highest version among the tags that is in
     the range is used; pre-releases only if the range names one. Default: ref."""
-    directory: Directory = ""
+    directory: RepositoryDirectory = ""
     """Directory of the repository to use, as a relative path. Empty: the whole repository."""
     destination: Directory | None = None
     """Older spelling of the destination of the source."""

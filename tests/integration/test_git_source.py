@@ -137,17 +137,33 @@ def assert_nothing_left(access: Access) -> None:
 # what a ref names
 
 
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "a commit": lambda commit: commit,
+    "8 digits": lambda commit: commit[:8],
+    "40 digits": lambda commit: commit[:40],
+    "a commit in upper case": str.upper,
+    "8 digits in upper case": lambda commit: commit[:8].upper(),
+}
+
+
 @pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
-@pytest.mark.parametrize("ref", ["v1", "tags/v1", "refs/tags/v1", "old", "refs/heads/old", "FIRST", "FIRST[:8]"])
+@pytest.mark.parametrize("ref", ["v1", "tags/v1", "refs/tags/v1", "old", "refs/heads/old", *SPELLINGS])
 def test_every_kind_of_ref(ref: str, algorithm: str, tmp_path: Path, access: Access) -> None:
     with GitHttpServer(tmp_path / "git") as server:
         forge = Forge(tmp_path / "git", server, algorithm=algorithm)
         forge.repository.git("branch", "old", forge.first)
-        parameters = forge.parameters(ref.replace("FIRST[:8]", forge.first[:8]).replace("FIRST", forge.first))
+        parameters = forge.parameters(SPELLINGS[ref](forge.first) if ref in SPELLINGS else ref)
         resolution = SOURCE.resolve(parameters, access)
         digest = f"{algorithm}:{forge.first}"
         assert resolution == Resolution(pinned=f"{server.url}/repo.git@{forge.first}", digest=digest)
         assert fetch(parameters, access, resolution) == {"a.yaml": b"a: 1\n", "sub/b.sh": b"b"}
+
+
+@pytest.mark.parametrize("directory", ["deploy/sub", "./deploy/sub", "deploy/sub/", "./deploy/sub/"])
+def test_a_directory_is_written_as_people_write_it(directory: str, forge: Forge, access: Access) -> None:
+    parameters = {**forge.parameters("v1"), "directory": directory}
+    assert SOURCE.validate(parameters, "spec.sources[0].git") == []
+    assert fetch(parameters, access, SOURCE.resolve(parameters, access)) == {"b.sh": b"b"}
 
 
 def test_without_a_ref_it_is_head(forge: Forge, access: Access) -> None:

@@ -138,4 +138,4 @@ def _title(crd: str) -> str:
 def _remedy(crd: str, errors: Sequence[CheckFinding]) -> str:
     checks = ", ".join(sorted({finding.check for finding in errors}))
     rule = f"{{crd: {crd}, checks: [{checks}], enforcement: Warn}}"
-    return f"make the change compatible, or allow it in spec.crdUpgradeSafety.rules: {rule}"
+    return f"make the change compatible, or allow it in spec.crdUpgradeSafety: {{rules: [{rule}]}}"

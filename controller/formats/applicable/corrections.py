@@ -28,6 +28,26 @@ _RESERVED_ANNOTATIONS = frozenset(
 )
 RESERVED = {"labels": frozenset({OWNER_LABEL, OWNER_SHARD}), "annotations": _RESERVED_ANNOTATIONS}
 """Labels and annotations of the controller, which no bundle sets."""
+_WRITTEN_ANNOTATIONS = frozenset(
+    {
+        "autoscaling.alpha.kubernetes.io/conditions",
+        "autoscaling.alpha.kubernetes.io/current-metrics",
+        "batch.kubernetes.io/job-tracking",
+        "control-plane.alpha.kubernetes.io/leader",
+        "deployment.kubernetes.io/desired-replicas",
+        "deployment.kubernetes.io/max-replicas",
+        "deployment.kubernetes.io/revision",
+        "deployment.kubernetes.io/revision-history",
+        "deprecated.daemonset.template.generation",
+        "endpoints.kubernetes.io/last-change-trigger-time",
+        "pv.kubernetes.io/bind-completed",
+        "pv.kubernetes.io/bound-by-controller",
+        "volume.beta.kubernetes.io/storage-provisioner",
+        "volume.kubernetes.io/storage-provisioner",
+    }
+)
+"""Annotations that controllers of Kubernetes write, as in a manifest that was exported from a cluster: they would write
+them again after each repair (kubernetes.io/docs/reference/labels-annotations-taints)."""
 _INJECT_ANNOTATIONS = frozenset(
     {
         "cert-manager.io/inject-apiserver-ca",
@@ -61,7 +81,13 @@ def without_reserved_marks(item: Object) -> Object:
 
 
 def _correct_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return _drop_reserved_marks(_without(metadata, _SERVER_FIELDS))
+    corrected = _drop_reserved_marks(_without(metadata, _SERVER_FIELDS))
+    annotations = corrected.get("annotations")
+    if annotations and not _WRITTEN_ANNOTATIONS.isdisjoint(annotations):
+        corrected["annotations"] = _without(annotations, _WRITTEN_ANNOTATIONS)
+        if not corrected["annotations"]:
+            del corrected["annotations"]
+    return corrected
 
 
 def _drop_reserved_marks(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -111,7 +111,9 @@ def _ref(parameters: Mapping[str, Any]) -> str:
 
 
 def _directory(parameters: Mapping[str, Any]) -> str:
-    return parameters.get("directory") or ""
+    given: str = parameters.get("directory") or ""
+    directory = given.removeprefix("./").removesuffix("/")
+    return directory if directory not in ("", ".") else given.removeprefix("./").removeprefix(".")
 
 
 def _is_directory(directory: str) -> bool:
@@ -150,9 +152,11 @@ def _reach(parameters: Mapping[str, Any], access: Access, work: Callable[[Object
 
 
 def _find_commit(objects: Objects, ref: str, access: Access) -> str:
-    commit = ref if FULL_COMMIT.fullmatch(ref) else ""
+    commit = ref.lower() if FULL_COMMIT.fullmatch(ref.lower()) else ""
     refs = objects.list_refs("origin", *_names(_DEFAULT_REF if commit else ref))
-    return commit or _choose(refs, ref) or _find_short(objects, ref, access)
+    is_short = any(len(name) > len(commit) for name in refs.values())  # 40 digits where names have 64
+    found = commit if commit and not is_short else _choose(refs, ref)
+    return found or _find_short(objects, ref, access)
 
 
 def _find_tag(objects: Objects, semver: str, access: Access) -> tuple[str, str]:
@@ -179,9 +183,9 @@ def _choose(refs: Mapping[str, str], ref: str) -> str:
 
 def _find_short(objects: Objects, ref: str, access: Access) -> str:
     """Return the commit with an abbreviated name: servers list refs only, so all commits are fetched."""
-    if SHORT_COMMIT.fullmatch(ref):
+    if SHORT_COMMIT.fullmatch(ref.lower()):
         objects.fetch_commits()
-        commits = objects.find_commits(ref)
+        commits = objects.find_commits(ref.lower())
         if len(commits) > 1:
             message = f"{access.path}.ref: more than one commit starts with {quote(ref)}; use more digits"
             raise BundleError(Reason.AMBIGUOUS_REFERENCE, message)

@@ -77,8 +77,8 @@ def test_a_refusal_names_definition_version_path_check_and_the_switch() -> None:
     assert message == (
         'validating upgrade for CRD "greetings.example.com": '
         'v1: ^.spec.color: enum: allowed enum values removed : ["red"]; '
-        "make the change compatible, or allow it in spec.crdUpgradeSafety.rules: "
-        "{crd: greetings.example.com, checks: [enum], enforcement: Warn}"
+        "make the change compatible, or allow it in spec.crdUpgradeSafety: "
+        "{rules: [{crd: greetings.example.com, checks: [enum], enforcement: Warn}]}"
     )
 
 
@@ -87,7 +87,7 @@ def test_a_long_refusal_keeps_its_remedy_within_a_condition() -> None:
     message = Bench(definition(version(value=before))).refusal(definition(version(value=after)))
     assert len(message) < 950
     assert " more; make the change compatible" in message
-    assert message.endswith("enforcement: Warn}")
+    assert message.endswith("enforcement: Warn}]}")
 
 
 def test_what_is_allowed_is_a_warning() -> None:

@@ -44,6 +44,8 @@ CORRECTED = [
         ),
         make("Secret", metadata={"finalizers": ["a/b"]}),
     ),
+    Case("what a controller of Kubernetes writes goes, as if it had not been exported",
+         make("Deployment", metadata={"annotations": {"deployment.kubernetes.io/revision": "3"}}), make("Deployment")),
     Case("last-applied-configuration goes, other annotations stay",
          make("Secret", metadata={"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}}),
          make("Secret", metadata={"annotations": {"a": "b"}})),

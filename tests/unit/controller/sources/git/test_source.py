@@ -31,7 +31,8 @@ def test_it_is_found_by_its_kind() -> None:
         ({"repository": "https://me:secret@h/x"}, ".repository: the URL must not contain a password"),
         ({"ref": "--upload-pack=x"}, '.ref: "--upload-pack=x" is an option'),
         ({"directory": "../x"}, '.directory: "../x" is not a relative path'),
-        ({"directory": "x/"}, '.directory: "x/" is not a relative path'),
+        ({"directory": "x//y"}, '.directory: "x//y" is not a relative path'),
+        ({"directory": "/x"}, '.directory: "/x" is not a relative path'),
         ({"certificateData": "nonsense"}, ".certificateData: not a bundle of PEM certificates"),
     ],
 )
