@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
+import pytest
+
 from api import names
-from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name
+from controller.kube.client import ApiError
+from hack.control_plane.waiting import wait_for
+from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, image, new_name
 from tests.support.objects import claim, custom, deployment, is_released, labelled, namespace, read
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 APPS = "/apis/apps/v1"
+SECONDS = 60.0
 
 
 def upgrade(world: World, deployed: Deployed, *manifests: Manifest) -> None:
@@ -156,3 +163,62 @@ def test_custom_resources_are_pruned_before_what_serves_them(world: World) -> No
     assert deleted() == ["foo", "operator"]
     world.client.merge_patch(deployed.path_of("foo", "foos", f"/apis/{group}/v1"), {"metadata": {"finalizers": None}})
     world.client.delete(f"{CRDS}/foos.{group}")
+
+
+# What is not served any more
+
+
+@pytest.mark.parametrize("prune", ["AfterHealthy", "AfterApply", "Never"])
+@pytest.mark.parametrize("is_down", [False, True], ids=["running", "down"])
+def test_an_upgrade_that_drops_what_is_not_served_any_more_is_complete(
+    world: World, prune: str, *, is_down: bool
+) -> None:
+    group = f"{new_name()}.example.com"
+    world.client.create(CRDS, definition(group, "Foo"))
+    deployed = world.deploy(custom(group, "Foo", "foo"), config_map("a"), prune=prune)
+    before = deployed.wait_ready()
+    if is_down:
+        world.controller.stop()
+    world.client.delete(f"{CRDS}/foos.{group}")
+    wait_for(lambda: not exists(world.client, f"{CRDS}/foos.{group}"), SECONDS, "its definition is gone")
+    deployed.change(sources=[image(world.push(deployed.name, config_map("a"), config_map("b"), tag="v2"))])
+    if is_down:
+        world.controller.start()
+    deployed.wait_installed(before["installedRevision"])
+    assert deployed.status()["objects"].get("retained", 0) == 0
+    deployed.delete()
+    deployed.wait_gone()
+
+
+@pytest.mark.parametrize("stored", ["v1", "v2"])
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
+def test_what_is_served_at_another_version_only_is_deleted_at_that(
+    world: World, stored: str, *, is_restarted: bool
+) -> None:
+    group = f"{new_name()}.example.com"
+    made = definition(group, "Foo")
+    (first,) = made["spec"]["versions"]
+    versions = [{**first, "name": name, "storage": name == stored} for name in ("v1", "v2")]
+    world.client.create(CRDS, {**made, "spec": {**made["spec"], "versions": versions}})
+    deployed = world.deploy(custom(group, "Foo", "foo"), config_map("a"))
+    deployed.wait_ready()
+    spec = {"versions": [{**versions[0], "served": False}, versions[1]]}
+    world.client.merge_patch(f"{CRDS}/foos.{group}", {"spec": spec})
+    v1 = deployed.path_of("foo", "foos", f"/apis/{group}/v1")
+    wait_for(lambda: not is_served(world, v1), SECONDS, "the first version is not served any more")
+    if is_restarted:
+        world.restart()
+    position = world.position()
+    deployed.delete()
+    deployed.wait_gone()
+    asked = [request for request in world.requests_about(deployed.name, position) if request.startswith("delete ")]
+    assert [request for request in asked if f"/apis/{group}/v2/" in request]
+    world.client.delete(f"{CRDS}/foos.{group}")
+
+
+def is_served(world: World, path: str) -> bool:
+    try:
+        world.client.get(path)
+    except ApiError as error:
+        return error.status != HTTPStatus.NOT_FOUND
+    return True

@@ -33,11 +33,11 @@ class ServedKinds:
         return definition.resource if definition else None
 
     def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
-        """Return whether a kind is namespaced; None if the cluster does not serve it.
+        """Return whether a kind is namespaced; None if the cluster serves no version of it: all have the same scope.
 
         Raises: ApiError if discovery fails.
         """
-        resource = self.discovery.resource(kind)
+        resource = self.discovery.resource(kind) or self.discovery.any_version(kind.group, kind.kind)
         return resource.namespaced if resource else None
 
     def is_missing(self, kind: GroupVersionKind) -> bool:

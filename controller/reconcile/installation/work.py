@@ -171,7 +171,10 @@ class Planner:
             return wanted, (), ()
         others = self._without_missing(context, self._target_set(context, before))
         left = context.state.ledger.left.keys() | self._watches.managed(context.name).keys()
-        leftovers = tuple(t for t in others.targets if not t.bare and t.key not in wanted.by_key and t.key in left)
+        only_before = [t for t in others.targets if not t.bare and t.key not in wanted.by_key and t.key in left]
+        # What the cluster does not serve any more is gone: there is nothing to repair until it is pruned.
+        gone = {kind for kind in {target.kind for target in only_before} if self._watches.served.is_missing(kind)}
+        leftovers = tuple(target for target in only_before if target.kind not in gone)
         return wanted, leftovers, find_dropped_replicas(others, wanted)
 
     def _without_missing(self, context: Context, targets: TargetSet) -> TargetSet:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -80,6 +82,15 @@ def test_a_refusal_names_definition_version_path_check_and_the_switch() -> None:
         "make the change compatible, or allow it in spec.crdUpgradeSafety: "
         "{rules: [{crd: greetings.example.com, checks: [enum], enforcement: Warn}]}"
     )
+
+
+def test_the_remedy_of_a_refusal_can_be_pasted_into_the_spec() -> None:
+    message = Bench(definition(of(color=BOTH))).refusal(definition(of(color=BLUE)))
+    pasted = json.loads(re.sub(r"([\w.-]+)", r'"\1"', message.rpartition("spec.crdUpgradeSafety: ")[2]))
+    safety = CrdUpgradeSafety.model_validate(pasted)
+    assert [(rule.crd, rule.checks, rule.enforcement) for rule in safety.rules] == [
+        ("greetings.example.com", ("enum",), "Warn")
+    ]
 
 
 def test_a_long_refusal_keeps_its_remedy_within_a_condition() -> None:
