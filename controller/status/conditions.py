@@ -139,7 +139,8 @@ def _unpacked(report: Report) -> Finding:
 
 def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa: PLR0911 - one row of the table each
     def _no(reason: Reason, message: str) -> Finding:
-        return Finding(ConditionType.INSTALLED, "False", reason, f"{_before(deployment)}{message}")
+        before = "" if reason is Reason.ROLLED_BACK else _before(deployment)  # its message names both revisions
+        return Finding(ConditionType.INSTALLED, "False", reason, f"{before}{message}")
 
     if report.failure:
         return _no(report.failure.reason, report.failure.message)
@@ -232,8 +233,10 @@ def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Repor
     is_left = any(removal.error for removal in report.removals)  # the finished hooks of a revision, too
     if is_current and (is_left or (report.awaiting_prune and deployment.spec.prune != "Never")):
         pending = [Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))]
-    if hindrance is None or (pending and hindrance.reason is Reason.PROGRESSING):
-        return pending  # Healthy shows what it is waiting for
+    # Healthy shows what it is waiting for; and whoever has denied a revision waits for nothing.
+    is_awaited = pending and hindrance and hindrance.reason is Reason.PROGRESSING
+    if hindrance is None or is_awaited or (report.held and hindrance.reason is Reason.DENIED):
+        return pending
     failed = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
     stalls = hindrance.reason.retry.stalls or hindrance.reason in failed
     kind = ConditionType.STALLED if stalls else ConditionType.RECONCILING

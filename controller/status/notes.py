@@ -23,8 +23,9 @@ from controller.status.texts import describe_changes, list_some, short, what_str
 
 NAMED = 10
 _FAILING = "discovery failed; repair or delete its APIService"
-# Normal steps of an installation, an upgrade or a deletion.
+# Normal steps of an installation, an upgrade or a deletion, and decisions.
 _EXPECTED = (
+    Reason.DENIED,
     Reason.WAITING_FOR_HOOK,
     Reason.WAITING_FOR_CRD,
     Reason.DELETING,

@@ -104,12 +104,13 @@ def test_a_new_revision_waits_while_the_installed_one_is_repaired(world: World, 
     assert set(installed.objects()) == {"settings", "more"}
 
 
-def test_a_denied_revision_stalls_until_the_next_one(world: World, installed: Deployed) -> None:
+def test_a_denied_revision_is_a_decision_and_no_failure_until_the_next_one(world: World, installed: Deployed) -> None:
     installed.change(sources=[image(push_newer(world, installed))])
     denied = wait_pending(installed)["revision"]
     installed.change(deniedRevision=denied)
 
-    installed.wait_for("Stalled", "True", "Denied")
+    installed.wait_for("Ready", "False", "Denied")
+    assert not {"Stalled", "Reconciling"} & installed.conditions().keys()
     assert installed.data("settings") == {"color": "blue"}
     assert "pending" not in installed.status()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
+from controller.formats.helm.chart import name_chart
 
 _DEFINITIONS = "crds"
 """The folder of a chart that Helm reads without templates."""
@@ -36,7 +37,9 @@ def refuse_unknown_groups(folder: Path, values: Iterable[bytes], unknown: Collec
     asked = sorted(_find_asked(folder, list(values), unknown))
     if asked:
         groups = ", ".join(map(quote, asked))
-        problem = f"{quote(chart)}: asks for API group {groups}, whose kinds are not known because its discovery fails"
+        problem = (
+            f"{name_chart(chart)}: asks for API group {groups}, whose kinds are not known because its discovery fails"
+        )
         raise BundleError(Reason.API_UNAVAILABLE, f"{problem}; repair or delete its APIService")
 
 

@@ -55,6 +55,11 @@ class Chart:
     is_packed: bool = False
 
 
+def name_chart(path: str) -> str:
+    """Return how messages name the chart at a path of the content."""
+    return "the chart" if path == "." else quote(path)
+
+
 def find_chart(tree: ContentTree, limits: Limits) -> Chart:
     """Return the chart in a tree: a folder with Chart.yaml, or an archive of one. Charts inside it are part of it.
 
@@ -86,7 +91,7 @@ def gather_chart(
     Raises: BundleError (InvalidBundle for links, special files, damaged archives and limits; StorageFull).
     """
     folder.mkdir()
-    place = quote(chart.path)
+    place = name_chart(chart.path)
     try:
         entries = _unpack_dependencies(_entries(root, chart, limits), limits, 0)
         write_entries(entries, folder, limits, place, _Scratch(occupy))

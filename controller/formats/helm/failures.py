@@ -12,7 +12,7 @@ from typing import Any
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
+from controller.formats.helm.chart import name_chart
 from controller.formats.helm.child import RunResult
 from controller.formats.helm.redaction import HIDDEN, Redactor, one_line
 
@@ -55,7 +55,7 @@ def explain(
         values: all values; the message contains none of them.
         needs_lookup: whether a template that an error names depends on what `lookup` finds.
     """
-    place = quote(chart)
+    place = name_chart(chart)
     if result.status < 0 or (result.status == _GO_RUNTIME and "panic:" not in result.stderr):
         problem = "rendering needs more memory or processor time than allowed"
         remedy = "simplify the chart, or raise --render-mebibytes or --render-timeout"

@@ -20,10 +20,9 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Capabilities, ContentTree, Means, ProgramVersion, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
 from controller.formats.budget import LargeTextError, TextBudget
 from controller.formats.helm.asked_groups import refuse_unknown_groups
-from controller.formats.helm.chart import Chart, find_chart, gather_chart
+from controller.formats.helm.chart import Chart, find_chart, gather_chart, name_chart
 from controller.formats.helm.child import RunResult, run_guarded, scratch_of
 from controller.formats.helm.configuration import (
     NAME_CHARACTERS,
@@ -105,7 +104,7 @@ class HelmFormat:
             raise
         if rendering.objects or rendering.hooks:
             return rendering
-        return replace(rendering, warnings=(f"{quote(chart.path)}: chart renders no objects with these values",))
+        return replace(rendering, warnings=(f"{name_chart(chart.path)}: chart renders no objects with these values",))
 
     def _template(self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart) -> bytes:
         """Return the output of `helm template`."""

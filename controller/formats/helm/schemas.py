@@ -16,6 +16,7 @@ from api.plugins import MEBIBYTE
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.budget import read_small
+from controller.formats.helm.chart import name_chart
 
 _SCHEMA_BYTES = MEBIBYTE
 _SCHEMA = "values.schema.json"
@@ -30,7 +31,7 @@ def refuse_foreign_references(folder: Path, chart: str) -> None:
     """
     for path in sorted(folder.rglob(_SCHEMA)):
         if path.is_file():
-            place = f"{quote(chart)}: {path.relative_to(folder)}"
+            place = f"{name_chart(chart)}: {path.relative_to(folder)}"
             for key, target in _find_references(read_small(path, place, _SCHEMA_BYTES), place):
                 problem = f"{key} refers to {quote(target)}, outside the schema; copy its target into the schema"
                 raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}")

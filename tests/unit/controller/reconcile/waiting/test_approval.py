@@ -23,9 +23,7 @@ NOTHING = {
     "Reconciling": "True AwaitingApproval",
 }
 WAITS = {**NOTHING, "Healthy": "True Healthy"}
-DENIED = {
-    **READY, "Installed": "False Denied", "Ready": "False Denied", "Stalled": "True Denied"
-}  # fmt: skip
+DENIED = {**READY, "Installed": "False Denied", "Ready": "False Denied"}
 
 
 def config_map(name: str, value: str = "1", **annotations: str) -> Json:
