@@ -35,6 +35,10 @@ class ApplyOptions:
     wanted: TargetSet
     older: Mapping[ObjectKey, RevisionObject] = field(default_factory=dict)
     """Objects that only older revisions name, and that may still exist."""
+    dropped_replicas: Mapping[ObjectKey, ObjectKey | None] = field(default_factory=dict)
+    """Objects whose spec.replicas the revision before has set; see `find_dropped_replicas`."""
+    left_behind: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    """By object, the fields that the API server would keep; see `find_left_behind`."""
     warnings: tuple[str, ...] = ()
     """About the revision, for status."""
     repairs: bool = True

@@ -15,8 +15,10 @@ from controller.apply.drift.ignored_fields import (
     NOTHING_IGNORED,
     REPLICAS,
     IgnoredFields,
+    Path,
     find_autoscalers,
     find_ignored_fields,
+    get_field,
     has_field,
     only,
     without,
@@ -28,6 +30,15 @@ from controller.observe.records import ObjectKey, Record, key_of
 
 # A group or a plural: anything else could lead to another path.
 _IN_A_PATH = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*").fullmatch
+
+
+_POD_SPECS: tuple[Path, ...] = (("spec", "template", "spec"), ("spec", "jobTemplate", "spec", "template", "spec"))
+# Either name of the account is set along with the other; in the host's network, ports of containers are the host's.
+_LEFT_BEHIND = {
+    "serviceAccountName": ("serviceAccount",),
+    "serviceAccount": ("serviceAccountName",),
+    "hostNetwork": ("containers[0].ports[0].hostPort", "initContainers[0].ports[0].hostPort"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,15 +138,38 @@ def leave_out_missing(wanted: TargetSet, is_missing: Callable[[GroupVersionKind]
     return replace(wanted, targets=kept, skipped=skipped)
 
 
-def find_dropped_replicas(before: TargetSet, after: TargetSet) -> tuple[str, ...]:
-    """Return warnings about objects whose spec.replicas a new revision no longer sets."""
-    dropped = (
-        target.key
+def find_dropped_replicas(before: TargetSet, after: TargetSet) -> dict[ObjectKey, ObjectKey | None]:
+    """Return the objects whose spec.replicas a revision no longer sets, each with its autoscaler in that revision."""
+    autoscalers = find_autoscalers(target.manifest for target in after.targets)
+    return {
+        target.key: autoscalers.get(target.key)
         for target in before.targets
         if has_field(target.manifest, REPLICAS) and not _sets_replicas(after.by_key.get(target.key))
-    )
+    }
+
+
+def describe_dropped_replicas(dropped: Mapping[ObjectKey, ObjectKey | None]) -> tuple[str, ...]:
+    """Return warnings about objects whose spec.replicas is not set any more, and that have no autoscaler of ours."""
+    problem = "spec.replicas is no longer set and defaults to 1 where no autoscaler scales it"
     advice = "to keep the current number, set it and list it in spec.drift.ignore"
-    return tuple(f"{key}: spec.replicas is no longer set and defaults to 1; {advice}" for key in dropped)
+    return tuple(f"{key}: {problem}; {advice}" for key, autoscaler in dropped.items() if autoscaler is None)
+
+
+def find_left_behind(before: TargetSet, after: TargetSet) -> dict[ObjectKey, tuple[str, ...]]:
+    """Return the fields that the API server keeps although a new revision drops what it had made them of.
+
+    Paths are as in causes of its replies: 0 stands for any item of a list.
+    """
+    found: dict[ObjectKey, tuple[str, ...]] = {}
+    for target in before.targets:
+        new = after.by_key.get(target.key)
+        for place in _POD_SPECS if new else ():
+            old, now = get_field(target.manifest, place), get_field(new.manifest, place) if new else None
+            if isinstance(old, Mapping) and isinstance(now, Mapping):
+                gone = [name for name in _LEFT_BEHIND if old.get(name) and not now.get(name)]
+                paths = [".".join((*place, path)) for name in gone for path in _LEFT_BEHIND[name]]
+                found[target.key] = (*found.get(target.key, ()), *paths)
+    return {key: paths for key, paths in found.items() if paths}
 
 
 def find_missing_labels(wanted: TargetSet, used: Mapping[ObjectKey, Record | None]) -> tuple[str, ...]:

@@ -130,6 +130,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 DEPLOYMENTS = Resource(names.GROUP, "v1alpha2", names.KIND, names.PLURAL, namespaced=False)
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+AUTOSCALERS = Resource("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", namespaced=True)
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
 SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)

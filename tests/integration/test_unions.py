@@ -6,6 +6,7 @@ The table has the unions of the built-in kinds: fields of which an object may ha
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -367,3 +368,77 @@ def test_what_another_manager_applies_stays_and_a_change_by_hand_is_seen_at_once
     live = read(world.client, path)
     assert live
     assert live["spec"]["strategy"] == {"type": "Recreate"}
+
+
+# What a revision drops
+
+
+def autoscaler() -> Manifest:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}
+    return make("autoscaling/v2", "HorizontalPodAutoscaler", "a", spec={"scaleTargetRef": target, "maxReplicas": 5})
+
+
+@pytest.mark.parametrize("is_ours", [True, False], ids=["of the revision", "of another client"])
+def test_replicas_that_are_dropped_are_left_to_an_autoscaler(world: World, *, is_ours: bool) -> None:
+    deployed = world.deploy(deployment("a", replicas=3))
+    before = wait_applied(deployed, "")
+    path = deployed.path_of("a", "deployments", APPS)
+    if not is_ours:
+        place = deployed.path_of("a", "horizontalpodautoscalers", "/apis/autoscaling/v2")
+        world.client.create(place.rpartition("/")[0], autoscaler())
+    dropped = deployment("a")
+    dropped["spec"].pop("replicas")
+    position = world.position()
+    ref = world.push(deployed.name, dropped, *([autoscaler()] if is_ours else []), tag="v2")
+    deployed.change(sources=[image(ref)])
+    wait_applied(deployed, before)
+    live = read(world.client, path)
+    assert live
+    assert live["spec"]["replicas"] == 3
+    assert live["metadata"]["generation"] == 2, "by its annotation alone, which counts for a Deployment"
+    lists = [each for each in world.requests_about(deployed.name, position) if "horizontalpodautoscalers" in each]
+    assert len([each for each in lists if each.startswith("list ")]) <= 1
+    # Whoever scales it now is not undone.
+    world.client.merge_patch(path, {"spec": {"replicas": 4}})
+    world.wait_until_looked_at()
+    live = read(world.client, path)
+    assert live
+    assert live["spec"]["replicas"] == 4
+
+
+def in_pods(kind: str, **pod: Any) -> Manifest:
+    spec = {**template("a")["spec"], **pod}
+    if kind == "CronJob":
+        job = {"spec": {"template": {"spec": {**spec, "restartPolicy": "Never"}}}}
+        return make("batch/v1", kind, "a", spec={"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": job})
+    made = strategy(kind, "x", None)
+    made["spec"]["template"] = {**template("a"), "spec": spec}
+    return made
+
+
+PORT_80 = {"containers": [{"name": "a", "image": "a", "ports": [{"containerPort": 80}]}]}
+LEFT = {
+    "an account": ({"serviceAccountName": "x"}, {}, ("serviceAccount", "serviceAccountName")),
+    "an account by its older name": ({"serviceAccount": "x"}, {}, ("serviceAccount", "serviceAccountName")),
+    "the network of the host": ({**PORT_80, "hostNetwork": True}, PORT_80, ("hostNetwork", "hostPort")),
+    "the network of the host, set to false": (
+        {**PORT_80, "hostNetwork": True}, {**PORT_80, "hostNetwork": False}, ("hostPort",)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet", "CronJob"])
+@pytest.mark.parametrize("case", LEFT.values(), ids=LEFT)
+def test_what_the_server_made_of_a_dropped_field_goes_with_it(
+    world: World, kind: str, case: tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]
+) -> None:
+    first, second, gone = case
+    deployed = world.deploy(in_pods(kind, **first))
+    before = wait_applied(deployed, "")
+    deployed.change(sources=[image(world.push(deployed.name, in_pods(kind, **second), tag="v2"))])
+    wait_applied(deployed, before)
+    api, plural = ("/apis/batch/v1", "cronjobs") if kind == "CronJob" else (APPS, f"{kind.lower()}s")
+    live = read(world.client, deployed.path_of("a", plural, api))
+    assert live
+    template_now = live["spec"]["jobTemplate"]["spec"]["template"] if kind == "CronJob" else live["spec"]["template"]
+    assert not [name for name in gone if f'"{name}"' in json.dumps(template_now["spec"])]

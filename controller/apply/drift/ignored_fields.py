@@ -72,6 +72,17 @@ def find_autoscalers(manifests: Iterable[Manifest]) -> dict[ObjectKey, ObjectKey
     return {target: key_of(manifest) for manifest in manifests for target in _scaled_by(manifest)}
 
 
+def get_field(manifest: Manifest, path: Path) -> Any:
+    """Return the value of a field; None if there is none."""
+    found = _get(manifest, path)
+    return None if found is _ABSENT else found
+
+
+def scales(autoscaler: Manifest, key: ObjectKey) -> bool:
+    """Whether an object is an autoscaler of another one."""
+    return key in _scaled_by(autoscaler)
+
+
 def has_field(manifest: Manifest, path: Path) -> bool:
     """Whether an object has a field."""
     return _get(manifest, path) is not _ABSENT

@@ -13,13 +13,14 @@ from typing import Any
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.drift.ignored_fields import REPLICAS, has_field, without
+from controller.apply.drift.ignored_fields import REPLICAS, has_field, scales, without
 from controller.apply.object import managed_fields
 from controller.apply.object.release import make_way
 from controller.apply.object.request import ApplyRequest
 from controller.apply.ownership import needs_mark
 from controller.apply.plan import Action
 from controller.kube.client import ApiError
+from controller.kube.resources import AUTOSCALERS
 from controller.observe.records import ObjectKey, Record
 
 
@@ -34,6 +35,8 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
             body = _bound_to(_take_over(request, record), body)
         elif task.target.ignored.paths:
             _leave_fields(request)
+        if task.action is Action.APPLY:
+            _deal_with_dropped(request, body)
         if task.action is Action.REPAIR:
             _take_strays(request, body)
         elif task.action is Action.TAKE_BACK and record:
@@ -84,6 +87,26 @@ def _leave_fields(request: ApplyRequest) -> None:
     target = request.task.target
     with _reporting_atomic(target.key):
         managed_fields.leave_fields(request.client, request.path, target.ignored.paths, request.options.owner.name)
+
+
+def _deal_with_dropped(request: ApplyRequest, body: dict[str, Any]) -> None:
+    """Leave replicas to an autoscaler, and take over what the API server keeps of fields that are not set any more."""
+    options, key = request.options, request.task.target.key
+    if key in options.dropped_replicas and (options.dropped_replicas[key] or _is_autoscaled(request)):
+        managed_fields.leave_fields(request.client, request.path, [REPLICAS], options.owner.name)
+    if fields := options.left_behind.get(key):
+        managed_fields.take_over_fields(request.client, request.path, body, request.manager, fields)
+
+
+def _is_autoscaled(request: ApplyRequest) -> bool:
+    """Whether an autoscaler on the cluster scales the object, as far as the account may know."""
+    key = request.task.target.key
+    try:
+        found = request.client.list(AUTOSCALERS.path(key.namespace))
+    except ApiError:
+        return False
+    kind = {"apiVersion": AUTOSCALERS.api_version, "kind": AUTOSCALERS.kind}
+    return any(scales({**each, **kind}, key) for each in found)
 
 
 def _take_strays(request: ApplyRequest, body: dict[str, Any]) -> None:

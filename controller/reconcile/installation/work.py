@@ -14,7 +14,15 @@ from api.errors import BundleError
 from controller.apply.differences import Differences, find_differences
 from controller.apply.options import ApplyOptions
 from controller.apply.plan import Plan, make_plan
-from controller.apply.targets import Target, TargetSet, find_dropped_replicas, leave_out_missing, make_targets
+from controller.apply.targets import (
+    Target,
+    TargetSet,
+    describe_dropped_replicas,
+    find_dropped_replicas,
+    find_left_behind,
+    leave_out_missing,
+    make_targets,
+)
 from controller.build.revision import Revision, Terms
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
@@ -89,10 +97,14 @@ class Planner:
         revision = self._kept.last_good(context) if context.spec.paused else wanted.revision
         if revision is None:
             return wanted.report(context)
-        targets, leftovers, warnings = self._targets(context, revision)
+        targets, before = self._targets(context, revision), self._targets_before(context, revision)
+        leftovers = self._leftovers(context, targets, before) if before else ()
+        dropped = find_dropped_replicas(before, targets) if before else {}
         options = replace(
             self._options(context, revision.terms, targets),
-            warnings=warnings,
+            dropped_replicas=dropped,
+            left_behind=find_left_behind(before, targets) if before else {},
+            warnings=describe_dropped_replicas(dropped),
             older=self._holdings.older(context, revision),
             gate=self._hooks.before_install(context, revision, targets),
         )
@@ -163,19 +175,21 @@ class Planner:
         plan = work.plan if hindrance.reason in OF_ABSENCE else Plan()
         return replace(work, plan=plan, hindrance=hindrance, only_compare=True)
 
-    def _targets(self, context: Context, revision: Revision) -> tuple[TargetSet, tuple[Target, ...], tuple[str, ...]]:
-        """Return the targets of a revision, those of only the previous one, and warnings about the difference."""
-        wanted = self._without_missing(context, self._target_set(context, revision))
+    def _targets(self, context: Context, revision: Revision) -> TargetSet:
+        return self._without_missing(context, self._target_set(context, revision))
+
+    def _targets_before(self, context: Context, revision: Revision) -> TargetSet | None:
+        """Return the targets of the revision before; None if there is none."""
         before = self._kept.revision_before(context, revision.digest)
-        if before is None or before.digest == revision.digest:
-            return wanted, (), ()
-        others = self._without_missing(context, self._target_set(context, before))
+        return None if before is None or before.digest == revision.digest else self._targets(context, before)
+
+    def _leftovers(self, context: Context, wanted: TargetSet, others: TargetSet) -> tuple[Target, ...]:
+        """Return the targets that only the revision before has, and that may exist."""
         left = context.state.ledger.left.keys() | self._watches.managed(context.name).keys()
         only_before = [t for t in others.targets if not t.bare and t.key not in wanted.by_key and t.key in left]
         # What the cluster does not serve any more is gone: there is nothing to repair until it is pruned.
         gone = {kind for kind in {target.kind for target in only_before} if self._watches.served.is_missing(kind)}
-        leftovers = tuple(target for target in only_before if target.kind not in gone)
-        return wanted, leftovers, find_dropped_replicas(others, wanted)
+        return tuple(target for target in only_before if target.kind not in gone)
 
     def _without_missing(self, context: Context, targets: TargetSet) -> TargetSet:
         """Skip optional objects of kinds that are not served or, while paused, were not served when it was applied."""
