@@ -19,7 +19,7 @@ from api.v1alpha2.types import BundleDeployment, Condition, Rollback
 from controller.content.limits import quote, visible
 from controller.status.report import Deletion, Report
 from controller.status.rollback import rollback_after
-from controller.status.texts import list_some, short, what_strays_are
+from controller.status.texts import list_drifted, list_some, short, what_strays_are
 
 # The most severe failure is shown: one that needs a person before one that clears automatically.
 _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NONE)
@@ -265,9 +265,10 @@ def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
         problem = "another client has changed it repeatedly; it is repaired, and must be left alone for a while"
     else:
         return _strays(deployment, report)
-    shown = list_some(report.drifted or unrepaired or report.conflicts)
     more = "; status.strays names objects that no revision contains" if report.strays else ""
-    return [Finding(ConditionType.DRIFTED, "True", reason, f"{shown}: {problem}{more}")]
+    about = f": {problem}{more}"
+    shown = list_drifted(report.drifted or unrepaired or report.conflicts, CONDITION_MESSAGE_LENGTH - len(about))
+    return [Finding(ConditionType.DRIFTED, "True", reason, f"{shown}{about}")]
 
 
 def _strays(deployment: BundleDeployment, report: Report) -> list[Finding]:

@@ -16,10 +16,10 @@ from controller.apply.outcome import Outcome
 from controller.apply.plan import Action
 from controller.apply.prune import Removal
 from controller.content.limits import quote
-from controller.kube.events import Note
+from controller.kube.events import NOTE_CHARACTERS, Note
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey
-from controller.status.texts import describe_changes, list_some, short, what_strays_are
+from controller.status.texts import describe_changes, list_drifted, list_some, short, what_strays_are
 
 NAMED = 10
 _FAILING = "discovery failed; repair or delete its APIService"
@@ -52,12 +52,12 @@ def notes_on_repairs(outcomes: Iterable[Outcome]) -> list[Note]:
     deleted = [each.key for each in drift if each.state == DELETED]
     recreated = [each.key for each in drift if each.state == RECREATED]
     modified = [each for each in drift if each.state not in (DELETED, RECREATED)]
-    told: list[tuple[Sequence[object], str]] = [
-        (modified, "modified by another client; repaired"),
-        (deleted, "deleted by another client; created again"),
-        (recreated, "recreated because an immutable field was modified"),
+    told = [
+        (list_drifted(modified, NOTE_CHARACTERS // 2), "modified by another client; repaired"),
+        (list_some(deleted), "deleted by another client; created again"),
+        (list_some(recreated), "recreated because an immutable field was modified"),
     ]
-    text = "; ".join(f"{list_some(objects)}: {what}" for objects, what in told if objects)
+    text = "; ".join(f"{objects}: {what}" for objects, what in told if objects)
     return [Note(type="Normal", reason="Repaired", action="Apply", text=text)] if drift else []
 
 

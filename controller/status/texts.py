@@ -6,9 +6,11 @@ from collections.abc import Iterable
 
 from api import names
 from api.v1alpha2.status import Changes
+from controller.apply.drift.explanation import DriftedObject
 
 SHORT_DIGEST = 12
 NAMED = 3
+_FIELDS_SHOWN = (8, 4, 2, 1)
 
 
 def short(digest: str) -> str:
@@ -21,6 +23,16 @@ def list_some(items: Iterable[object], most: int = NAMED) -> str:
     texts = sorted(map(str, items))
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
+
+
+def list_drifted(objects: Iterable[DriftedObject], room: int) -> str:
+    """Return drifted objects, the first with all their fields, as far as there is room for so many characters."""
+    found = list(objects)
+    for most in (None, *_FIELDS_SHOWN):
+        text = list_some(each.describe(most) for each in found)
+        if len(text) <= room:
+            break
+    return text
 
 
 def what_strays_are(name: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from api import names
 from tests.support.bundles import WRITES, Deployed, World, config_map, definition, exists, image, new_name
+from tests.support.objects import deployment
 
 pytestmark = pytest.mark.own_cluster
 
@@ -38,6 +39,32 @@ def test_an_edit_stays_and_is_shown_as_drift(world: World, deployed: Deployed) -
     assert "others" not in drifted["message"]
     assert deployed.status()["objects"]["drifted"] == 1
     assert written(world, deployed, since) == set()
+
+
+def test_all_edited_fields_are_shown_whichever_edit_came_when(world: World) -> None:
+    deployed = world.deploy(deployment("web"), config_map("a", color="blue", size="1"))
+    deployed.wait_for("Installed")
+    deployed.change(paused=True)
+    deployed.wait_for("Paused")
+    path = deployed.path_of("web", "deployments", "/apis/apps/v1")
+
+    container = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "b"}]
+    query = [("fieldManager", "edit")]
+    world.client.request("PATCH", path, query=query, body=container, content_type="application/json-patch+json")
+    world.client.merge_patch(f"{path}/scale", {"spec": {"replicas": 2}}, manager="scale")
+    world.client.merge_patch(deployed.path_of("a"), {"data": {"color": "red"}}, manager="one")
+    world.client.merge_patch(deployed.path_of("a"), {"data": {"size": None}}, manager="two")
+
+    image = 'spec.template.spec.containers[name="main"].image, owned by "edit"'
+    expected = (
+        f'ConfigMap {deployed.namespace}/a (data.color, owned by "one"; data.size), '
+        f'Deployment {deployed.namespace}/web (spec.replicas, owned by "scale"; {image}): '
+        "modified; will be repaired when spec.paused is false"
+    )
+    deployed.wait(lambda: deployed.conditions().get("Drifted", {}).get("message") == expected, "all fields")
+    deployed.change(paused=False)
+    deployed.wait(lambda: deployed.data("a") == {"color": "blue", "size": "1"}, "repaired")
+    deployed.wait(lambda: image in deployed.events().get("Resumed", ""), "an Event that names all fields")
 
 
 def test_a_deleted_object_stays_away(world: World, deployed: Deployed) -> None:

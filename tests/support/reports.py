@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.drift.explanation import DriftedObject
+from controller.apply.drift.explanation import DriftedField, DriftedObject
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Task
 from controller.apply.targets import Target
@@ -24,7 +24,7 @@ LATER = NOW + timedelta(hours=1)
 NEW, OLD = "sha256:" + "b" * 64, "sha256:" + "a" * 64
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 WEB = ObjectKey("apps", "Deployment", "shop", "web")
-CHANGED = DriftedObject(key=KEY, path="data.color", holder="kubectl-edit")
+CHANGED = DriftedObject(key=KEY, fields=(DriftedField("data.color", "kubectl-edit"),))
 
 
 def progress(*verdicts: tuple[ObjectKey, Verdict]) -> Progress:

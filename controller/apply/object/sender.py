@@ -42,6 +42,8 @@ from controller.observe.watches import Watches
 from controller.retries import Retries
 
 NOT_SERVED_YET_SECONDS = 0.3
+LOGGED_FIELDS = 10
+"""Of an object that has drifted."""
 log = logging.getLogger(__name__)
 
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
@@ -307,7 +309,14 @@ def _about(task: Task, options: ApplyOptions) -> dict[str, str]:
 
 def _describe(drift: DriftedObject | None) -> dict[str, str]:
     """Return what a log line says about a repair."""
-    found = {"field": drift.path, "fieldManager": drift.holder, "drift": drift.state} if drift else {}
+    if drift is None:
+        return {}
+    holders = dict.fromkeys(field.holder for field in drift.fields if field.holder)
+    found = {
+        "field": ", ".join(field.path for field in drift.fields[:LOGGED_FIELDS]),
+        "fieldManager": ", ".join(holders),
+        "drift": drift.state,
+    }
     return {key: text for key, text in found.items() if text}
 
 

@@ -166,7 +166,7 @@ def _hook_kinds(revisions: Mapping[str, Revision] | None) -> set[GroupVersionKin
 
 
 def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, orphan: bool) -> str:
-    """Return which field of an object another client has modified, and which one; empty if none has. Pure.
+    """Return which fields of an object other clients have modified, and which ones; empty if none has. Pure.
 
     Args:
         value: the object.
@@ -180,6 +180,4 @@ def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, or
     body: Mapping[str, Any] = make_body(target.manifest, owner, orphan=orphan)
     if is_scaled(value) and has_field(body, REPLICAS):
         body = without(body, [REPLICAS])
-    found = explain(target.key, value, body, names.field_manager(owner.name))
-    held = f'owned by "{found.holder}"' if found.holder else ""
-    return ", ".join(filter(None, (found.path or found.state, held)))
+    return explain(target.key, value, body, names.field_manager(owner.name)).describe_fields()

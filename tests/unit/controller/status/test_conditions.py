@@ -10,7 +10,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
 from api.v1alpha2.types import Status
-from controller.apply.drift.explanation import DriftedObject
+from controller.apply.drift.explanation import DriftedField, DriftedObject
 from controller.apply.prune import Removal
 from controller.status.report import Deletion, Report
 from controller.status.rollback import digest_of_pins
@@ -216,6 +216,7 @@ class Text(NamedTuple):
 
 
 MANY = tuple(KEY._replace(name=name) for name in "edcba")
+WIDE = DriftedObject(key=KEY, fields=tuple(DriftedField(f"data.{'x' * 70}{index}", "edit") for index in range(9)))
 # fmt: off
 TEXTS = [
     Text("Ready names the revision", DONE, "Ready", "revision bbbbbbbbbbbb is installed and healthy"),
@@ -258,6 +259,10 @@ TEXTS = [
         "modified; not repaired (spec.drift.mode is Report)",
         spec={"drift": {"mode": "Report"}},
     ),
+    Text("of many fields as many are told as leave room for the remedy",
+         replace(DONE, drifted=tuple(replace(WIDE, key=key) for key in MANY)), "Drifted",
+         f"{', '.join(replace(WIDE, key=key).describe(2) for key in sorted(MANY)[:3])} and 2 more: "
+         "modified; will be repaired when spec.paused is false", spec={"paused": True}),
     Text("drift that the account cannot repair is not blamed on the mode", replace(DONE, drifted=(CHANGED,)), "Drifted",
          f"{CHANGED}: modified; not repaired"),
     Text("drift while paused says when it is repaired", replace(DONE, drifted=(CHANGED,)), "Drifted",
