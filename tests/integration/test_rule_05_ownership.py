@@ -202,6 +202,18 @@ def test_labels_that_a_namespace_of_somebody_else_lacks_are_told_and_not_set(wor
     assert world.client.get(f"/api/v1/namespaces/{name}").value["metadata"]["labels"]["team"] == "a"
 
 
+def test_labels_that_a_namespace_lacks_are_told_also_if_nothing_is_applied(world: World) -> None:
+    name = new_name()
+    world.client.create("/api/v1/namespaces", namespace(name))
+    strict = {"pod-security.kubernetes.io/enforce": "restricted"}
+    deployed = world.deploy(labelled(namespace(name), labels=strict))
+    [warning] = deployed.wait_ready()["warnings"]
+    assert 'lacks the labels "pod-security.kubernetes.io/enforce=restricted"' in warning
+    world.wait_until_looked_at()
+    assert deployed.status()["warnings"] == [warning]
+    world.client.delete(f"/api/v1/namespaces/{name}")
+
+
 # Objects of another owner
 
 

@@ -12,6 +12,7 @@ from api.errors import BundleError
 from controller.apply.hooks.runner import HookRemains
 from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome, find_started
+from controller.apply.targets import find_missing_labels
 from controller.kube.resources import GroupVersionKind
 from controller.observe.journal import Look
 from controller.observe.progress import Progress
@@ -151,8 +152,11 @@ class Finisher:
         revision, options = work.wanted.revision, work.options
         about = warnings_on_revision([*(revision.warnings if revision else ()), *options.warnings], options.wanted)
         ours = [*about, *warnings_on_cluster(work.context, options.wanted, options.wanted.kinds, self._watches)]
-        # A revision without objects has nothing to send, and its warning says so.
-        return collect_warnings(outcomes, ours, is_due=revision is not None and not revision.objects)
+        # A revision without objects has nothing to send, and its warning says so; nor have Namespaces that are used.
+        is_empty = revision is not None and not revision.objects
+        lacking = find_missing_labels(options.wanted, work.context.state.ledger.used)
+        is_new = not set(lacking) <= set(work.context.status.warnings)
+        return collect_warnings(outcomes, ours, is_due=is_empty or is_new)
 
     def _settle(self, work: Work, kinds: Collection[GroupVersionKind], observed: Mapping[ObjectKey, Record]) -> str:
         """Expect everything as it was compared, and delete the revisions that are not needed.
