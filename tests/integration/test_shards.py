@@ -278,18 +278,19 @@ def test_one_whose_shard_no_controller_serves_is_reported(world: World) -> None:
 def test_one_that_moves_to_a_shard_that_nobody_serves_says_so_and_is_taken_back(
     world: World,
 ) -> None:
+    shard = new_name()  # not one that is known to be served by no controller
     deployed = world.deploy(config_map("one"))
     deployed.wait_ready()
-    move(deployed, "nobody")
-    deployed.wait_for("Ready", "Unknown", "HandedToShard", saying='shard "nobody"')
+    move(deployed, shard)
+    deployed.wait_for("Ready", "Unknown", "HandedToShard", saying=f'shard "{shard}"')
 
     wait_for(lambda: is_settled_in(deployed, ""), TAKEN_BACK_SECONDS, lambda: f"taken back: {deployed.read()}")
     deployed.edit("one", color="red")
     wait_for(lambda: deployed.data("one") == {"color": "blue"}, SECONDS, "the default shard repairs")
     shown = run_rukpak(world, "status", deployed.name)
-    assert 'no controller serves the shard "nobody"' in shown.stderr
+    assert f'no controller serves the shard "{shard}"' in shown.stderr
     assert shown.stderr.rstrip().endswith("; meanwhile the default shard acts")
-    assert f'"nobody" of 1 BundleDeployments ({deployed.name})' in run_rukpak(world, "check").stdout
+    assert f'"{shard}" of 1 BundleDeployments ({deployed.name})' in run_rukpak(world, "check").stdout
     deployed.delete()
     wait_for(lambda: not exists(world.client, deployed.path), TAKEN_BACK_SECONDS, "the default shard deletes it")
     assert deployed.objects() == {}
@@ -299,10 +300,11 @@ def test_one_that_moves_to_a_shard_that_nobody_serves_says_so_and_is_taken_back(
 def test_one_that_was_taken_back_from_a_shard_that_nobody_serves_goes_there_once_it_is_served(
     world: World, settings: Settings
 ) -> None:
+    shard = new_name()
     deployed = world.deploy(config_map("one"), config_map("two"))
     deployed.wait_ready()
     before = uids(deployed)
-    move(deployed, "nobody")
+    move(deployed, shard)
     wait_for(lambda: is_settled_in(deployed, ""), TAKEN_BACK_SECONDS, lambda: f"taken back: {deployed.read()}")
 
     world.controller.stop()
@@ -311,8 +313,8 @@ def test_one_that_was_taken_back_from_a_shard_that_nobody_serves_goes_there_once
     wait_for(lambda: deployed.data("two") is not None, SECONDS, "so it does after a restart")
     assert is_settled_in(deployed, "")
 
-    with serving(world, settings, "nobody"):
-        wait_settled(deployed, "nobody")
+    with serving(world, settings, shard):
+        wait_settled(deployed, shard)
     assert uids(deployed).keys() == before.keys()
     assert uids(deployed)["one"] == before["one"]
     deployed.delete()
