@@ -89,7 +89,18 @@ def _believe(own: _Own, deployment: BundleDeployment, writers: Writers) -> bool:
         return False
     if status == own.sent:
         own.sent = None
-    elif status != own.status and not (only_valid(status) is status and writers.is_ours_since(own.writers)):
+    elif status != own.status and not (
+        only_valid(status) is status and (writers.is_ours_since(own.writers) or _is_move(own.status, status, writers))
+    ):
         return False
     own.status, own.writers = status, writers
     return True
+
+
+def _is_move(known: Status, now: Status, writers: Writers) -> bool:
+    """Whether another shard has recorded that it takes the BundleDeployment, or lets it go.
+
+    That drops fields, which managedFields cannot tell from a change of another client within the same second. But no
+    such client has our entry set relabeling.
+    """
+    return now.shard != known.shard and now.relabeling is True and writers.has_set("relabeling")

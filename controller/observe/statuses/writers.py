@@ -24,6 +24,10 @@ class Writers:
     ours: bytes = b"{}"
     others: bytes = b"{}"
 
+    def has_set(self, field: str) -> bool:
+        """Whether the controller was the last to set a field of the status."""
+        return any(f"f:{field}" in fields for fields in json.loads(self.ours).values())
+
     def is_ours_since(self, known: Writers) -> bool:
         """Whether the controller wrote the changes since an earlier state."""
         if not self.times or self.times != known.times:

@@ -13,12 +13,11 @@ from dataclasses import replace
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.kube.shard import Shard, Tenure, is_shard_name, wanted_shard
-from controller.kube.takeovers import Takeovers
+from controller.kube.takeovers import TURN_SECONDS, Takeovers
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.requeue import Requeue
 from controller.reconcile.shards.adoption import Adoption
-from controller.retries import SLOW_SECONDS
 from controller.revisions.storage.store import RevisionStore
 from controller.status.conditions import conditions_of_move
 from controller.status.report import Deletion, Report
@@ -129,7 +128,7 @@ class Custody:
         if (age := context.state.age()) < REPORTED_SECONDS:
             return Requeue(after=REPORTED_SECONDS - age, cause="another shard has not finished")
         if wanted_shard(context.metadata.labels) != self._watches.shard.name:  # nobody serves it: status says so
-            return Requeue(after=SLOW_SECONDS, cause="the Lease of its shard is not free")
+            return Requeue(after=TURN_SECONDS, cause="the Lease of its shard is not free")
         holder = Shard(context.status.shard)
         whose = f'shard "{holder.name}"' if holder.name else "the default shard"
         failure = BundleError(
@@ -138,7 +137,7 @@ class Custody:
             f'{holder.lease}" has expired',
         )
         self._report(context, failure, version=context.metadata.resource_version)
-        return Requeue(after=SLOW_SECONDS, cause="another shard has not finished")
+        return Requeue(after=TURN_SECONDS, cause="another shard has not finished")
 
     def _report(self, context: Context, failure: BundleError, version: str = "") -> None:
         deployment, status, now = context.deployment, context.status, context.now()

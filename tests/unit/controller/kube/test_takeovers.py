@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from controller.kube.lease import Election
-from controller.kube.takeovers import LONGEST_SECONDS, Takeovers
+from controller.kube.takeovers import LONGEST_SECONDS, MOST, TURN_SECONDS, Takeovers
 
 
 class Taken:
@@ -93,3 +93,43 @@ def test_stopping_releases_all(world: World) -> None:
     world.takeovers.wait("b", "bar")
     world.takeovers.stop()
     assert [each.stopped for each in world.elections] == [True, True]
+
+
+def test_many_shards_take_turns_and_cost_few_threads(world: World) -> None:
+    for number in range(120):
+        assert not world.takeovers.wait(f"s{number}", f"b{number}")
+    assert len(world.elections) == MOST
+    world.takeovers.end("b0")
+    assert world.notified == [f"b{MOST}"]
+    assert not world.takeovers.wait(f"s{MOST}", f"b{MOST}")
+    assert [each.lease for each in world.elections if not each.stopped] == [f"rukpak-s{n}" for n in range(1, MOST + 1)]
+
+
+def test_an_election_that_is_not_won_makes_room_for_the_next_one_and_has_its_turn_again(world: World) -> None:
+    for number in range(MOST + 1):
+        world.takeovers.wait(f"s{number}", f"b{number}")
+    world.seconds = TURN_SECONDS + 1
+    world.takeovers.wait(f"s{MOST}", f"b{MOST}")
+    assert [each.lease for each in world.elections if each.stopped] == ["rukpak-s0"]
+    world.takeovers.wait("s0", "b0")
+    assert [each.lease for each in world.elections if not each.stopped][-1] == "rukpak-s0"
+
+
+def test_one_that_was_won_is_not_interrupted(world: World) -> None:
+    for number in range(MOST):
+        world.takeovers.wait(f"s{number}", f"b{number}")
+        world.elections[-1].leading = True
+        world.elections[-1].win()
+    world.seconds = LONGEST_SECONDS / 2
+    world.takeovers.wait("more", "more")
+    assert not any(each.stopped for each in world.elections)
+
+
+def test_who_waits_in_the_queue_no_longer_begins_nothing(world: World) -> None:
+    for number in range(MOST + 1):
+        world.takeovers.wait(f"s{number}", f"b{number}")
+    world.takeovers.end(f"b{MOST}")
+    world.takeovers.end("b0")
+    assert world.notified == []
+    world.takeovers.stop()
+    assert all(each.stopped for each in world.elections)

@@ -206,3 +206,25 @@ def test_what_is_forgotten_is_found_out_again(forget: Any) -> None:
     server.write(PERSON, {"revision": OTHER})
     assert not process.is_foreign()
     assert process.see() == Status(revision=OTHER)
+
+
+MOVES = [
+    Change("another shard lets it go in the same second", OURS, {**LEFT, "relabeling": True},
+           is_believed=True, later=False),
+    Change("another shard takes it in the same second", OURS, {**LEFT, "shard": "b", "relabeling": True},
+           is_believed=True, later=False),
+    Change("it is let go in another second", OURS, {**LEFT, "relabeling": True}, is_believed=True),
+    Change("a person removes the shard", PERSON, LEFT, is_believed=False, later=False),
+    Change("a person moves it", PERSON, {**LEFT, "relabeling": True}, is_believed=False, later=False),
+    Change("a person wipes it", PERSON, {}, is_believed=False, later=False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MOVES, ids=attrgetter("name"))
+def test_which_move_to_another_shard_is_believed(case: Change) -> None:
+    held = {**LEFT, "shard": "a", "warnings": ["of the earlier shard"]}
+    server = Server(**held)
+    process = Process(server)
+    server.time += case.later
+    server.write(case.manager, case.status)
+    assert process.see() == Status.model_validate(case.status if case.is_believed else held)
