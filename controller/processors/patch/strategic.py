@@ -8,6 +8,7 @@ merge), `$retainKeys`, `$deleteFromPrimitiveList/<field>`, `$setElementOrder/<fi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -63,7 +64,9 @@ class _Merge:
         live = result.get(name)
         if is_deletion:
             if isinstance(live, list) and isinstance(change, list):
-                result[name] = [item for item in live if item not in change]
+                key_of = _scalar_key(f"{path}.{name}", live, change)
+                gone = set(map(key_of, change))
+                result[name] = [item for item in live if key_of(item) not in gone]
         elif change is None:
             result.pop(name, None)
         elif isinstance(live, dict) and isinstance(change, dict):
@@ -82,16 +85,18 @@ class _Merge:
 
     def _sequence(self, live: list[Any], patch: list[Any], field: Field, path: str) -> list[Any]:
         if not any(isinstance(item, dict) for item in (*live, *patch)):
-            merged = list(dict.fromkeys([*live, *patch]))
-            return in_order(merged, patch, live, lambda item: item)
+            key_of = _scalar_key(path, live, patch)
+            merged = list({key_of(item): item for item in (*patch[::-1], *live[::-1])}.values())[::-1]
+            return in_order(merged, patch, live, key_of)
         key_of = _key_of(field, path, live, patch)
         kept, added = _apply_item_directives(live, patch, key_of, path)
         if added is None:
             return kept
         merged = list(kept)
+        places = {key_of(item): index for index, item in reversed(list(enumerate(merged)))}
         for item in added:
-            place = next((index for index, each in enumerate(merged) if key_of(each) == key_of(item)), None)
-            if place is None:
+            place = places.setdefault(key_of(item), len(merged))
+            if place == len(merged):
                 merged.append(item)
             else:
                 merged[place] = self.mapping(merged[place], item, field.type_name, f"{path}[{place}]")
@@ -112,13 +117,19 @@ class _Merge:
             merged = result[name]
         if not merged:
             return
-        key_of = _key_of(field, f"{path}.{name}", merged, order) if isinstance(merged[0], dict) else _itself
+        make = partial(_key_of, field) if isinstance(merged[0], dict) else _scalar_key
+        key_of = make(f"{path}.{name}", merged, order, [*filter(_is_no_directive, patch or [])], live or [])
         _check_order(patch or [], order, key_of, path, directive)
         result[name] = in_order(merged, order, live or [], key_of)
 
 
-def _itself(item: Any) -> Any:
-    return item
+def _scalar_key(path: str, *lists: list[Any]) -> KeyOf:
+    """Return the function that tells scalars apart, after checking that all items are some: true is not 1."""
+    for items in lists:
+        for index, item in enumerate(items):
+            if isinstance(item, dict | list):
+                raise _problem(path, f"[{index}]", "must be neither a mapping nor a list, like the other items")
+    return lambda item: (isinstance(item, bool), item)
 
 
 def _retain(value: Mapping[str, Any], patch: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -153,7 +164,7 @@ def _apply_item_directives(
     plain = [item for item in patch if _PATCH not in item]
     if any(item[_PATCH] not in ("delete", "replace") for item in directives):
         raise _problem(path, f"[].{_PATCH}", "must be delete or replace")
-    deleted = [key_of(item) for item in directives if item[_PATCH] == "delete"]
+    deleted = {key_of(item) for item in directives if item[_PATCH] == "delete"}
     if any(item[_PATCH] == "replace" for item in directives):
         return plain, None
     return [item for item in live if key_of(item) not in deleted], plain
@@ -162,7 +173,7 @@ def _apply_item_directives(
 def _check_order(patch: list[Any], order: list[Any], key_of: KeyOf, path: str, directive: str) -> None:
     """Refuse an order that lacks items of the patch, or that contradicts their order there."""
     places = {key_of(item): index for index, item in enumerate(order)}
-    kept = [item for item in patch if not _is_directive(item)]
+    kept = list(filter(_is_no_directive, patch))
     found = [places.get(key_of(item), -1) for item in kept]
     if order and (found != sorted(found) or -1 in found):
         raise _problem(path, directive, "must list the items of the patch, in the same order")
@@ -170,6 +181,10 @@ def _check_order(patch: list[Any], order: list[Any], key_of: KeyOf, path: str, d
 
 def _is_directive(value: Any) -> bool:
     return isinstance(value, dict) and _PATCH in value
+
+
+def _is_no_directive(value: Any) -> bool:
+    return not _is_directive(value)
 
 
 def _without_directives(value: Any) -> Any:

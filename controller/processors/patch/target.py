@@ -34,7 +34,9 @@ class Target:
             return False
         if wanted.get("namespace") not in (None, self._namespace_of(item)):
             return False
-        return not self._selects or self._selects(as_mapping(metadata.get("labels")))
+        labels = as_mapping(metadata.get("labels")).items()
+        # Other values are no labels, and what to do about them is not for a selector to say.
+        return not self._selects or self._selects({key: value for key, value in labels if isinstance(value, str)})
 
     def _namespace_of(self, item: Object) -> str:
         group, kind = group_of(item), item["kind"]
