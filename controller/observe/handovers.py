@@ -20,26 +20,35 @@ class Party:
     takes_from: frozenset[str]
     """Names of those that it takes over objects of."""
     state: tuple[bool, bool, bool]
-    """Whether it is paused, being deleted, and its deletionPolicy is Orphan."""
+    """Whether it is paused and needs no approval, is being deleted, and its deletionPolicy is Orphan."""
 
 
 def party_of(deployment: BundleDeployment) -> Party:
     """Return what others need to know of a BundleDeployment."""
     metadata, spec = deployment.metadata, deployment.spec
-    state = (spec.paused, metadata.deletion_timestamp is not None, spec.deletion_policy == "Orphan")
+    state = (
+        spec.paused and not spec.requires_approval,
+        metadata.deletion_timestamp is not None,
+        spec.deletion_policy == "Orphan",
+    )
     return Party(metadata.uid, frozenset(each.name for each in spec.take_over), state)
 
 
 def find_hindrance(deployment: BundleDeployment) -> str:
     """Return why nothing may be taken from a BundleDeployment now, for a message; empty if it is paused.
 
-    The deletion of one that is paused waits until everything is taken (reconcile/ownership/handovers.py).
+    The deletion of one that is paused waits until all is taken (reconcile/ownership/handovers.py). From one whose
+    revisions need approval nothing is taken: its objects would change without that. Turning approval off takes the verb
+    approve on it (config/policy/approvals.yaml).
     """
     name = deployment.metadata.name
     if not deployment.spec.paused and deployment.metadata.deletion_timestamp:
         return "which is being deleted; continues when it is gone"
     if not deployment.spec.paused:
         return f"which must be paused before its objects are taken over: kubectl rukpak pause {name}"
+    if deployment.spec.requires_approval:
+        remedy = "spec.approval must be Automatic there first, which takes the verb approve on it"
+        return f"whose revisions need approval; {remedy}"
     return ""
 
 

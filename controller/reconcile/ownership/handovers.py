@@ -71,7 +71,7 @@ class HandOvers:
 
         Raises: ApiError.
         """
-        if not (left and context.spec.paused):
+        if not left or find_hindrance(context.deployment):
             return ""
         for taker in self._all_takers(context):
             named = self._named_by(context, taker)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from api.v1alpha2.reading import read
 from api.v1alpha2.types import BundleDeployment
 from controller.observe.handovers import Party, Takers, find_hindrance, party_of
@@ -50,3 +52,12 @@ def test_only_one_that_is_paused_gives() -> None:
         deleted = manifest("old", spec={"paused": paused})
         deleted["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
         assert ("is being deleted" in find_hindrance(read(deleted))) is not paused
+
+
+@pytest.mark.parametrize(
+    ("approval", "gives"), [(None, True), ("Automatic", True), ("NewPermissions", False), ("Manual", False)]
+)
+def test_one_whose_revisions_need_approval_gives_nothing(approval: str | None, *, gives: bool) -> None:
+    found = deployment(paused=True, approval=approval)
+    assert (find_hindrance(found) == "") is gives
+    assert party_of(found).state[0] is gives
