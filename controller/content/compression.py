@@ -22,6 +22,8 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 # A window is allocated for every stream. RFC 8878 asks readers for 8 MiB at least; `zstd -20` writes 32.
 _WINDOW_BYTES = 32 * MEBIBYTE
+_HEADER_BYTES = 18
+"""Of a frame of zstd, at most (RFC 8878, section 3.1.1.1)."""
 
 
 def read_exactly(stream: Readable, size: int, *, or_nothing: bool = False) -> bytes:
@@ -45,7 +47,10 @@ def is_compressed(head: bytes) -> bool:
 
 
 def decompress(stream: Readable, limits: Limits) -> Decompressed:
-    """Return the plain bytes of a stream that may be compressed."""
+    """Return the plain bytes of a stream that may be compressed.
+
+    Raises: Rejection for zstd with a larger window than is allocated.
+    """
     ratio = Ratio(limits)
     buffered = io.BufferedReader(_Counted(stream, ratio), CHUNK)
     magic = buffered.peek(len(_ZSTD))
@@ -53,9 +58,20 @@ def decompress(stream: Readable, limits: Limits) -> Decompressed:
     if magic.startswith(_GZIP):
         plain = cast("BinaryIO", gzip.GzipFile(fileobj=buffered))
     elif magic.startswith(_ZSTD):
+        _check_window(buffered.peek(_HEADER_BYTES))
         decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
         plain = decompressor.stream_reader(buffered, read_across_frames=True)
     return Decompressed(plain, ratio)
+
+
+def _check_window(head: bytes) -> None:
+    try:
+        size = zstandard.get_frame_parameters(head).window_size
+    except zstandard.ZstdError:  # reading it fails in the same way
+        return
+    if size > _WINDOW_BYTES:
+        problem = f"compressed by zstd with a window of {size // MEBIBYTE} MiB, of at most {_WINDOW_BYTES // MEBIBYTE}"
+        raise Rejection(f"{problem}; compress it by zstd -19 or gzip")
 
 
 class Ratio:

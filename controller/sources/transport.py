@@ -39,7 +39,7 @@ from controller.sources.connections import Guard, GuardedPools
 from controller.sources.pace import Pace, check_deadline
 from controller.sources.redirects import Place, follow, host_of, origin_of, place_of
 from controller.sources.tls_contexts import CONTEXTS
-from controller.sources.transport_failures import LIBRARY_ERRORS, PlainServerError, translate, unreachable
+from controller.sources.transport_failures import LIBRARY_ERRORS, PlainServerError, StatusError, translate, unreachable
 
 log = logging.getLogger(__name__)
 
@@ -252,7 +252,7 @@ def _check_answer(response: Response) -> None:
     subject, host, status, headers = response.place.subject, response.place.host, response.status, response.headers
     if status in _TRANSIENT_STATUS or status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
         wait = read_retry_after(headers.get("Retry-After", ""), time.time())
-        raise unreachable(subject, host, f"it returned status {status}", wait)
+        raise StatusError(unreachable(subject, host, f"it returned status {status}", wait), status)
     if sum(len(name) + len(value) for name, value in headers.items()) > _HEADER_BYTES:
         problem = f"its response header exceeds the limit of {describe_bytes(_HEADER_BYTES)}"
         raise unreachable(subject, host, problem)

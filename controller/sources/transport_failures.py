@@ -54,6 +54,14 @@ class PlainServerError(BundleError):
     """A server responds to TLS in plain http."""
 
 
+class StatusError(BundleError):
+    """A server answers with an error of its own, or asks to wait."""
+
+    def __init__(self, unreachable: BundleError, status: int) -> None:
+        super().__init__(unreachable.reason, unreachable.message, retry_after=unreachable.retry_after)
+        self.status = status
+
+
 def translate(error: BaseException, subject: str, host: str) -> BundleError:
     """Return the error for one of `LIBRARY_ERRORS`.
 

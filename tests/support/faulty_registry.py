@@ -47,6 +47,8 @@ class Faults:
     """What goes wrong, for requests whose path contains `where`."""
 
     where: str = "/v2/"
+    method: str = ""
+    """Of the requests that get the status; empty: any."""
     status: int = 0
     times: int = 1_000_000
     """How many requests get that status; later ones succeed."""
@@ -159,13 +161,18 @@ class FaultyRegistry:
             self._refuse(request, authorization, challenge)
         elif self.logins and not self.wants_token and not self._is_login(authorization):
             self._refuse(request, authorization, 'Basic realm="registry"')
-        elif self.faults.where in path and self.faults.status and self.faults.times > 0:
+        elif self._has_status(request.command, path):
             self.faults.times -= 1
             self._send(request, self.faults.status, b"{}", self.faults.headers)
         elif self.faults.where in path and self.faults.redirect:
             self._send(request, 307, b"", {"Location": self.faults.redirect + request.path})
         else:
             self._send_content(request, path)
+
+    def _has_status(self, method: str, path: str) -> bool:
+        faults = self.faults
+        is_meant = faults.where in path and faults.method in ("", method)
+        return is_meant and bool(faults.status) and faults.times > 0
 
     def _refuse(self, request: BaseHTTPRequestHandler, authorization: str, challenge: str) -> None:
         status = self.refusal if authorization else 401

@@ -9,7 +9,6 @@ Format: https://helm.sh/docs/topics/chart_repository/#the-index-file.
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -23,12 +22,17 @@ from controller.content.nesting import is_refused_nesting
 
 INDEX_BYTES = 64 << 20
 _KEPT_BYTES = 16 << 20  # compressed; an index of 30 MiB needs 2
+READING_BYTES = _KEPT_BYTES + (16 << 20)
+"""Memory that reading an index takes at most: what is kept, and the largest value in the forms that libyaml needs."""
 _VALUE_BYTES = 1 << 20  # of one scalar, which libyaml reads into memory as a whole
 _DEPTH = 64
 _TOO_DEEP = f"it is nested more than {_DEPTH} levels deep"
 _MOST_CHARTS, _MOST_RELEASES = 20_000, 20_000
 _LONGEST = {"version": 256, "digest": 128, "url": 2048}
-_NAME_LENGTH = 250
+# Other names no chart may have: Helm's `chartName`, with its limit.
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,250}")
+_SEPARATOR = b"\0"
+_BREAKS = re.compile(r"[\0\n\ud800-\udfff]")
 _WEB_PAGE = re.compile(rb"\s*<", re.ASCII)
 _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{", re.ASCII)
 _HEAD_BYTES, _CHUNK = 512, 16 << 10
@@ -72,13 +76,36 @@ class Index:
         """Bytes that it takes."""
         self._charts = charts
 
-    def releases(self, name: str) -> list[Release] | None:
-        """Return the releases of a chart in the order of the index; None for an unknown chart."""
+    def versions(self, name: str) -> Iterator[str] | None:
+        """Return the versions of a chart in the order of the index, one at a time; None for an unknown chart."""
+        packed = self._charts.get(name)
+        return None if packed is None else (line.partition(_SEPARATOR)[0].decode() for line in _unpack(packed))
+
+    def releases(self, name: str, version: str = "") -> list[Release] | None:
+        """Return the releases of a chart in the order of the index; None for an unknown chart.
+
+        Args:
+            name: of the chart.
+            version: of the releases; '' for all, which may take tens of megabytes.
+        """
         packed = self._charts.get(name)
         if packed is None:
             return None
-        lines = zlib.decompress(packed).splitlines()
-        return [Release(version=version, url=url, digest=digest) for version, url, digest in map(json.loads, lines)]
+        beginning = version.encode() + _SEPARATOR if version else b""
+        found = (line.decode().split(_SEPARATOR.decode()) for line in _unpack(packed) if line.startswith(beginning))
+        return [Release(version=each, digest=digest, url=url) for each, digest, url in found]
+
+
+def _unpack(packed: bytes) -> Iterator[bytes]:
+    """Yield the lines of the releases of a chart, of which only a few are in memory."""
+    unpacker, rest = zlib.decompressobj(), b""
+    while packed or unpacker.unconsumed_tail:
+        text = rest + unpacker.decompress(unpacker.unconsumed_tail or packed, _CHUNK)
+        packed = b"" if unpacker.unconsumed_tail or unpacker.eof else packed
+        *lines, rest = text.split(b"\n")
+        yield from lines
+        if unpacker.eof:
+            return
 
 
 def read_charts(file: BinaryIO, check: Callable[[], None]) -> dict[str, bytes]:
@@ -133,14 +160,14 @@ class _Charts:
     def add(self, name: str, releases: Iterator[Release]) -> None:
         """Read the releases of a chart."""
         packed = _pack(name, releases)
-        if len(name) > _NAME_LENGTH:
+        if not _NAME.fullmatch(name):
             return
         self.packed[name] = packed
         self._size += len(packed)
         if len(self.packed) > _MOST_CHARTS:
             raise TooLargeError(f"it has more than {_MOST_CHARTS} charts")
         if self._size > _KEPT_BYTES:
-            raise TooLargeError(f"its addresses and digests exceed the limit of {describe_bytes(_KEPT_BYTES)}")
+            raise _too_much()
 
 
 def _pack(name: str, releases: Iterator[Release]) -> bytes:
@@ -149,8 +176,15 @@ def _pack(name: str, releases: Iterator[Release]) -> bytes:
     for number, release in enumerate(releases):
         if number == _MOST_RELEASES:
             raise TooLargeError(f"chart {quote(name)} has more than {_MOST_RELEASES} versions")
-        packed += packer.compress(json.dumps([release.version, release.url, release.digest]).encode() + b"\n")
+        fields = (release.version, release.digest, release.url)
+        packed += packer.compress(_SEPARATOR.join(field.encode() for field in fields) + b"\n")
+        if len(packed) > _KEPT_BYTES:
+            raise _too_much()
     return bytes(packed + packer.flush())
+
+
+def _too_much() -> TooLargeError:
+    return TooLargeError(f"its addresses and digests exceed the limit of {describe_bytes(_KEPT_BYTES)}")
 
 
 def _releases(reader: _Reader, start: yaml.Event) -> Iterator[Release]:
@@ -165,8 +199,15 @@ def _releases(reader: _Reader, start: yaml.Event) -> Iterator[Release]:
                 found[key] = reader.text(value)
             else:
                 reader.skip(value)
-        if found["version"] and all(len(text) <= _LONGEST[field] for field, text in found.items()):
+        if _is_release(found):
             yield Release(**found)
+
+
+def _is_release(found: Mapping[str, str]) -> bool:
+    """Whether fields are those of a release, as far as their form tells; a version is ASCII (semver.org)."""
+    if not (found["version"] and found["version"].isascii()) or any(map(_BREAKS.search, found.values())):
+        return False
+    return all(len(text.encode("utf-8", "surrogatepass")) <= _LONGEST[field] for field, text in found.items())
 
 
 # events

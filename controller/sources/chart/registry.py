@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 from api.errors import BundleError
@@ -19,15 +20,17 @@ from controller.content.spool import Spool
 from controller.sources.chart.archive import read_chart
 from controller.sources.chart.request import ChartRequest
 from controller.sources.image.connection import connected as connected_to_registry
-from controller.sources.image.layers import CHART
-from controller.sources.image.manifest import Image, parse_manifest
+from controller.sources.image.layers import CHART, OLD_CHART
+from controller.sources.image.manifest import Image, Index, parse_manifest
 from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
 from controller.sources.image.registry import Registry
 from controller.sources.image.tags import list_tags
+from controller.sources.pace import check_deadline
 
 OCI = "oci://"
 _CONFIG = "application/vnd.cncf.helm.config.v1+json"
 _FIELD = "repository"
+_MOST_ENTRIES = 8
 _CHUNK = 64 * 1024
 
 
@@ -93,24 +96,36 @@ class RegistryRepository:
             except BundleError as error:
                 if error.reason is not Reason.NOT_FOUND:
                     raise
-        tags = list_tags(self._registry)
-        version = request.choose([tag.replace("_", "+") for tag in tags], self._access.path)
+        check = partial(check_deadline, self._access)
+        tags = list_tags(self._registry, self._access.room, check)
+        version = request.choose(lambda: (tag.replace("_", "+") for tag in tags), self._access.path, check)
         return version, self._read_manifest(version)
 
     def _read_manifest(self, version: str) -> bytes:
         return self._registry.read_manifest(version.replace("+", "_"))
 
     def _read_digest(self, manifest: bytes) -> str:
-        document = parse_manifest(manifest, self._access.path, _FIELD)
-        config = document.config if isinstance(document, Image) else None
-        if not isinstance(document, Image) or not config or config.media_type != _CONFIG:
+        image = self._find_chart(parse_manifest(manifest, self._access.path, _FIELD))
+        if image is None:
             problem = 'it contains something else than a Helm chart; use kind image, or push a chart with "helm push"'
             raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{self._access.path}.{_FIELD}: {problem}")
-        layers = [layer for layer in document.layers if layer.media_type == CHART]
+        layers = [layer for layer in image.layers if layer.media_type in (CHART, OLD_CHART)]
         if len(layers) != 1:
             problem = f'the artifact has {len(layers)} packaged charts in place of one; push it with "helm push"'
             raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{self._access.path}.{_FIELD}: {problem}")
         return layers[0].digest
+
+    def _find_chart(self, document: Image | Index) -> Image | None:
+        """Return the artifact that is a chart: this one, or the first one in an index, perhaps beside images."""
+        if isinstance(document, Image):
+            return document if document.config and document.config.media_type == _CONFIG else None
+        # An entry that says what it is comes before one that does not; each costs a request.
+        entries = [each for each in document.manifests if each.artifact_type in ("", _CONFIG)]
+        for entry in sorted(entries, key=lambda each: not each.artifact_type)[:_MOST_ENTRIES]:
+            found = parse_manifest(self._registry.read_manifest(entry.digest), self._access.path, _FIELD)
+            if isinstance(found, Image) and (chart := self._find_chart(found)):
+                return chart
+        return None
 
     def _download(self, digest: str, spool: Spool) -> None:
         limit = self._access.limits.compressed_bytes

@@ -26,7 +26,15 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.content.spool import Spool
 from controller.sources.chart.archive import read_chart
-from controller.sources.chart.index import INDEX_BYTES, Index, Release, TooLargeError, UnreadableError, read_charts
+from controller.sources.chart.index import (
+    INDEX_BYTES,
+    READING_BYTES,
+    Index,
+    Release,
+    TooLargeError,
+    UnreadableError,
+    read_charts,
+)
 from controller.sources.chart.request import ChartRequest, pinned_version
 from controller.sources.chart.shared import SharedIndexes
 from controller.sources.hosts import check_host
@@ -106,34 +114,30 @@ class Repository:
     # versions
 
     def _choose(self, request: ChartRequest) -> Release:
-        index = self._index(self._access.max_age)
-        releases = self._releases(index, request)
-        if releases is None:
-            raise request.unknown(index.names, self._access.path)
-        return releases[request.choose(list(releases), self._access.path)]
+        index, name = self._index(self._access.max_age), request.name
+        if index.versions(name) is None:
+            raise request.unknown(index.names, self._access.path, self._check)
+        version = request.choose(lambda: index.versions(name) or (), self._access.path, self._check)
+        return (index.releases(name, version) or [])[0]
 
     def _find(self, request: ChartRequest, version: str) -> Release:
         """Return the release that was resolved, in case of doubt as the repository has it now."""
         for max_age in (_FETCH_AGE, 0.0):
-            releases = self._releases(self._index(max_age), request) or {}
-            if version in releases:
-                return releases[version]
+            if releases := self._index(max_age).releases(request.name, version):
+                return releases[0]  # of equal versions
         problem = f"the repository no longer has version {quote(version)} of chart {quote(request.name)}"
         remedy = f"publish it again, or set annotation {names.RECONCILE_REQUESTED_AT}"
         raise BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.version: {problem}; {remedy}")
 
-    @staticmethod
-    def _releases(index: Index, request: ChartRequest) -> dict[str, Release] | None:
-        """Return the releases of the chart by version, of equal versions the first one; None without the chart."""
-        found = index.releases(request.name)
-        return None if found is None else {release.version: release for release in reversed(found)}
+    def _check(self) -> None:
+        check_deadline(self._access)
 
     def _digest_of(self, release: Release) -> str:
         """Return the digest that the index has; '' for none.
 
         Raises: BundleError (ContentRejected for one that no chart can have).
         """
-        found = _DIGEST.fullmatch(release.digest)
+        found = _DIGEST.fullmatch(release.digest.lower())
         if release.digest and not found:
             problem = f"index.yaml has a digest of version {quote(release.version)} that is not a SHA-256"
             raise BundleError(
@@ -163,7 +167,8 @@ class Repository:
     def _read_charts(self, spool: Spool) -> dict[str, bytes]:
         place = f"{self._access.path}.repository: index.yaml at {quote(self._address.authority)}"
         try:
-            return read_charts(spool.rewind(), lambda: check_deadline(self._access))
+            with self._access.room(READING_BYTES):
+                return read_charts(spool.rewind(), self._check)
         except UnreadableError as error:
             message = f"{place} is not an index of charts: {error}; correct repository, or publish the index again"
             raise BundleError(Reason.UNSUPPORTED_CONTENT, message) from None

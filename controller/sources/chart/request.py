@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from api.errors import BundleError
@@ -14,12 +12,10 @@ from api.plugins import Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import describe_nearest, highest
-from controller.sources.versions.version import parse_version
+from controller.sources.versions.selection import Check, describe_nearest, highest, similar
+from controller.sources.versions.version import parse_loosely, parse_version
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_MOST_COMPARED = 2000  # names of charts; the repositories with more are few
-_SIMILAR = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,21 +33,23 @@ class ChartRequest:
         """Whether the spec names one version, which no downgrade guard refuses."""
         return parse_version(self.version) is not None
 
-    def choose(self, versions: Sequence[str], path: str) -> str:
+    def choose(self, versions: Callable[[], Iterable[str]], path: str, check: Check) -> str:
         """Return the version to use, as Helm chooses it: the one that is named, else the highest in the range.
 
         Args:
-            versions: those of the chart.
+            versions: returns those of the chart.
             path: of the source in the spec; starts messages.
+            check: called often; raises to stop.
 
         Raises: BundleError (NotFound, with the nearest versions).
         """
-        if self.version in versions:
+        if self.version in versions():
             return self.version
         within = Range(self.version)
-        if found := highest(versions, within):
+        if found := highest(versions(), within, check, parse_loosely):
             return found
-        problem = f"chart {quote(self.name)} has {self._describe_lack()}; {describe_nearest(versions, within)}"
+        near = describe_nearest(versions(), within, check, parse_loosely)
+        problem = f"chart {quote(self.name)} has {self._describe_lack()}; {near}"
         raise BundleError(Reason.NOT_FOUND, f"{path}.version: {problem}; correct it, or publish a version")
 
     def _describe_lack(self) -> str:
@@ -61,18 +59,18 @@ class ChartRequest:
             f"no version {quote(self.version)}" if self.is_exact else f"no version in the range {quote(self.version)}"
         )
 
-    def unknown(self, names: Collection[str], path: str) -> BundleError:
+    def unknown(self, names: Iterable[str], path: str, check: Check) -> BundleError:
         """Return the error for a repository without the chart, with similar names among those that it has."""
-        close = difflib.get_close_matches(self.name, islice(names, _MOST_COMPARED), _SIMILAR)
-        similar = f"; similar names are {', '.join(map(quote, close))}" if close else ""
-        problem = f"the repository has no chart {quote(self.name)}{similar}"
+        close = similar(self.name, names, check)
+        told = f"; similar names are {', '.join(map(quote, close))}" if close else ""
+        problem = f"the repository has no chart {quote(self.name)}{told}"
         return BundleError(Reason.NOT_FOUND, f"{path}.name: {problem}; correct it, or publish the chart")
 
     def pin(self, repository: str, version: str, digest: str, validator: str = "") -> Resolution:
         """Return the resolution for one version of the chart."""
         chosen = "" if self.is_exact else version
         pinned = f"{repository}/{self.name}:{version}@{digest}"
-        return Resolution(pinned=pinned, digest=digest, version=chosen, validator=validator)
+        return Resolution(pinned=pinned, digest=digest, version=chosen, validator=validator, reference=version)
 
 
 def parse_request(parameters: Mapping[str, Any]) -> ChartRequest:

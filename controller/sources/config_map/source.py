@@ -46,9 +46,8 @@ class ConfigMapSource:
         """
         try:
             content = _read(parameters, access)
-            resolution = Resolution(
-                pinned=f"{describe_names(_names(parameters))}@{content.digest}", digest=content.digest
-            )
+            names = describe_names(_names(parameters))
+            resolution = Resolution(pinned=f"{names}@{content.digest}", digest=content.digest, reference=names)
             if access.previous is None or access.previous.digest != content.digest:
                 access.keep(resolution, content.entries(access.limits))
         except Rejection as rejection:

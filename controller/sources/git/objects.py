@@ -9,8 +9,10 @@ Not here: reaching the server (connection.py), and reading the files (files.py).
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
 
 from api.errors import BundleError
 from api.plugins import Access, Entry
@@ -25,6 +27,9 @@ from controller.sources.redirects import Place
 
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
 _SHA256_DIGITS = 64
+_NAME = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\]+(?:\^\{\})?")
+_MEMORY_FACTOR = 8
+"""How much memory refs take at most for each byte of their list."""
 
 
 class Objects:
@@ -45,13 +50,17 @@ class Objects:
     def list_refs(self, *names: str) -> dict[str, str]:
         """Return refs of the server, by full name, with their object names; the server may add others.
 
+        Names that no ref may have are left out (git-check-ref-format).
+
         Raises: BundleError.
         """
         self._folder.mkdir(exist_ok=True)
         output = self._run(self._remote, "ls-remote", "--quiet", *names)
-        lines = output.decode(errors="surrogateescape").split("\n")  # splitlines splits at characters allowed in refs
-        found = (line.partition("\t") for line in lines)
-        return {name: commit for commit, _, name in found if FULL_COMMIT.fullmatch(commit)}
+        with self._access.room(len(output) * _MEMORY_FACTOR):
+            found = (line.rstrip(b"\n").decode(errors="surrogateescape").partition("\t") for line in BytesIO(output))
+            return {
+                name: commit for commit, _, name in found if FULL_COMMIT.fullmatch(commit) and _NAME.fullmatch(name)
+            }
 
     def fetch_commits(self) -> None:
         """Fetch the commits of all branches and tags, without their trees if the server supports that.

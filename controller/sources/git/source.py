@@ -7,6 +7,7 @@ objects (objects.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from api.errors import BundleError
@@ -26,6 +27,7 @@ from controller.sources.git.reference import (
     check_ref,
     parse_repository,
 )
+from controller.sources.pace import check_deadline
 from controller.sources.redirects import Place
 from controller.sources.trust import certificate_problems
 from controller.sources.versions.ranges import Range
@@ -35,6 +37,7 @@ Found = TypeVar("Found")
 
 _DEFAULT_REF = "HEAD"
 _TAGS = "refs/tags/"
+_NAMESPACES = ("refs/heads/", _TAGS)
 _ALGORITHMS = {40: "sha1", 64: "sha256"}
 
 
@@ -88,7 +91,8 @@ class GitSource:
             return Resolution(pinned=pinned, digest=f"{_ALGORITHMS[len(commit)]}:{commit}", version=tag)
         commit = _reach(parameters, access, lambda objects: _find_commit(objects, ref, access))
         digest = f"{_ALGORITHMS[len(commit)]}:{commit}"
-        return Resolution(pinned=f"{parameters['repository']}@{commit}", digest=digest)
+        named = "" if commit.startswith(ref.lower()) else _shorten(ref)
+        return Resolution(pinned=f"{parameters['repository']}@{commit}", digest=digest, reference=named)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
         """Return repository, directory and commit: access to one repository gives no access to commits of another."""
@@ -108,6 +112,11 @@ class GitSource:
 
 def _ref(parameters: Mapping[str, Any]) -> str:
     return parameters.get("ref") or _DEFAULT_REF
+
+
+def _shorten(ref: str) -> str:
+    """Return a branch or tag without the namespace of its refs."""
+    return next((ref.removeprefix(each) for each in _NAMESPACES if ref.startswith(each)), ref)
 
 
 def _directory(parameters: Mapping[str, Any]) -> str:
@@ -164,9 +173,10 @@ def _find_tag(objects: Objects, semver: str, access: Access) -> tuple[str, str]:
     refs = objects.list_refs("--tags", "origin")
     tags = [name.removeprefix(_TAGS) for name in refs if name.startswith(_TAGS) and not name.endswith(PEELED)]
     within = Range(semver)
-    if tag := highest(tags, within):
+    check = partial(check_deadline, access)
+    if tag := highest(tags, within, check):
         return tag, refs.get(f"{_TAGS}{tag}{PEELED}") or refs[f"{_TAGS}{tag}"]
-    problem = f"the repository has no tag in the range {quote(semver)}; {describe_nearest(tags, within)}"
+    problem = f"the repository has no tag in the range {quote(semver)}; {describe_nearest(tags, within, check)}"
     raise BundleError(Reason.NOT_FOUND, f"{access.path}.semver: {problem}; correct it, or push a version")
 
 

@@ -82,4 +82,4 @@ def _check_registry(reference: ImageReference, access: Access, subject: str) -> 
 def _schemes(*, verify: bool, loopback: bool, wants_tls: bool) -> tuple[str, ...]:
     if not verify:
         return ("https", "http")
-    return ("http",) if loopback and not wants_tls else ("https",)
+    return ("http", "https") if loopback and not wants_tls else ("https",)

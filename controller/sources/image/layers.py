@@ -1,8 +1,9 @@
 """How each layer is read: of an image as a layer; of another artifact as a file, an archive or a chart.
 
 The manifest's config distinguishes images from other artifacts, since `oras push` gives files the media types of
-layers. The annotation `org.opencontainers.image.title` names files, as in oras; folders packed by oras and archives of
-Flux are unpacked; a Helm chart keeps the name that `helm package` gave it.
+layers. The annotation `org.opencontainers.image.title` names files, as in oras. Folders packed by oras, archives of
+Flux, and those that are pushed with the type of a layer are unpacked. A Helm chart keeps the name that `helm package`
+gave it.
 
 Not here: reading them (source.py).
 """
@@ -39,10 +40,13 @@ _IMAGE_LAYERS = frozenset(
 )
 CHART = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 """The media type of a packaged Helm chart."""
+OLD_CHART = "application/tar+gzip"
+"""That of Helm before 3.7."""
 _PROVENANCE = "application/vnd.cncf.helm.chart.provenance.v1.prov"
 _FLUX = "application/vnd.cncf.flux.content.v1.tar+gzip"
 _EMPTY = "application/vnd.oci.empty.v1+json"  # the placeholder in a list that must not be empty
 _TITLE = "org.opencontainers.image.title"
+_ARCHIVES = (".tar", ".tar.gz", ".tar.zst")  # .tgz is how charts are packed, which stay files
 _UNPACK = "io.deis.oras.content.unpack"
 
 
@@ -105,13 +109,15 @@ def _artifact_layer(descriptor: Descriptor) -> Layer | None:
     title = descriptor.annotations.get(_TITLE, "")
     if descriptor.media_type == _FLUX or (title and descriptor.annotations.get(_UNPACK) == "true"):
         return Layer(descriptor=descriptor, role=Role.ARCHIVE)
+    if title and descriptor.media_type in _IMAGE_LAYERS and title.endswith(_ARCHIVES):
+        return Layer(descriptor=descriptor, role=Role.ARCHIVE)
     if title:
         return Layer(descriptor=descriptor, role=Role.FILE, name=title)
     return _image_layer(descriptor)
 
 
 def _chart_layer(descriptor: Descriptor) -> Layer | None:
-    suffix = {CHART: ".tgz", _PROVENANCE: ".tgz.prov"}.get(descriptor.media_type)
+    suffix = {CHART: ".tgz", OLD_CHART: ".tgz", _PROVENANCE: ".tgz.prov"}.get(descriptor.media_type)
     return Layer(descriptor=descriptor, role=Role.FILE, suffix=suffix) if suffix else None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
 
 from api.errors import BundleError
 from api.plugins import Limits
@@ -51,6 +51,11 @@ class Platform(_Document):
         return wanted in (str(self).replace("arm64/v8", "arm64"), f"{self.os}/{self.architecture}")
 
 
+def _unless_empty(platform: Platform | None) -> Platform | None:
+    """Return a platform; None for one without any text, as builders write for entries of no platform."""
+    return platform if platform and str(platform) else None
+
+
 def _texts(found: Any) -> dict[str, str]:
     """Keep text values only: other annotations are no reason to refuse an image."""
     pairs = found.items() if isinstance(found, dict) else ()
@@ -63,7 +68,8 @@ class Descriptor(_Document):
     media_type: str = Field(default="", alias="mediaType")
     digest: Annotated[str, Field(pattern=rf"^{DIGEST.pattern}$")]
     size: Annotated[int, Field(ge=0)]
-    platform: Platform | None = None
+    platform: Annotated[Platform | None, AfterValidator(_unless_empty)] = None
+    artifact_type: str = Field(default="", alias="artifactType")
     annotations: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(default_factory=dict)
 
 
@@ -94,6 +100,11 @@ class Index:
     """The images of several platforms."""
 
     manifests: tuple[Descriptor, ...]
+
+    @property
+    def indexes(self) -> list[Descriptor]:
+        """The entries that are indexes, of any platform."""
+        return [each for each in self.manifests if each.platform is None and each.media_type in _INDEXES]
 
 
 def parse_manifest(data: bytes, path: str, field: str = "ref") -> Image | Index:

@@ -7,6 +7,8 @@ https://github.com/opencontainers/distribution-spec/blob/main/spec.md.
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from api.errors import BundleError
@@ -19,19 +21,44 @@ from controller.sources.image.logins import Login
 from controller.sources.image.manifest import ACCEPT, Descriptor
 from controller.sources.image.reference import DIGEST, is_wildcard
 from controller.sources.transport import Response, Transport
-from controller.sources.transport_failures import PlainServerError
+from controller.sources.transport_failures import PlainServerError, StatusError
 
 _MANIFEST_BYTES = 4 * MEBIBYTE  # the minimum that registries must accept, and the maximum of most
 _CHUNK = 64 * 1024
-_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _METHOD_NOT_ALLOWED = 200, 401, 403, 404, 405
+_MOST_HOSTS = 256
+_OK, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY_REQUESTS = 200, 400, 401, 403, 404, 429
+_REFUSALS = (_BAD_REQUEST, _FORBIDDEN)
+
+
+class _Hosts:
+    """A few hosts, the latest; thread-safe."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __contains__(self, host: str) -> bool:
+        with self._lock:
+            return host in self._found
+
+    def add(self, host: str) -> None:
+        """Remember a host."""
+        with self._lock:
+            self._found[host] = None
+            while len(self._found) > _MOST_HOSTS:
+                self._found.popitem(last=False)
+
+
+_WITHOUT_HEAD = _Hosts()
+"""Registries that answer HEAD of a manifest with an error, and GET with the manifest."""
 
 
 class Registry:
     """One repository of one registry, for one call of the source.
 
     Args:
-        schemes: to try in this order: https, http, or both. With both, a server without TLS gets plain http, unless
-            there are credentials.
+        schemes: to try in this order: https, http, or both. With https first, a server without TLS gets plain http,
+            unless there are credentials; with http first, one that does not understand it gets https.
         path: of the source in the spec; starts messages.
         field: of the spec that names the repository.
         missing: reason for a 404: NotFound while resolving, PinnedContentGone afterwards.
@@ -55,16 +82,35 @@ class Registry:
     def resolve(self, target: str) -> str:
         """Return the digest that a tag names now; of a digest, check that the registry has it for this caller.
 
+        Some registries answer HEAD of a manifest with an error although they have it (Sonatype Nexus): after that a GET
+        decides, and such a host gets no HEAD any more.
+
         Raises: BundleError (NotFound, Unauthorized, Unreachable, InsecureRefused, …).
         """
-        response = self._request("HEAD", "manifests", target, also=_METHOD_NOT_ALLOWED)
+        digest = None if self._endpoint.host in _WITHOUT_HEAD else self._ask_by_head(target)
+        return digest or digest_of(self.read_manifest(target))
+
+    def _ask_by_head(self, target: str) -> str | None:
+        """Return the digest that a tag names now, or the digest itself; None if only a GET can tell."""
+        try:
+            response, is_final = self._exchange("HEAD", "manifests", target, (_OK,))
+        except StatusError as error:
+            if error.status == _TOO_MANY_REQUESTS:
+                raise
+            return self._read_without_head(target)
         response.discard()
-        if response.status == _METHOD_NOT_ALLOWED:
-            return digest_of(self.read_manifest(target))
-        if DIGEST.fullmatch(target):
-            return target
-        digest = response.headers.get("Docker-Content-Digest", "")
-        return digest if DIGEST.fullmatch(digest) else digest_of(self.read_manifest(target))
+        if response.status == _OK:
+            digest = target if DIGEST.fullmatch(target) else response.headers.get("Docker-Content-Digest", "")
+            return digest if DIGEST.fullmatch(digest) else None
+        if is_final or response.status == _UNAUTHORIZED:
+            raise self._failure(response, "manifests", target)
+        return self._read_without_head(target)
+
+    def _read_without_head(self, target: str) -> str:
+        """Return the digest of a manifest that HEAD has refused, and remember that of the host if it can be read."""
+        data = self.read_manifest(target)
+        _WITHOUT_HEAD.add(self._endpoint.host)
+        return digest_of(data)
 
     def read_manifest(self, target: str) -> bytes:
         """Return a manifest or index, verified if `target` is a digest.
@@ -100,21 +146,42 @@ class Registry:
     def _request(
         self, method: str, kind: str, name: str, *, also: int = _OK, media_type: str = "", body: bytes | None = None
     ) -> Response:
-        response = self._send(method, kind, name, media_type, body)
-        # A refusal after a redirect to another host is final: the credentials are not for it.
-        while response.status not in (_OK, also) and not response.place.is_elsewhere:
-            response.discard()
-            if not self._login.answer(response):
-                break
-            response = self._send(method, kind, name, media_type, body)
+        response, _ = self._exchange(method, kind, name, (_OK, also), (media_type, body))
         if response.status not in (_OK, also):
             response.discard()
             raise self._failure(response, kind, name)
-        self._login.accept()
         return response
+
+    def _exchange(
+        self,
+        method: str,
+        kind: str,
+        name: str,
+        expected: tuple[int, ...],
+        content: tuple[str, bytes | None] = ("", None),
+    ) -> tuple[Response, bool]:
+        """Send a request, perhaps with a media type and a body; log in if that is asked for, and send it again.
+
+        Returns: the last response, and whether its refusal is final: that of another host after a redirect, for which
+            the credentials are not, or one after a login.
+        """
+        is_login = False
+        response = self._send(method, kind, name, *content)
+        while response.status not in expected and not response.place.is_elsewhere:
+            response.discard()
+            if not self._login.answer(response):
+                break
+            is_login = True
+            response = self._send(method, kind, name, *content)
+        if response.status in expected:
+            self._login.accept()
+        is_refused = is_login and response.status in _REFUSALS
+        return response, response.status not in expected and (is_refused or response.place.is_elsewhere)
 
     def _send(self, method: str, kind: str, name: str, media_type: str = "", body: bytes | None = None) -> Response:
         headers = {"Content-Type": media_type} if media_type else {"Accept": ACCEPT}
+        if self._schemes == ("http", "https"):
+            return self._send_by_either(method, f"{kind}/{name}", headers, body)
         try:
             return self._send_by(self._schemes[0], method, f"{kind}/{name}", headers, body)
         except PlainServerError:
@@ -124,6 +191,30 @@ class Registry:
                 raise
             self._schemes = self._schemes[1:]
             return self._send_by(self._schemes[0], method, f"{kind}/{name}", headers, body)
+
+    def _send_by_either(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+        """Send by plain http; by https to a server that closes the connection, or answers that it expects TLS."""
+        try:
+            answer: Response | BundleError = self._send_by("http", method, path, headers, body)
+        except BundleError as error:
+            answer = error
+        is_odd = (
+            answer.reason is Reason.UNREACHABLE if isinstance(answer, BundleError) else answer.status == _BAD_REQUEST
+        )
+        if is_odd:
+            try:
+                response = self._send_by("https", method, path, headers, body)
+            except BundleError as error:
+                if error.reason is not Reason.UNREACHABLE:
+                    raise
+            else:
+                if isinstance(answer, Response):
+                    answer.discard()
+                self._schemes = ("https",)
+                return response
+        if isinstance(answer, BundleError):
+            raise answer
+        return answer
 
     def _send_by(self, scheme: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         url = f"{scheme}://{self._endpoint.host}/v2/{self._endpoint.repository}/{path}"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from api.errors import BundleError
@@ -19,10 +20,11 @@ from controller.content.limits import Rejection, quote
 from controller.content.tar import read_tar
 from controller.sources.image.connection import connected
 from controller.sources.image.layers import Layer, Role, name_chart, plan_layers
-from controller.sources.image.manifest import Image, Index, check_size, choose, parse_manifest
+from controller.sources.image.manifest import Image, check_size, choose, parse_manifest
 from controller.sources.image.reference import ImageReference, has_target, parse_reference
 from controller.sources.image.registry import Blob, Registry
 from controller.sources.image.tags import list_tags
+from controller.sources.pace import check_deadline
 from controller.sources.trust import certificate_problems
 from controller.sources.versions.ranges import Range
 from controller.sources.versions.selection import describe_nearest, filtered, highest
@@ -30,6 +32,9 @@ from controller.sources.versions.selection import describe_nearest, filtered, hi
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
 _DEFAULT_PLATFORM = "linux/amd64"
 _CHART_CONFIG_BYTES = MEBIBYTE
+_MOST_DEPTH = 3
+_MOST_INDEXES = 4
+"""In one index, of those without a platform: each costs a request."""
 
 
 class ImageSource:
@@ -68,8 +73,11 @@ class ImageSource:
         with connected(parameters, reference, access, missing=Reason.NOT_FOUND, kind=Registry) as registry:
             if not parameters.get("semver"):
                 digest = registry.resolve(reference.target)
-                return Resolution(pinned=f"{reference.name}@{digest}", digest=digest)
-            tag = _choose_tag(list_tags(registry), parameters, reference, access)
+                named = "" if reference.digest else reference.tag
+                return Resolution(pinned=f"{reference.name}@{digest}", digest=digest, reference=named)
+            tag = _choose_tag(
+                list_tags(registry, access.room, partial(check_deadline, access)), parameters, reference, access
+            )
             digest = registry.resolve(tag)
         return Resolution(pinned=f"{reference.name}:{tag}@{digest}", digest=digest, version=tag)
 
@@ -114,23 +122,37 @@ def _choose_tag(tags: Sequence[str], parameters: Mapping[str, Any], reference: I
     Raises: BundleError (NotFound).
     """
     within = Range(parameters["semver"])
-    tags = filtered(tags, parameters.get("semverFilter") or "")
-    if found := highest(tags, within):
+    check = partial(check_deadline, access)
+    tags = filtered(tags, parameters.get("semverFilter") or "", check)
+    if found := highest(tags, within, check):
         return found
     problem = f"repository {quote(reference.repository)} has no tag in the range {quote(parameters['semver'])}"
-    near = describe_nearest(tags, within)
+    near = describe_nearest(tags, within, check)
     raise BundleError(Reason.NOT_FOUND, f"{access.path}.semver: {problem}; {near}; correct it, or push a version")
 
 
-def _read_image(registry: Registry, digest: str, platform: str, access: Access) -> Image:
+def _read_image(registry: Registry, digest: str, platform: str, access: Access, depth: int = 0) -> Image:
+    """Return an image, found in its index, or in indexes inside that, as some builders push them.
+
+    Raises: BundleError (PlatformNotFound, UnsupportedContent, and those of reading manifests).
+    """
     document = parse_manifest(registry.read_manifest(digest), access.path)
-    if isinstance(document, Index):
-        chosen = choose(document, platform, access.path)
-        document = parse_manifest(registry.read_manifest(chosen.digest), access.path)
-    if isinstance(document, Index):
-        message = f"{access.path}.ref: the index contains another index; push the images into one"
+    if isinstance(document, Image):
+        return document
+    if depth == _MOST_DEPTH:
+        message = f"{access.path}.ref: indexes are inside each other too deeply; push the images into one"
         raise BundleError(Reason.UNSUPPORTED_CONTENT, message)
-    return document
+    try:
+        chosen = choose(document, platform, access.path)
+    except BundleError as error:
+        for entry in document.indexes[:_MOST_INDEXES]:
+            try:
+                return _read_image(registry, entry.digest, platform, access, depth + 1)
+            except BundleError as other:
+                if other.reason is not Reason.PLATFORM_NOT_FOUND:
+                    raise
+        raise error from None
+    return _read_image(registry, chosen.digest, platform, access, depth + 1)
 
 
 def _name_files(layers: tuple[Layer, ...], image: Image, registry: Registry, access: Access) -> tuple[Layer, ...]:

@@ -13,7 +13,7 @@ import re2
 
 from controller.sources.versions.version import Version, parse_version
 
-_LONGEST, _MOST_ALTERNATIVES = 512, 32
+_LONGEST, _MOST_ALTERNATIVES, _MOST_BOUNDS = 512, 32, 32
 _WILDCARDS = ("x", "X", "*")
 _OPERATORS = r"=||!=|>|<|>=|=>|<=|=<|~|~>|\^"
 _VERSION = (
@@ -60,6 +60,8 @@ class Range:
             limits = f"{_LONGEST} characters and {_MOST_ALTERNATIVES} alternatives"
             raise ValueError(f"has more than {limits}; shorten it")
         self._alternatives = [_parse_alternative(each) for each in alternatives]
+        if len(self.versions) > _MOST_BOUNDS:  # each is compared with each version that there is
+            raise ValueError(f"has more than {_MOST_BOUNDS} comparisons; shorten it")
 
     def contains(self, version: Version) -> bool:
         """Return whether a version is in the range."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable
+from bisect import insort
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from operator import add
+from typing import TypeAlias
 
 import re2
 
@@ -11,47 +14,129 @@ from controller.content.limits import quote
 from controller.sources.versions.ranges import Range
 from controller.sources.versions.version import Version, parse_version
 
+Check: TypeAlias = Callable[[], None]
+Parse: TypeAlias = Callable[[str], Version | None]
 _NEAREST = 3
+_LIKE = 0.6
+"""Which share of letters and pairs of letters similar names have in common."""
+_MOST_COMPARED = 200_000
+"""Characters of names; repositories with more of them are few, and this takes a fifth of a second."""
+_CHECKED_NAMES = 256
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 _OPTIONS.max_mem = 1 << 20
 
 
-def highest(names: Iterable[str], within: Range) -> str | None:
+def proceed() -> None:
+    """Let a computation continue."""
+
+
+def highest(names: Iterable[str], within: Range, check: Check = proceed, parse: Parse = parse_version) -> str | None:
     """Return the name with the highest version in a range; None if there is none.
 
     Args:
         names: those that are no versions are ignored; `_` stands for `+`, which no tag may contain.
         within: the range.
+        check: called often; raises to stop.
+        parse: returns the version that a name stands for.
     """
-    found = [(version, name) for version, name in _versions(names) if within.contains(version)]
-    return max(found)[1] if found else None
+    found = ((version, name) for version, name in _versions(names, check, parse) if within.contains(version))
+    best = max(found, default=None)
+    return best[1] if best else None
 
 
-def describe_nearest(names: Iterable[str], within: Range) -> str:
-    """Return for a message what there is instead of a version in the range."""
-    found = sorted(_versions(names))
-    if not found:
+def describe_nearest(names: Iterable[str], within: Range, check: Check = proceed, parse: Parse = parse_version) -> str:
+    """Return for a message what there is instead of a version in the range; for the arguments see `highest`."""
+    neighbours = [_Neighbours(bound) for bound in within.versions]
+    is_any = False
+    for found in _versions(names, check, parse):
+        is_any = True
+        for each in neighbours:
+            each.add(found)
+    if not is_any:
         return "none of them is a version like 1.2.3"
-    versions = [version for version, _ in found]
-    bounds = [bisect_left(versions, named) for named in within.versions]
-    # A version next to a bound, on either side of it, is the nearest one; the higher of two counts first.
-    near = sorted(range(len(found)), key=lambda place: (min(_distance(place, bound) for bound in bounds), -place))
+    distances: dict[tuple[Version, str], int] = {}
+    for each in neighbours:
+        for distance, found in each.ranked():
+            distances[found] = min(distance, distances.get(found, distance))
+    # The higher of two counts first.
+    near = sorted(sorted(distances, reverse=True), key=lambda found: distances[found])
     nearest = sorted(near[:_NEAREST], reverse=True)
-    return f"the nearest are {', '.join(quote(found[place][1]) for place in nearest)}"
+    return f"the nearest are {', '.join(quote(name) for _, name in nearest)}"
 
 
-def _distance(place: int, bound: int) -> int:
-    return bound - place if place < bound else place - bound + 1
+class _Neighbours:
+    """The versions next to a bound of a range, on either side of it."""
+
+    def __init__(self, bound: Version) -> None:
+        self._bound = bound
+        self._below: list[tuple[Version, str]] = []
+        self._above: list[tuple[Version, str]] = []
+
+    def add(self, found: tuple[Version, str]) -> None:
+        """Remember a version if it is one of the nearest."""
+        is_below = found[0] < self._bound
+        side = self._below if is_below else self._above
+        if len(side) == _NEAREST and (found < side[0] if is_below else found > side[-1]):
+            return
+        insort(side, found)
+        if len(side) > _NEAREST:
+            del side[0 if is_below else -1]
+
+    def ranked(self) -> Iterator[tuple[int, tuple[Version, str]]]:
+        """Yield how far each is from the bound, counted in versions."""
+        yield from enumerate(reversed(self._below), 1)
+        yield from enumerate(self._above, 1)
 
 
-def _versions(names: Iterable[str]) -> list[tuple[Version, str]]:
-    pairs = ((parse_version(name.replace("_", "+")), name) for name in names)
-    return [(version, name) for version, name in pairs if version]
+def similar(name: str, names: Iterable[str], check: Check = proceed) -> list[str]:
+    """Return the names that are most like a name, at most three, the best first: by letters and pairs of letters.
+
+    This takes time in proportion to the size of the names, unlike an edit distance, and of long lists only the
+    beginning is compared. For `check` see `highest`.
+    """
+    letters, pairs = _parts(name)
+    best: list[tuple[float, str]] = []
+    left = _MOST_COMPARED
+    for each in checked(names, check):
+        left -= len(each)
+        if left < 0:
+            break
+        others, other_pairs = _parts(each)
+        likeness = (_share(letters, others) + _share(pairs, other_pairs)) / 2
+        if likeness >= _LIKE:
+            insort(best, (-likeness, each))
+            del best[_NEAREST:]
+    return [each for _, each in best]
 
 
-def filtered(names: Iterable[str], pattern: str) -> list[str]:
-    """Return the names in which a pattern is found; all without one.
+def _parts(name: str) -> tuple[Counter[str], Counter[str]]:
+    """Return how often a name has each letter, and each pair of letters."""
+    text = f" {name.lower()} "
+    return Counter(text), Counter(map(add, text, text[1:]))
+
+
+def _share(one: Counter[str], other: Counter[str]) -> float:
+    """Return the share that two have in common: 1 if they are equal."""
+    return 2 * (one & other).total() / (one.total() + other.total())
+
+
+def checked(names: Iterable[str], check: Check) -> Iterator[str]:
+    """Yield names, and check often whether to continue."""
+    for number, name in enumerate(names):
+        if number % _CHECKED_NAMES == 0:
+            check()
+        yield name
+
+
+def _versions(names: Iterable[str], check: Check, parse: Parse) -> Iterator[tuple[Version, str]]:
+    for name in checked(names, check):
+        if version := parse(name.replace("_", "+")):
+            yield version, name
+
+
+def filtered(names: Iterable[str], pattern: str, check: Check = proceed) -> list[str]:
+    """Return the names in which a pattern is found; all without one. For `check` see `highest`.
 
     Raises: ValueError for a pattern that is not RE2.
     """
@@ -61,4 +146,4 @@ def filtered(names: Iterable[str], pattern: str) -> list[str]:
         expression = re2.compile(pattern, _OPTIONS)
     except re2.error:
         raise ValueError("is not a regular expression (RE2); correct it") from None
-    return [name for name in names if expression.search(name)]
+    return [name for name in checked(names, check) if expression.search(name)]

@@ -43,3 +43,18 @@ def parse_version(text: str) -> Version | None:
         return None
     major, minor, patch, pre_release = found.groups()
     return Version(major=int(major), minor=int(minor), patch=int(patch), pre_release=pre_release or "")
+
+
+_LOOSE = re.compile(
+    r"v?([0-9]{1,19})(?:\.([0-9]{1,19}))?(?:\.([0-9]{1,19}))?(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
+    r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+)
+
+
+def parse_loosely(text: str) -> Version | None:
+    """Return a version as Helm reads those of an index: it may lack numbers, which are 0, and start with zeros."""
+    found = _LOOSE.fullmatch(text) if len(text) <= _LONGEST else None
+    if not found:
+        return None
+    major, minor, patch, pre_release = found.groups()
+    return Version(major=int(major), minor=int(minor or 0), patch=int(patch or 0), pre_release=pre_release or "")

@@ -94,6 +94,9 @@ def lying(field: slice, value: bytes, block: bytes = FILE) -> bytes:
     return bytes(header) + block[BLOCK:] + END
 
 
+_WIDE = zstandard.ZstdCompressionParameters.from_level(1, window_log=27, write_content_size=False)
+_COMPRESSION = zstandard.ZstdCompressor(compression_params=_WIDE).compressobj()
+WIDE = _COMPRESSION.compress(tarball(("f", b"1"))) + _COMPRESSION.flush()
 DAMAGED = [
     ("what is no archive", b"not an archive at all" * 100, "not a tar archive"),
     ("less than a block", b"x" * 100, "truncated"),
@@ -106,6 +109,7 @@ DAMAGED = [
     ("a cut extended header", pax(path="x")[:700], "truncated"),
     ("a cut gzip", gzip.compress(tarball(("f", os.urandom(9999))))[:5000], "damaged or truncated"),
     ("a cut zstd", zstandard.compress(tarball(("f", os.urandom(9999))))[:5000], "truncated"),
+    ("a zstd with a window that is too large", WIDE, "window of 128 MiB, of at most 32; compress it by zstd -19"),
     ("a gzip with a wrong checksum", gzip.compress(tarball(("f", b"1")))[:-8] + bytes(8), "damaged"),
     ("text after a gzip", gzip.compress(tarball(("f", b"1"))[:BLOCK]) + b"tail", "damaged"),
     ("a size that is no number", lying(slice(124, 136), b"zzz"), "damaged"),

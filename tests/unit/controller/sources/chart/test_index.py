@@ -6,13 +6,16 @@ import io
 import json
 import time
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
 
 from controller.sources.chart import index
-from controller.sources.chart.index import Index, Release, TooLargeError, UnreadableError, read_charts
+from controller.sources.chart.index import READING_BYTES, Index, Release, TooLargeError, UnreadableError, read_charts
+from controller.sources.versions.ranges import Range
+from controller.sources.versions.selection import highest
 
 ENTRY = {
     "annotations": {"images": "- name: web\n  version: 9.9.9\n"},
@@ -158,3 +161,59 @@ def test_a_large_index_takes_little_memory_and_time() -> None:
     finally:
         tracemalloc.stop()
     assert time.process_time() - before < 20
+
+
+LONG = "https://example.com/" + "\U0001f600" + "a" * 2000
+"""An address of which each character takes four bytes in memory."""
+
+
+def peak(compute: Callable[[], object]) -> int:
+    """Return the most bytes that a computation takes at the same time."""
+    tracemalloc.start()
+    try:
+        compute()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_choosing_among_many_releases_with_long_addresses_takes_little_memory() -> None:
+    lines = "".join(f'  - {{version: "1.0.{number}", urls: ["{LONG}{number}"]}}\n' for number in range(20_000))
+    found = read(f"entries:\n  web:\n{lines}")
+
+    def choose() -> None:
+        versions = found.versions("web")
+        assert versions is not None
+        assert highest(versions, Range("")) == "1.0.19999"
+        assert [release.url for release in found.releases("web", "1.0.7") or ()] == [f"{LONG}7"]
+
+    assert peak(choose) < 2 << 20
+
+
+def test_the_memory_of_an_index_is_accounted_while_it_is_read() -> None:
+    lines = "".join(f'  - {{version: "1.0.{number}", urls: ["{LONG}{number}"]}}\n' for number in range(2_000))
+    data = f"entries:\n  web:\n{lines}".encode()
+    assert peak(lambda: read(data)) < READING_BYTES
+
+
+@pytest.mark.parametrize("name", ["a/b", "é", "a b", "a" * 251, "\U0001f600"])
+def test_names_that_no_chart_may_have_are_dropped(name: str) -> None:
+    found = read(json.dumps({"entries": {name: INDEX["entries"]["web"], "web": []}}, ensure_ascii=False))  # type: ignore[index]
+    assert list(found.names) == ["web"]
+
+
+@pytest.mark.parametrize(
+    "release",
+    [{"version": "1.0.0é"}, {"version": "1.0.0\nx"}, {"digest": "a\0b"}, {"urls": ["a\nb"]}, {"urls": ["é" * 1025]}],
+    ids=str,
+)
+def test_releases_with_fields_that_none_may_have_are_dropped(release: dict[str, Any]) -> None:
+    found = read(json.dumps({"entries": {"web": [{"version": "1.0.0", "urls": ["a"], **release}]}}))
+    assert found.releases("web") == []
+
+
+def test_what_is_kept_of_one_chart_is_limited_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "_KEPT_BYTES", 100_000)
+    lines = "".join(f'  - {{version: "1.0.{number}", digest: "{number**40:x}"}}\n' for number in range(2_000))
+    with pytest.raises(TooLargeError, match="exceed the limit"):
+        read(f"entries:\n  web:\n{lines}  other: &cut [")

@@ -16,7 +16,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.sources.chart.source import ChartSource
 from tests.support.chart_repositories import CHART, CHART_CONFIG, add_chart, packed_chart
-from tests.support.faulty_registry import OCI_INDEX, OCI_MANIFEST, FaultyRegistry
+from tests.support.faulty_registry import OCI_INDEX, OCI_MANIFEST, FaultyRegistry, digest_of
 from tests.support.registries import Authority
 
 PATH = "spec.sources[0].chart"
@@ -183,3 +183,22 @@ def test_only_allowed_hosts_are_asked(registry: FaultyRegistry, access: Access) 
     )
     assert message.startswith(f"{PATH}.repository: host")
     assert not registry.requests
+
+
+def test_a_chart_in_an_index_is_found_also_beside_an_image(registry: FaultyRegistry, access: Access) -> None:
+    digest, manifest = registry.digests["1.0.0"], digest_of(registry.manifests["1.0.0"][1])  # type: ignore[attr-defined]
+    image = registry.add_image("x", b"")
+    indexes = {
+        "3.0.0": registry.add_index("3.0.0", {"": manifest}),
+        "3.1.0": registry.add_index("3.1.0", {"linux/amd64": image, "": manifest}),
+        "3.2.0": registry.add_index("3.2.0", {"": manifest, "linux/amd64": image, "linux/arm64": image}),
+    }
+    for version in indexes:
+        assert resolve(parameters(registry, version=version), access).digest == digest
+
+
+def test_a_chart_of_an_older_helm_is_read(registry: FaultyRegistry, access: Access) -> None:
+    config = registry.add_blob(b"{}", CHART_CONFIG)
+    layer = registry.add_blob(b"a", "application/tar+gzip")
+    registry.add_manifest("3.0.0", OCI_MANIFEST, config=config, layers=[layer])
+    assert resolve(parameters(registry, version="3.0.0"), access).digest == layer["digest"]

@@ -90,6 +90,30 @@ def test_a_digest_is_authorised_by_one_head(registry: FaultyRegistry, access: Ac
     assert [(method, path) for method, path, _ in registry.requests] == [("HEAD", f"/v2/org/bundle/manifests/{digest}")]
 
 
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 500, 501, 503])
+def test_a_registry_that_does_not_answer_head_of_a_manifest_is_asked_by_get_and_remembered(
+    status: int, access: Access
+) -> None:
+    with FaultyRegistry() as registry:
+        digest = registry.add_image("v1", *LAYERS)
+        registry.faults = Faults(where="/manifests/", method="HEAD", status=status)
+        assert SOURCE.resolve(parameters(registry), access).digest == digest
+        methods = [method for method, _, _ in registry.requests]
+        assert (set(methods[:-1]), methods[-1]) == ({"HEAD"}, "GET")  # some failures are retried first
+        registry.requests.clear()
+        assert SOURCE.resolve(parameters(registry), access).digest == digest
+        assert SOURCE.resolve({"ref": f"{registry.host}/org/bundle@{digest}"}, access).digest == digest
+        assert [method for method, _, _ in registry.requests] == ["GET", "GET"]
+
+
+def test_what_get_does_not_find_either_is_not_there(registry: FaultyRegistry, access: Access) -> None:
+    error = failure(lambda: SOURCE.resolve(parameters(registry, "v9"), access))
+    assert (error.reason, 'has no tag "v9"' in error.message) == (Reason.NOT_FOUND, True)
+    registry.requests.clear()
+    SOURCE.resolve(parameters(registry), access)
+    assert [method for method, _, _ in registry.requests] == ["HEAD"]  # a GET that fails tells nothing about HEAD
+
+
 def test_a_fetch_never_asks_for_a_tag(registry: FaultyRegistry, access: Access) -> None:
     digest = registry.add_image("v1", *LAYERS)
     registry.add_image("v1", tarball(("moved", b"")))
@@ -125,6 +149,78 @@ def test_an_index_leads_to_the_image_of_the_platform(docker: bool, registry: Fau
     images = {name: registry.add_image(name, tarball((name, b""))) for name in ("amd64", "arm64")}
     digest = registry.add_index("x", {f"linux/{name}": image for name, image in images.items()}, docker=docker)
     assert fetch(registry, digest, access, platform="linux/arm64") == {"arm64": ""}
+
+
+@pytest.mark.parametrize("platform", [{}, {"os": "", "architecture": ""}, None])
+def test_an_empty_platform_is_none(platform: object, registry: FaultyRegistry, access: Access) -> None:
+    digest = registry.add_image("v1", *LAYERS)
+    size = len(registry.manifests[digest][1])
+    entry = {"mediaType": OCI_MANIFEST, "digest": digest, "size": size, "platform": platform}
+    index = registry.add_manifest("x", OCI_INDEX, manifests=[entry])
+    assert len(fetch(registry, index, access)) == 2
+
+
+def test_an_archive_that_is_pushed_with_the_type_of_a_layer_is_unpacked(
+    registry: FaultyRegistry, access: Access
+) -> None:
+    """As by `oras push host/repository bundle.tar.gz:application/vnd.oci.image.layer.v1.tar+gzip`."""
+    config = registry.add_blob(b"{}", "application/vnd.unknown.config.v1+json")
+    layer = registry.add_blob(gzip.compress(tarball(("manifests/a.yaml", b"a: 1\n"))), OCI_LAYER + "+gzip")
+    layer["annotations"] = {"org.opencontainers.image.title": "bundle.tar.gz"}
+    digest = registry.add_manifest("x", OCI_MANIFEST, config=config, layers=[layer])
+    assert fetch(registry, digest, access) == {"manifests/a.yaml": "a: 1\n"}
+
+
+def nested_indexes(registry: FaultyRegistry) -> dict[str, str]:
+    images = {name: registry.add_image(name, tarball((name, b""))) for name in ("amd64", "arm64")}
+    inner = {name: registry.add_index(f"i-{name}", {f"linux/{name}": image}) for name, image in images.items()}
+    both = registry.add_index("both", {f"linux/{name}": image for name, image in images.items()})
+    noted = registry.add_index("noted", {"linux/arm64": images["arm64"], "unknown/unknown": images["amd64"]})
+    return {
+        "alone": registry.add_index("x", {"": both}),
+        "for its platform": registry.add_index("x", {f"linux/{name}": digest for name, digest in inner.items()}),
+        "twice": registry.add_index("x", {"": registry.add_index("y", {"": both})}),
+        "beside an image for another platform": registry.add_index("x", {"linux/amd64": images["amd64"], "": both}),
+        "with an attestation": registry.add_index("x", {"": noted}),
+        "beside an attestation": registry.add_index("x", {"": both, "unknown/unknown": images["amd64"]}),
+    }
+
+
+NESTED = (
+    "alone", "for its platform", "twice", "beside an image for another platform", "with an attestation",
+    "beside an attestation",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_an_index_inside_an_index_leads_to_the_image_of_the_platform(
+    name: str, registry: FaultyRegistry, access: Access
+) -> None:
+    digest = nested_indexes(registry)[name]
+    assert fetch(registry, digest, access, platform="linux/arm64") == {"arm64": ""}
+    other = Resolution(pinned="", digest=digest)
+    missing = failure(lambda: list(SOURCE.fetch(parameters(registry, platform="linux/s390x"), other, access)))
+    assert missing.reason is Reason.PLATFORM_NOT_FOUND
+
+
+def test_the_right_one_of_several_indexes_without_a_platform_is_found(registry: FaultyRegistry, access: Access) -> None:
+    inner = []
+    for name in ("amd64", "arm64"):
+        digest = registry.add_index(name, {f"linux/{name}": registry.add_image(name, tarball((name, b"")))})
+        inner.append({"mediaType": OCI_INDEX, "digest": digest, "size": len(registry.manifests[digest][1])})
+    assert fetch(registry, registry.add_manifest("x", OCI_INDEX, manifests=inner), access, platform="linux/arm64") == {
+        "arm64": ""
+    }
+
+
+def test_a_registry_on_this_machine_with_a_private_certificate_is_told(access: Access, tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    with FaultyRegistry(authority.server_context()) as registry:
+        digest = registry.add_image("v1", *LAYERS)
+        error = failure(lambda: SOURCE.resolve(parameters(registry), access))
+        assert error.reason is Reason.TLS_VERIFICATION_FAILED
+        assert error.message.endswith("check certificateData")
+        assert SOURCE.resolve(parameters(registry, certificateData=authority.pem), access).digest == digest
 
 
 def test_blobs_may_be_elsewhere_by_https(access: Access, tmp_path: Path) -> None:
@@ -331,11 +427,13 @@ def test_a_size_that_is_too_small_is_a_mismatch(registry: FaultyRegistry, access
 
 
 def odd_images(registry: FaultyRegistry) -> dict[str, str]:
-    inner = registry.add_index("i", {"": registry.add_image("v1", *LAYERS)})
+    deep = registry.add_image("v1", *LAYERS)
+    for number in range(4):
+        deep = registry.add_index(f"i{number}", {"": deep})
     foreign = {"mediaType": "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip", "digest": ABSENT, "size": 1}
     other = {"mediaType": "application/vnd.in-toto+json", "digest": ABSENT, "size": 1}
     return {
-        "an index in an index": registry.add_index("x", {"": inner}),
+        "an index in an index in two more": deep,
         "a foreign layer": registry.add_manifest("x", DOCKER_MANIFEST, layers=[foreign]),
         "a layer of another type": registry.add_manifest("x", OCI_MANIFEST, layers=[other]),
         "schema version 1": registry.add_document("x", "application/json", b'{"schemaVersion":1}'),
@@ -346,7 +444,7 @@ def odd_images(registry: FaultyRegistry) -> dict[str, str]:
 
 
 ODD = [
-    "an index in an index", "a foreign layer", "a layer of another type", "schema version 1", "no manifest",
+    "an index in an index in two more", "a foreign layer", "a layer of another type", "schema version 1", "no manifest",
     "an index that is called an image", "an image that is called an index",
 ]  # fmt: skip
 

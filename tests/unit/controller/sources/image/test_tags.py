@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, cast
@@ -78,3 +80,28 @@ def test_a_list_without_an_end_is_refused() -> None:
         Reason.CONTENT_REJECTED,
         f"spec.sources[0].image.ref: {problem}",
     )
+
+
+def test_names_that_no_tag_may_have_are_left_out() -> None:
+    odd = ["a" * 129, "-a", ".a", "a b", "é", "\U0001f600" * 100, "", "a\n", "a/b", 1, None, ["a"]]
+    assert listed({"n=1000": page([*odd, "v1", "_1", "a.b-c"])})[0] == ["v1", "_1", "a.b-c"]
+
+
+def test_memory_is_reserved_for_each_page_and_a_call_that_is_over_asks_for_no_other() -> None:
+    reserved: list[int] = []
+
+    @contextmanager
+    def room(size: int) -> Iterator[None]:
+        reserved.append(size)
+        yield
+
+    def stop() -> None:
+        if reserved:
+            raise TimeoutError
+
+    first = page(["v1"], '</v2/a/tags/list?n=1000>; rel="next"')
+    registry = Pages({"n=1000": first})
+    with pytest.raises(TimeoutError):
+        list_tags(cast("Registry", registry), room, stop)
+    assert reserved == [len(first.body) * 40]
+    assert registry.asked == ["n=1000"]

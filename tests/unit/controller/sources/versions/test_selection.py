@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import time
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from controller.content.limits import quote
 from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import describe_nearest, filtered, highest
+from controller.sources.versions.selection import describe_nearest, filtered, highest, similar
+from controller.sources.versions.version import parse_loosely, parse_version
 
+RANGES = st.sampled_from([">5", "<0.0.1", "1.1.x", ">1.2 <2 || >4", "~0.5", "=2.1.0"])
 TAGS = ["latest", "1.0.0", "v1.2.0", "1.10.0", "1.9.0", "2.0.0-rc.1", "2.0.0_build.1", "1", "sha-3f2a"]
 
 
@@ -47,3 +54,56 @@ def test_a_filter() -> None:
     assert filtered(TAGS, "^v|rc") == ["v1.2.0", "2.0.0-rc.1"]
     with pytest.raises(ValueError, match="is not a regular expression"):
         filtered(TAGS, "(?=a)")
+
+
+def test_similar_names_are_found_in_time_in_proportion_to_their_size() -> None:
+    names = ["ingress-nginx", "postgresql", "cert-manager", "web", *("ab" * 125 for _ in range(20_000))]
+    before = time.process_time()
+    assert similar("ingres-nginx", names) == ["ingress-nginx"]
+    assert similar("ba" * 100, names)
+    assert time.process_time() - before < 10
+
+
+def test_what_takes_long_stops_when_it_has_to() -> None:
+    def stop() -> None:
+        raise TimeoutError
+
+    for compute in (
+        lambda: highest(TAGS, Range("1"), stop),
+        lambda: describe_nearest(TAGS, Range("1"), stop),
+        lambda: filtered(TAGS, "a", stop),
+        lambda: similar("a", TAGS, stop),
+    ):
+        with pytest.raises(TimeoutError):
+            compute()
+
+
+@given(st.lists(st.sampled_from(["1.0.0", "1.2.0", "2.0.0-rc.1", "2.0.0", "3.1.4", "0.1.0", "x"]), max_size=8), RANGES)
+def test_the_nearest_versions_are_those_next_to_a_bound(names: list[str], text: str) -> None:
+    """As by sorting all of them."""
+    within = Range(text)
+    found = sorted((version, name) for name in set(names) if (version := parse_version(name)))
+    bounds = [sum(version < bound for version, _ in found) for bound in within.versions]
+
+    def distance(place: int) -> int:
+        return min(bound - place if place < bound else place - bound + 1 for bound in bounds)
+
+    near = sorted(sorted(range(len(found)), key=lambda place: (distance(place), -place))[:3], reverse=True)
+    expect = f"the nearest are {', '.join(quote(found[place][1]) for place in near)}"
+    assert describe_nearest(set(names), within) == (expect if found else "none of them is a version like 1.2.3")
+
+
+def test_a_range_with_more_comparisons_than_may_be_made_is_refused() -> None:
+    Range(" ".join([">1"] * 32))
+    with pytest.raises(ValueError, match="more than 32 comparisons"):
+        Range(" ".join([">1"] * 33))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("1.4.x", "1.4"), (">=1.2 <1.3", "01.2.3"), ("2", "v2"), (">=3.0.0-0", "3-rc.1"), ("<0.9", "0.08.1")],
+)
+def test_an_index_may_have_versions_as_helm_reads_them(text: str, name: str) -> None:
+    names = ["1.4", "01.2.3", "v2", "3-rc.1", "0.08.1", "x", "1.2.3.4", "1..2", ""]
+    assert highest(names, Range(text), parse=parse_loosely) == name
+    assert highest(names, Range(text)) is None
