@@ -20,6 +20,7 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Capabilities, ContentTree, Means, ProgramVersion, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
+from controller.content.limits import quote
 from controller.formats.budget import LargeTextError, TextBudget
 from controller.formats.helm.asked_groups import refuse_unknown_groups
 from controller.formats.helm.chart import Chart, find_chart, gather_chart, name_chart
@@ -33,7 +34,7 @@ from controller.formats.helm.configuration import (
 )
 from controller.formats.helm.failures import explain
 from controller.formats.helm.lookups import needs_lookup
-from controller.formats.helm.output import read_output
+from controller.formats.helm.output import find_unknown_hooks, read_output
 from controller.formats.helm.program import ProgramFinder
 from controller.formats.helm.schemas import refuse_foreign_references
 from controller.formats.helm.values import copy_values_files, find_values_files, write_values
@@ -43,8 +44,8 @@ from controller.sharing.admission import Admission
 
 LEAST_BYTES = 64 * MEBIBYTE
 """Memory that Helm needs for the smallest chart, with some margin."""
-_CHART, _OUTPUT = "chart", "output"
-"""In the scratch folder: the folder of the chart, and the output of Helm if it is kept."""
+_CHART, _OUTPUT, _WARNING = "chart", "output", "warning"
+"""In the scratch folder: the folder of the chart, and if they are kept the output of Helm and the warning about it."""
 _AT_ONCE = 4
 """Children, with two processors each: with more of them, all would time out."""
 _VERSIONS_AT_ONCE = 200
@@ -95,19 +96,25 @@ class HelmFormat:
         release = _release_name(request.name, configuration)
         chart = find_chart(request.tree, means.limits)
         kept = scratch_of(means) / _OUTPUT
-        output = kept.read_bytes() if kept.exists() else self._template(request, configuration, release, chart)
+        kept_warning = scratch_of(means) / _WARNING
+        if kept.exists():
+            output, warning = kept.read_bytes(), kept_warning.read_text(encoding="utf-8")
+        else:
+            result = self._template(request, configuration, release, chart)
+            output, warning = result.output, _describe_unknown_hooks(result.stderr)
         try:
             rendering = read_output(output, TextBudget.of(means), skip_tests=configuration.skip_tests)
         except LargeTextError:
             means.occupy(len(output))
+            kept_warning.write_text(warning, encoding="utf-8")
             kept.write_bytes(output)  # for the child that reads it, so that Helm does not run twice
             raise
-        if rendering.objects or rendering.hooks:
-            return rendering
-        return replace(rendering, warnings=(f"{name_chart(chart.path)}: chart renders no objects with these values",))
+        is_empty = not (rendering.objects or rendering.hooks)
+        nothing = f"{name_chart(chart.path)}: chart renders no objects with these values" if is_empty else ""
+        return replace(rendering, warnings=tuple(filter(None, (warning, nothing))))
 
-    def _template(self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart) -> bytes:
-        """Return the output of `helm template`."""
+    def _template(self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart) -> RunResult:
+        """Return the result of `helm template`, which has succeeded."""
         means = request.means
         folder = gather_chart(request.tree.root, chart, scratch_of(means) / _CHART, means.limits, means.occupy)
         refuse_foreign_references(folder, chart.path)
@@ -128,12 +135,21 @@ class HelmFormat:
         if result.status:
             given = [configuration.values, *(file.values for file in files)]
             raise explain(result, chart.path, given, partial(needs_lookup, folder))
-        return result.output
+        return result
 
     def _run(self, arguments: list[str], values: bytes, means: Means, chart: str) -> RunResult:
         with self._places.room(means.tenant, 1, means.cancelled):
             helm = self._finder.find(means)
             return run_guarded([str(helm.path), *arguments], values, means, chart)
+
+
+def _describe_unknown_hooks(said: str) -> str:
+    """Return the warning about objects that Helm has left out; empty for none."""
+    if not (events := find_unknown_hooks(said)):
+        return ""
+    listed = ", ".join(map(quote, events))
+    remedy = "CustomResourceDefinitions belong into crds/" if "crd-install" in events else "correct helm.sh/hook"
+    return f"objects with a hook that Helm does not know ({listed}) are left out; {remedy}"
 
 
 def _release_name(deployment: str, configuration: Configuration) -> str:

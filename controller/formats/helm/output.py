@@ -26,6 +26,9 @@ _EVENTS = frozenset(
 _TESTS = frozenset({"test", "test-success"})
 _EVENTS_OF_TESTS = ("post-install", "post-upgrade")
 _DELETE_POLICIES = frozenset({"before-hook-creation", "hook-succeeded", "hook-failed"})
+# As Helm 3 and Helm 4 write it.
+_UNKNOWN = re.compile(r'skipping unknown hooks?(?:: |" hookTypes?=)("[^"\n]*"|[^\s"]+)')
+_EVENT_NAME = re.compile(r"[a-z]+(?:-[a-z]+){0,3}")
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 
 
@@ -55,6 +58,16 @@ def read_output(text: bytes, budget: TextBudget, *, skip_tests: bool) -> Renderi
     return Rendering(
         objects=objects, hooks=sorted(hooks, key=lambda hook: (hook.weight, hook.manifest["metadata"]["name"]))
     )
+
+
+def find_unknown_hooks(said: str) -> tuple[str, ...]:
+    """Return the events that Helm does not know, and whose objects it has left out, in order.
+
+    Args:
+        said: the stderr of `helm template`. It may contain secrets, but no such word can be one.
+    """
+    events = (event for match in _UNKNOWN.finditer(said) for event in match[1].strip('"').split(","))
+    return tuple(sorted({event for event in events if event not in _EVENTS | _TESTS and _EVENT_NAME.fullmatch(event)}))
 
 
 def _split(text: bytes) -> Iterator[tuple[str, bytes]]:

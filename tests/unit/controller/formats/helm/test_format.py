@@ -344,6 +344,28 @@ def test_a_chart_that_renders_nothing_is_a_warning(tmp_path: Path) -> None:
     assert rendering.warnings == ('"c": chart renders no objects with these values',)
 
 
+HOOKS = {
+    "of Helm 2": ("crd-install", "crd-install", "are left out; CustomResourceDefinitions belong into crds/"),
+    "of Helm 2 beside one that counts": ("crd-install,pre-install", "crd-install", "CustomResourceDefinitions belong"),
+    "that is misspelt": ("pre-instal", "pre-instal", "are left out; correct helm.sh/hook"),
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_objects_with_a_hook_that_helm_does_not_know_are_told(tmp_path: Path, name: str) -> None:
+    events, unknown, end = HOOKS[name]
+    metadata = f'{{"name": "a", "annotations": {{"helm.sh/hook": "{events}"}}}}'
+    files = {
+        "templates/a.yaml": f'{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {metadata}}}',
+        "templates/b.yaml": '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}}',
+    }
+    rendering = render(write(tmp_path / "c", chart_of(files)), tmp_path)
+    [warning] = rendering.warnings
+    assert warning.startswith(f'objects with a hook that Helm does not know ("{unknown}") are left out')
+    assert end in warning
+    assert (len(rendering.objects), rendering.hooks) == (1, [])
+
+
 def test_a_chart_may_have_hooks_alone(tmp_path: Path) -> None:
     metadata = '{"name": "a", "annotations": {"helm.sh/hook": "pre-install"}}'
     manifest = f'{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {metadata}}}'
