@@ -121,6 +121,7 @@ def demo(*options: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
+@pytest.mark.thorough
 def test_shows_each_step_and_leaves_nothing_behind(own_kubeconfig: Path | None, settings: Settings) -> None:
     options = [f"--kubeconfig={own_kubeconfig}"] if own_kubeconfig else []
     with demo(*options) as process:

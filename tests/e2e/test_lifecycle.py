@@ -79,6 +79,7 @@ def test_sigterm_in_the_middle_of_an_install_ends_it_in_time_and_the_next_start_
     assert len(deployed.versions()) == MANY
 
 
+@pytest.mark.thorough
 def test_kill_9_in_the_middle_of_an_install_loses_nothing_and_applies_nothing_twice_with_effect(world: World) -> None:
     deployed = world.deploy(*many())
     wait_until_in_the_middle(deployed)

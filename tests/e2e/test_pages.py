@@ -78,6 +78,7 @@ def follow(steps: list[Step], desk: Path, environment: dict[str, str], registry:
         assert re.fullmatch(pattern_of(step.output), said), (step.command, said)
 
 
+@pytest.mark.thorough
 def test_a_bundle_is_published_installed_upgraded_and_rolled_back(
     world: World, logged_in: dict[str, str], sources: PrivateSources, desk: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_bundle_is_published_installed_upgraded_and_rolled_back(
         world.cluster.kubectl("delete", "namespace", "shop", "--ignore-not-found", "--wait=false")
 
 
+@pytest.mark.thorough
 def test_a_release_of_helm_is_adopted_without_touching_its_pods(
     world: World, logged_in: dict[str, str], sources: PrivateSources, desk: Path
 ) -> None:
@@ -110,6 +112,7 @@ def test_a_release_of_helm_is_adopted_without_touching_its_pods(
         kubectl("delete", "namespace", "blog", "--ignore-not-found", "--wait=false")
 
 
+@pytest.mark.thorough
 def test_the_commands_of_the_runbooks_work(world: World, terminal: dict[str, str], desk: Path) -> None:
     world.deploy(config_map("settings"), paused=True).wait_for("Paused")
     steps = read_steps(CONFIG / "runbooks.md")

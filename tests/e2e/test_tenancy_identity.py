@@ -164,6 +164,7 @@ def test_without_its_account_a_claim_is_not_deleted_with_the_rights_of_the_contr
     restore(tenants)
 
 
+@pytest.mark.thorough
 def test_without_the_right_to_delete_a_claim_is_released(tenants: Tenants) -> None:
     deployed = install_claim(tenants, "deleteless")
     forbid(tenants, "get", "create", "patch")

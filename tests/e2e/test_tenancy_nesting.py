@@ -38,6 +38,7 @@ def test_what_is_nested_too_deeply_hides_nothing_else(tenants: Tenants) -> None:
         deployed.wait_for("Installed", "False", "InvalidConfig", NESTED_TOO_DEEPLY)
 
 
+@pytest.mark.thorough
 def test_after_a_restart_all_is_as_before(tenants: Tenants) -> None:
     tenants.world.cluster.kubectl("create", "--raw", DEPLOYMENTS, "-f", "-", *ANN, input=nested(5000))
     tenants.world.restart()

@@ -218,6 +218,7 @@ def test_a_release_of_helm_changes_hands_and_is_upgraded_without_touching_a_pod(
     ]
 
 
+@pytest.mark.thorough
 def test_the_records_of_a_release_stay_until_its_objects_are_ready(adopted: Adopted, rukpak: Rukpak, cli: Helm) -> None:
     """The second attempt goes on where the first one has stopped."""
     install_release(cli, adopted)
@@ -249,6 +250,7 @@ BEFORE = config_map("settings", color="blue", size="big", taste="sweet")
 BUNDLE = config_map("settings", color="blue", size="big")
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize(
     "verb",
     [("apply",), ("apply", "--server-side"), ("apply", "--server-side", "--field-manager=ci"), ("create",)],
@@ -302,6 +304,7 @@ def test_objects_of_others_are_refused_and_nothing_is_changed(adopted: Adopted, 
     assert not exists(adopted.world.client, f"{DEPLOYMENTS}/{adopted.name}")
 
 
+@pytest.mark.thorough
 def test_without_the_right_to_change_objects_the_adoption_is_not_complete(adopted: Adopted, rukpak: Rukpak) -> None:
     """The controller has taken them over: somebody with the right completes it."""
     kubectl = adopted.world.cluster.kubectl
@@ -430,6 +433,7 @@ def test_one_that_exists_takes_over_without_a_file(adopted: Adopted, rukpak: Ruk
     assert f"{giver.name} has no objects any more" in again.stderr
 
 
+@pytest.mark.thorough
 def test_what_another_bundle_deployment_cannot_give_is_refused(adopted: Adopted, rukpak: Rukpak) -> None:
     world, name = adopted.world, adopted.name
     giver = world.deploy(BUNDLE, name=f"{name}-v1", installNamespace=name)

@@ -340,6 +340,7 @@ def test_the_path_of_a_new_kind_is_not_found_or_not_ready_until_it_is_served(pla
     assert set(seen) <= {404, 429, 200}
 
 
+@pytest.mark.thorough
 def test_without_its_conversion_webhook_a_kind_is_served_at_the_storage_version_alone(place: Place, group: str) -> None:
     review = {"conversionReviewVersions": ["v1"], "clientConfig": {"url": NOBODY}}
     define(place, group, conversion={"strategy": "Webhook", "webhook": review})
@@ -420,6 +421,7 @@ def test_an_orphaning_deletion_strips_the_references_while_a_finalizer_stands(pl
     assert place.client.merge_patch(owner, {"metadata": {"finalizers": None}}).status == 200
 
 
+@pytest.mark.thorough
 def test_in_a_namespace_that_is_terminating_nothing_is_created_and_what_is_there_is_let_go(place: Place) -> None:
     path = place.path("configmaps")
     held = config_map("a")

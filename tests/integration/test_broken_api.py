@@ -124,6 +124,7 @@ def test_a_broken_api_is_upgraded_away(world: World, group: str, *, instances: b
     assert is_gone(world, group)
 
 
+@pytest.mark.thorough
 def test_a_chart_that_brings_it_and_asks_for_it_is_upgraded_after_a_restart(world: World, group: str) -> None:
     brings = {"c/templates/api.yaml": json.dumps(api_service(group)).encode()}
     deployed = world.deploy({**chart(ASKS.replace("GROUP", group)), **brings}, format="helm")
@@ -139,6 +140,7 @@ def test_a_chart_that_brings_it_and_asks_for_it_is_upgraded_after_a_restart(worl
     assert is_gone(world, group)
 
 
+@pytest.mark.thorough
 def test_others_install_and_upgrade_meanwhile(world: World, broken: str) -> None:
     plain = world.deploy(config_map("settings", color="blue"))
     helm = world.deploy(chart("blue"), format="helm")

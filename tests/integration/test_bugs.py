@@ -65,6 +65,7 @@ def test_a_bug_in_a_pass_is_shown_until_a_pass_succeeds(world: World, switch: Pa
     world.wait(lambda: deployed.data("settings") == {"color": "blue"}, "repair")
 
 
+@pytest.mark.thorough
 def test_a_bug_in_a_rendering_is_shown_and_retried_with_backoff_while_the_installed_revision_is_repaired(
     world: World, switch: Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_the_audit_log_tells_who_asked_for_what(cluster: ControlPlane) -> None:
     assert {one["user"]["username"] for one in cluster.audit_requests(since)} >= {"admin"}
 
 
+@pytest.mark.thorough
 def test_objects_outlive_a_kill_of_etcd_and_api_server(fresh_cluster: ControlPlane) -> None:
     fresh_cluster.kubectl("create", "configmap", "kept")
     fresh_cluster.stop_api_server()
@@ -101,6 +102,7 @@ def test_workloads_stand_still_while_their_controllers_are_dead(fresh_cluster: C
     wait_for(lambda: fresh_cluster.kubectl("get", "replicasets", "-o", "name"), 20, "ReplicaSet created")
 
 
+@pytest.mark.thorough
 def test_the_command_starts_shows_and_takes_down_a_cluster() -> None:
     def run(*arguments: str) -> str:
         command = [sys.executable, "-m", "hack.control_plane", *arguments]
@@ -171,6 +173,7 @@ def test_a_registry_keeps_its_content_over_a_restart_and_loses_what_is_deleted(f
     refused.value.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.own_cluster
 def test_a_cluster_that_the_user_has_is_used_but_neither_killed_nor_audited(cluster: ControlPlane) -> None:
     since = cluster.audit_position()

@@ -130,7 +130,7 @@ def wait_until_collected(world: World) -> None:
     wait_for(lambda: not exists(world.client, "/api/v1/namespaces/default/configmaps/dependent"), 90.0, "collected")
 
 
-@pytest.mark.repeats
+@pytest.mark.thorough
 @pytest.mark.parametrize("by_hand", [True, False], ids=["finalizers are taken off", "RukPak is installed again"])
 def test_a_deletion_in_the_wrong_order_hangs_and_is_cured(
     fresh_kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, *, by_hand: bool

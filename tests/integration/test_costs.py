@@ -270,6 +270,7 @@ def test_memory_does_not_grow_with_the_size_of_objects_at_rest(
     assert grown < LARGE * LARGE_BYTES / 2**20 / 2
 
 
+@pytest.mark.thorough
 def test_one_tls_context_is_created_for_each_set_of_trust_and_none_for_plain_http(
     fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, binaries: Binaries, tmp_path: Path
 ) -> None:

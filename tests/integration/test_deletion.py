@@ -132,6 +132,7 @@ def test_what_is_deleted_is_told_in_events_and_in_the_log(world: World) -> None:
     assert released == [f"PersistentVolumeClaim {namespace}/data"]
 
 
+@pytest.mark.thorough
 def test_a_slow_deletion_names_what_it_waits_for_and_what_is_left_in_a_namespace(world: World) -> None:
     brought = new_name()
     deployed = world.deploy(namespace(brought), labelled(config_map("a"), finalizers=["example.com/held"]))

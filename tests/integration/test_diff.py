@@ -55,6 +55,7 @@ def changes(rukpak: Rukpak, *words: str, status: int = 1) -> dict[str, str]:
     return {f"{each['kind']} {each['name']}": each["change"] for each in value["objects"]}
 
 
+@pytest.mark.thorough
 def test_what_is_shown_is_what_an_approval_does(world: World, rukpak: Rukpak) -> None:
     before = [config_map("settings", color="blue", size="1"), config_map("old"), secret("login", password=VALUES[0])]
     deployed = install(world, *before, config_map("same"))
@@ -84,6 +85,7 @@ def test_what_is_shown_is_what_an_approval_does(world: World, rukpak: Rukpak) ->
     rukpak("diff", deployed.name)
 
 
+@pytest.mark.thorough
 def test_drift_that_would_be_repaired_is_shown(world: World, rukpak: Rukpak) -> None:
     deployed = world.deploy(config_map("settings", color="blue"))
     deployed.wait_ready()
@@ -191,6 +193,7 @@ def restricted(world: World, *resources: str, verbs: str = "get,list") -> str:
     return f"--as={user}"
 
 
+@pytest.mark.thorough
 def test_who_may_not_read_the_store_renders_the_same(world: World, rukpak: Rukpak) -> None:
     deployed = install(world, config_map("settings", color="blue", gone="1"), config_map("old"), deployment("web"))
     digest = upgrade(world, deployed, config_map("settings", color="red"), config_map("new"), deployment("web"))
@@ -249,6 +252,7 @@ def test_a_rendering_that_is_not_what_waits_is_not_shown(world: World, rukpak: R
     assert digest in rukpak("diff", deployed.name, status=1).stdout
 
 
+@pytest.mark.thorough
 def test_hooks_that_would_run_are_shown(world: World, rukpak: Rukpak) -> None:
     chart = chart_of({"templates/hook.yaml": HOOK, "templates/dice.yaml": DICE.replace("{{ randAlphaNum 12 }}", "1")})
     deployed = world.deploy(chart, format="helm", config={"values": {"color": "blue"}}, **MANUAL)
@@ -268,6 +272,7 @@ def test_hooks_that_would_run_are_shown(world: World, rukpak: Rukpak) -> None:
     assert {"-  color: blue", "+  color: red"} <= set(shown)
 
 
+@pytest.mark.thorough
 def test_mistakes_and_failures_have_a_status_of_their_own(rukpak: Rukpak) -> None:
     assert 'BundleDeployment "missing" does not exist' in rukpak("diff", "missing", status=2).stderr
     assert "specify either NAME or -f FILE" in rukpak("diff", status=2).stderr

@@ -290,6 +290,7 @@ def test_report_mode_survives_a_restart_and_an_upgrade_and_ends_with_repair(worl
 # who fights
 
 
+@pytest.mark.thorough
 def test_a_fight_is_told_with_field_and_manager_and_ends_when_the_other_gives_up(world: World) -> None:
     deployed = world.deploy(config_map("a"))
     deployed.wait_ready()

@@ -83,6 +83,7 @@ def wait_handed_over(giver: Deployed, taker: Deployed, count: int, left: int) ->
 # a hand-over
 
 
+@pytest.mark.thorough
 def test_a_large_bundle_passes_without_a_deletion_and_without_a_new_pod(kwok_world: World) -> None:
     world = kwok_world
     workloads = [deployment(f"web-{index}", replicas=1) for index in range(3)]
@@ -114,6 +115,7 @@ def test_a_large_bundle_passes_without_a_deletion_and_without_a_new_pod(kwok_wor
     assert f'and {len(bundle) - 10} more: taken over from BundleDeployment "{giver.name}"' in event
 
 
+@pytest.mark.thorough
 def test_fields_that_only_the_giver_has_set_go(world: World) -> None:
     giver = give(world)
     before = inside(giver, "shared")
@@ -259,6 +261,7 @@ def test_what_was_taken_is_repaired_upgraded_and_pruned_as_ones_own(world: World
     assert giver.get("left") is not None
 
 
+@pytest.mark.thorough
 def test_objects_are_handed_back_in_the_same_way(world: World) -> None:
     giver = give(world)
     taker = take(world, giver)
@@ -337,6 +340,7 @@ def test_a_giver_that_is_deleted_before_everything_is_taken_waits_for_its_takers
         assert giver.data("settings-11") == {"color": "red"}
 
 
+@pytest.mark.thorough
 def test_how_the_deletion_of_a_giver_continues_without_its_taker(world: World) -> None:
     ways = ["resume the giver", "do not take over any more", "delete the taker", "resume the taker", "Orphan"]
     givers = {way: give(world, *many(), deletionPolicy="Orphan" if way == "Orphan" else "Delete") for way in ways}
@@ -370,6 +374,7 @@ def test_how_the_deletion_of_a_giver_continues_without_its_taker(world: World) -
         assert givers[way].get("settings-00") is None
 
 
+@pytest.mark.thorough
 def test_a_giver_says_whose_objects_are_after_a_hand_over_that_was_given_up(world: World) -> None:
     giver = give(world)
     taker = take(world, giver)

@@ -160,6 +160,7 @@ def test_a_conversion_webhook_that_is_down_holds_up_neither_prune_nor_deletion(
     deployed.wait_ready() if prune else deployed.wait_gone()
 
 
+@pytest.mark.thorough
 @pytest.mark.own_cluster
 def test_another_storage_version_is_followed(world: World, group: str) -> None:
     define(world, caches(group))

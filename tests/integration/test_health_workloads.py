@@ -160,6 +160,7 @@ HINDRANCES = {
 """What keeps a revision from being installed or healthy while its Job runs and goes."""
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("hindrance", HINDRANCES.values(), ids=HINDRANCES)
 def test_a_job_runs_once_whatever_becomes_of_the_other_objects(kwok_world: World, hindrance: Manifest) -> None:
     before = {**config_map("fixed"), "immutable": True}

@@ -28,6 +28,7 @@ def kept(deployed: Deployed) -> set[str]:
     return {secret["metadata"]["annotations"]["core.rukpak.io/revision"] for secret in deployed.revisions()}
 
 
+@pytest.mark.thorough
 def test_ten_upgrades_leave_as_many_revisions_as_the_limit_says(world: World) -> None:
     deployed = world.deploy(config_map("settings", color="c0"), revisionHistoryLimit=3)
     installed = [deployed.wait_ready()["installedRevision"]]

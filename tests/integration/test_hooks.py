@@ -171,6 +171,7 @@ def test_a_hook_that_does_not_start_says_why_and_has_failed_by_the_deadline(worl
         deployed.wait_gone() if event == "pre-delete" else deployed.wait_ready()
 
 
+@pytest.mark.thorough
 def test_another_revision_replaces_a_hook_that_was_not_started_and_waits_for_one_that_was(world: World) -> None:
     policies, events = (KEPT, "hook-succeeded", "hook-failed"), ("pre-install", "pre-upgrade", "post-upgrade")
     cases = [("pre-upgrade", policy, True) for policy in policies]
@@ -232,6 +233,7 @@ def test_an_upgrade_waits_for_its_hook_and_what_is_installed_is_repaired_meanwhi
     deployed.wait_ready()
 
 
+@pytest.mark.thorough
 def test_an_upgrade_still_waits_for_its_hook_after_a_repair_that_was_refused_and_a_restart(world: World) -> None:
     deployed = deploy(world, config_map("settings", color="blue"))
     before = deployed.wait_ready()["installedRevision"]
@@ -461,6 +463,7 @@ def refused_world(
         yield made
 
 
+@pytest.mark.thorough
 def test_finished_hooks_whose_deletion_fails_are_deleted_later(refused_world: World, refusing: Refusing) -> None:
     world, events = refused_world, ("pre-install", "post-install", "pre-delete", "post-delete")
     found = {}

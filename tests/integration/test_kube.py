@@ -591,6 +591,7 @@ def own_client(fresh_cluster: ControlPlane) -> Client:
     return connect(kubeconfig=str(fresh_cluster.kubeconfig), user_agent="rukpak-test")
 
 
+@pytest.mark.thorough
 def test_nothing_is_lost_when_the_api_server_is_killed(fresh_cluster: ControlPlane, own_client: Client) -> None:
     for name in ("a", "b"):
         apply(own_client, labelled("default", name))

@@ -95,6 +95,7 @@ def parts_of(world: World, name: str) -> dict[str, Manifest]:
     return {each["metadata"]["name"]: each for each in found}
 
 
+@pytest.mark.thorough
 def test_a_folder_is_pushed_in_parts_and_pushed_again(world: World, tmp_path: Path) -> None:
     name = tenant(world, CONFIG_MAPS, WATCHES)
     put(world, name, a_yaml=manifest_of("a", color="first"))

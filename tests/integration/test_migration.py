@@ -222,6 +222,7 @@ def test_objects_of_rukpak_0_21_are_adopted(
         assert drop_a_field(world, deployed) == {"color": "red", "size": "big"}
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("left", [OLM_0, OLM_1, OLM_1_SETS], ids=lambda left: left.owner["kind"])
 def test_objects_of_olm_are_adopted(fresh_world: World, terminal: Terminal, left: Left) -> None:
     cluster = fresh_world.cluster

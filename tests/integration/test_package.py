@@ -130,6 +130,7 @@ def test_credentials_of_a_docker_configuration_and_of_the_command_line(
     assert PASSWORD not in by_file.stderr + by_stdin.stderr
 
 
+@pytest.mark.repeats
 def test_refusals_name_the_remedy(
     guarded: GuardedRegistry, authority: Authority, rukpak: Rukpak, folder: Path, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def test_who_is_prepared_when_the_controller_dies_twice_is_set_aside(world: Worl
     wait_green(deployed)
 
 
+@pytest.mark.thorough
 def test_of_several_none_is_set_aside_and_others_are_served(world: World, server: FaultyServer) -> None:
     several = [world.deploy(config_map("settings", color="blue")) for _ in range(2)]
     for deployed in several:
@@ -97,6 +98,7 @@ def test_of_several_none_is_set_aside_and_others_are_served(world: World, server
         wait_green(deployed)
 
 
+@pytest.mark.thorough
 def test_who_is_stopped_in_order_suspects_nobody(world: World, server: FaultyServer) -> None:
     deployed = world.deploy(config_map("settings", color="blue"))
     deployed.wait_ready()

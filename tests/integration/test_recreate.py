@@ -85,6 +85,7 @@ def test_a_stateful_set_is_recreated_and_its_pods_stay(world: World) -> None:
     deployed.wait(lambda: pods(deployed) == [(before[0], list(new))], "the pod is adopted")
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("drift", [{}, {"mode": "Report"}], ids=["Repair", "Report"])
 def test_a_controller_that_is_killed_between_deletion_and_creation_creates_it(world: World, drift: Manifest) -> None:
     deployed = world.deploy(fixed("blue"), config_map("a"), drift=drift)

@@ -36,6 +36,7 @@ def world(fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settin
         started.controller.stop()  # releases the Lease
 
 
+@pytest.mark.thorough
 def test_the_restored_state_is_acted_on_within_seconds(world: World, fresh_cluster: ControlPlane) -> None:
     kept, changed, deleted = (world.deploy(config_map("a", color="blue"), config_map(f"b-{n}")) for n in range(3))
     before = {deployed.name: deployed.wait_ready()["installedRevision"] for deployed in (kept, changed, deleted)}

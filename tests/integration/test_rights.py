@@ -297,6 +297,7 @@ def _used(world: World, user: User, since: int) -> set[tuple[str, str, str, str]
     }
 
 
+@pytest.mark.thorough
 def test_none_of_them_can_be_left_out(world: World) -> None:
     name = new_name()
     _tenant(world, name)
@@ -336,6 +337,7 @@ def test_none_of_them_can_be_left_out(world: World) -> None:
 # the command, and what it knows without a cluster
 
 
+@pytest.mark.thorough
 def test_the_command_prints_what_kubectl_applies(world: World) -> None:
     name = new_name()
     _tenant(world, name)
@@ -383,6 +385,7 @@ def test_the_command_shows_what_a_bundle_may_do_and_what_is_new(world: World) ->
     assert line not in told
 
 
+@pytest.mark.thorough
 def test_whoever_may_not_read_the_store_renders_the_same_revision(world: World, tmp_path: Path) -> None:
     name = new_name()
     deployed = world.deploy(config_map("a"), name=name)

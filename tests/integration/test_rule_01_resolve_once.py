@@ -124,6 +124,7 @@ CASES: dict[str, Callable[[Deployed], None]] = {
 }
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("happens", CASES.values(), ids=CASES)
 def test_nothing_goes_out_after_the_first_resolution_for(
     world: World, origin: Origin, happens: Callable[[Deployed], None]

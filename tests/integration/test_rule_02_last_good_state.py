@@ -174,6 +174,7 @@ def test_a_revision_that_was_tampered_with_is_not_applied_while_its_source_is_aw
 # kill -9
 
 
+@pytest.mark.thorough
 def test_a_kill_while_fetching_loses_nothing(world: World, slow_registry: FaultyRegistry) -> None:
     # Content that no other test has put into the store.
     slow_registry.add_image("v1", pack(bundle_of(config_map("settings", unique=new_name()))))
@@ -193,6 +194,7 @@ def test_a_kill_while_fetching_loses_nothing(world: World, slow_registry: Faulty
     assert not any(path.endswith("/manifests/v1") for _, path, _ in slow_registry.requests)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("count", [1, MANY // 2, MANY], ids=lambda count: f"after {count} objects")
 def test_a_kill_while_applying_applies_nothing_twice(world: World, count: int) -> None:
     objects = [config_map(f"settings-{index:03}", color="blue") for index in range(MANY)]
@@ -209,6 +211,7 @@ def test_a_kill_while_applying_applies_nothing_twice(world: World, count: int) -
     assert {name: after[name] for name in before} == before
 
 
+@pytest.mark.thorough
 def test_a_kill_in_the_midst_of_an_upgrade_leads_to_the_new_revision(world: World) -> None:
     deployed = world.deploy(*[config_map(f"settings-{index:03}", color="blue") for index in range(MANY)])
     first = deployed.wait_ready()
@@ -291,6 +294,7 @@ def is_refused(probe: Deployed) -> bool:
 # the API server
 
 
+@pytest.mark.thorough
 def test_what_happened_while_a_watch_was_broken_and_expired_is_put_right(
     fresh_world: World, fresh_cluster: ControlPlane
 ) -> None:

@@ -66,6 +66,7 @@ def _contains(live: Any, patch: Any) -> bool:
     return (live or None) == (patch or None)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_an_edit_is_put_right(world: World, edit: tuple[Manifest, str, str, Manifest]) -> None:
     manifest, prefix, plural, patch = edit
@@ -339,6 +340,7 @@ def _after_restart(world: World, deployed: Deployed, change: Callable[[], object
     return [request for request in world.writes(position) if f"/namespaces/{deployed.namespace}/" in request]
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("state", ["", "v9:sha256:0"], ids=["emptied", "of an unknown version"])
 def test_a_restart_applies_nothing_whose_managed_state_is(world: World, state: str) -> None:
     deployed = world.deploy(*(config_map(f"a{index}") for index in range(8)), deployment("web"), service("web"))
@@ -357,6 +359,7 @@ def test_after_a_restart_only_what_was_changed_is_applied(world: World) -> None:
     assert deployed.data("a3") == {"color": "blue"}
 
 
+@pytest.mark.thorough
 def test_what_was_released_or_unwanted_meanwhile_keeps_its_marks(world: World) -> None:
     deployed = world.deploy(config_map("a"))
     deployed.wait_ready()

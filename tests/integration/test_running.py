@@ -51,6 +51,7 @@ def start(settings: Settings) -> Iterator[Start]:
         take_away(folder)
 
 
+@pytest.mark.thorough
 def test_a_missing_definition_is_said_and_waited_for(fresh_cluster: ControlPlane, start: Start) -> None:
     controller = start(fresh_cluster.kubeconfig)
     controller.wait_for(lambda: "watched kind is not served, waiting for it" in controller.log, 60, "it is said")
@@ -188,6 +189,7 @@ def test_a_disk_that_takes_nothing_is_said_and_what_is_installed_is_repaired(wor
     world.controller.start()
 
 
+@pytest.mark.thorough
 def test_a_store_that_is_removed_while_the_controller_runs_is_opened_again(world: World) -> None:
     first = world.deploy(config_map("settings", color="blue"))
     first.wait_ready()

@@ -107,6 +107,7 @@ def objects_of(text: str) -> list[Manifest]:
     return [document.value for document in read_documents(text.encode(), "sample")]
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("name", NAMES)
 def test_a_sample_becomes_ready(world: World, addresses: dict[str, str], tmp_path: Path, name: str) -> None:
     text = (SAMPLES / name).read_text(encoding="utf-8")

@@ -173,6 +173,7 @@ def test_a_bundle_moves_to_another_shard_and_back_in_place(world: World, a: Cont
     assert not deployed.all_events("Stray")
 
 
+@pytest.mark.thorough
 def test_one_that_moves_while_its_objects_are_written_is_written_by_one_after_the_other(
     world: World, a: Controller, b: Controller
 ) -> None:
@@ -214,6 +215,7 @@ def terms_of(controller: Controller) -> int:
     return controller.log.count('"msg": "leading"')
 
 
+@pytest.mark.thorough
 def test_a_controller_that_was_away_hands_over_what_moved_meanwhile(world: World, a: Controller, b: Controller) -> None:
     deployed = deploy_in(world, "a")
     b.stop()
@@ -225,6 +227,7 @@ def test_a_controller_that_was_away_hands_over_what_moved_meanwhile(world: World
     wait_settled(deployed, "b")
 
 
+@pytest.mark.thorough
 def test_when_the_new_controller_is_killed_before_it_has_the_objects_it_continues(
     world: World, a: Controller, b: Controller
 ) -> None:
@@ -327,6 +330,7 @@ def run_rukpak(world: World, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(1800)
 def test_three_shards_share_many_bundles(world: World, a: Controller, b: Controller) -> None:
     ref = world.push(new_name(), config_map("one"))

@@ -64,6 +64,7 @@ def waiting_world(
     take_away(folder)
 
 
+@pytest.mark.thorough
 def test_what_happened_while_all_watches_were_silent_is_dealt_with(
     waiting_world: World, weather: Weather, patience: tuple[partial[Controller], float]
 ) -> None:
@@ -98,6 +99,7 @@ def relisting_world(cluster: Cluster, registry: LocalRegistry, settings: Setting
     take_away(folder)
 
 
+@pytest.mark.thorough
 def test_what_watches_omit_although_bookmarks_come_is_found_by_the_periodic_list(
     relisting_world: World, weather: Weather
 ) -> None:

@@ -36,6 +36,7 @@ def test_pods_are_shown_below_their_workload(world: World, rukpak: Rukpak) -> No
     assert f"   └─ Pod {deployed.namespace}/web-" in lines[web + 2]
 
 
+@pytest.mark.thorough
 def test_drift_is_named_with_the_field_and_who_has_it(world: World, rukpak: Rukpak) -> None:
     deployed = world.deploy(config_map("a", color="blue"), config_map("b"))
     deployed.wait_ready()

@@ -73,6 +73,7 @@ def is_established(found: Manifest | None) -> bool:
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
+@pytest.mark.thorough
 def test_a_kind_that_one_has_established_is_served_by_the_other_before_the_controller_gives_up(pair: Pair) -> None:
     group = f"{new_name()}.example.com"
     pair.first.create(CRDS, definition(group, "Foo"))

@@ -62,6 +62,7 @@ def test_uninstall(alone: World, keep: bool, runs: bool) -> None:
         assert not {"labels", "ownerReferences"} & kept["metadata"].keys()
 
 
+@pytest.mark.thorough
 def test_uninstall_where_nothing_is_installed_says_what_is_missing(alone: World) -> None:
     rukpak = command(alone.cluster.kubeconfig)
     alone.controller.kill()
