@@ -22,6 +22,7 @@ from api.v1alpha2.types import Condition, Display, NotReady, ObjectCounts, Sourc
 from controller.formats.yaml.manifests import read_documents
 from hack.control_plane.kubectl import Cluster, KubectlError
 from hack.reference.sections import read_examples
+from tests.support.remedies import nested, settings
 
 pytestmark = pytest.mark.long
 
@@ -495,6 +496,12 @@ FULL_STATUS = Status(
     warnings=("deprecated",),
 )
 # fmt: on
+
+
+@pytest.mark.parametrize(("field", "value"), sorted(settings()))
+def test_what_a_message_tells_to_set_is_accepted(cluster: Cluster, field: str, value: str) -> None:
+    spec = nested(field, value)
+    cluster.kubectl(*SERVER_DRY_RUN, input=deployment(**spec))
 
 
 @pytest.mark.parametrize("path", [path for path in read_examples() if path.startswith("spec")])
