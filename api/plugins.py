@@ -104,6 +104,8 @@ class Resolution:
     """Digest of the image manifest, `sha1:<commit>`, or SHA-256 of the http body or the packaged chart."""
     version: str = ""
     """The name of the version that was chosen from a range, which `pinned` contains before its last "@"."""
+    reference: str = field(default="", compare=False)
+    """The name that was resolved, if it may mean something else later: a tag, branch or version; `version` if empty."""
     validator: str = ""
     """ETag or Last-Modified of an http body, which makes polling cheap."""
 

@@ -26,12 +26,13 @@ class ConditionType(StrEnum):
     # fmt: off
     UNPACKED = "Unpacked", "every source is resolved, and its content is fetched and verified; False: a source failed"
     INSTALLED = "Installed", "every object of the desired revision is applied; False: the message names the installed and the desired revision and the cause"
-    HEALTHY = "Healthy", "every managed object is healthy; False: the message says which is not, and why; a fall to Progressing is shown after 15 s, unless an object is missing and will not be created again; Unknown: nothing has been applied yet"
+    HEALTHY = "Healthy", "every managed object is healthy; False: the message says which is not, and why; a fall to Progressing is shown after 15 s, unless an object is missing and will not be created again; Unknown: nothing has been applied yet, or the installed revision is lost"
     READY = "Ready", "Installed and Healthy are True for this generation; False: the reason is the one to look at first"
     RECONCILING = "Reconciling", "the controller is working or waiting for an event; absent otherwise"
     STALLED = "Stalled", "no progress until a person acts, here or elsewhere; absent otherwise"
     PAUSED = "Paused", "spec.paused is true, since lastTransitionTime; absent otherwise"
     DRIFTED = "Drifted", "managed objects were modified and are not repaired: the BundleDeployment is paused, spec.drift.mode is Report, or another client keeps changing them; absent otherwise"
+    PINNED = "Pinned", "spec.pinnedRevision names the revision to apply, whatever the sources lead to; absent otherwise"
     ROLLED_BACK = "RolledBack", "an upgrade has failed and was rolled back: the message says from what, to what and why; absent otherwise, and again once the spec or the pins change"
     # fmt: on
 
@@ -132,7 +133,7 @@ class Reason(str, Enum):
     SERVICE_ACCOUNT_REPLACED = "ServiceAccountReplaced", Retry.PERMANENT, "the ServiceAccount was deleted and recreated; it may have another owner, so it is not used", "change the spec, set the annotation core.rukpak.io/accepted-account as the message says, or delete the BundleDeployment"
     NAMESPACE_REPLACED = "NamespaceReplaced", Retry.PERMANENT, "the install namespace was deleted and recreated; it may have another owner, so it is not used", "change the spec, set the annotation core.rukpak.io/accepted-account as the message says, or delete the BundleDeployment"
     NAMESPACE_NOT_FOUND = "NamespaceNotFound", Retry.WAIT, "the namespace of an object does not exist", "create it, or add it to the bundle"
-    REVISION_LOST = "RevisionLost", Retry.SLOW, "no stored revision can be read, so the controller does not know which objects to delete", "delete the remaining objects yourself; to have the controller delete them, set the annotation core.rukpak.io/teardown-as to controller before the deletion"
+    REVISION_LOST = "RevisionLost", Retry.SLOW, "no stored revision can be read, so the controller does not know which objects are installed", "correct what Unpacked reports: the revision is stored again once its sources can be read; if the BundleDeployment is being deleted, delete the remaining objects yourself; to have the controller delete them, set the annotation core.rukpak.io/teardown-as to controller before the deletion"
     INTERNAL_ERROR = "InternalError", Retry.TRANSIENT, "a bug of the controller ended a pass, or a fetch or rendering for it; the other conditions may be older", "find the traceback in the log of the controller by the reconcileID in the message, and report it"
     API_UNAVAILABLE = "APIUnavailable", Retry.TRANSIENT, "the API server, or one of its API groups, is unavailable or returns errors", "if this persists, check the API server; it is retried automatically"
     PAUSED_WITH_CHANGES = "PausedWithChanges", Retry.WAIT, "another revision will be applied when spec.paused is false", "set spec.paused to false"
@@ -141,6 +142,8 @@ class Reason(str, Enum):
     DEPENDENCY_NOT_READY = "DependencyNotReady", Retry.WAIT, "a BundleDeployment that spec.dependsOn names is not Ready; what is installed is kept and repaired", "check the one that the message names; when it is Ready, the revision is applied automatically"
     DEPENDENCY_CYCLE = "DependencyCycle", Retry.PERMANENT, "BundleDeployments depend on each other in a cycle, so that none of them may be applied first", "remove one of the dependencies that the message names from spec.dependsOn"
     AWAITING_APPROVAL = "AwaitingApproval", Retry.WAIT, "a revision, or another ServiceAccount, waits for approval; what is installed is kept and repaired", "look at status.pending, then run kubectl rukpak approve or kubectl rukpak deny"
+    PINNED = "Pinned", Retry.NONE, "spec.pinnedRevision names the revision to apply", "remove spec.pinnedRevision to apply what the sources lead to"
+    PINNED_WITH_CHANGES = "PinnedWithChanges", Retry.WAIT, "what to install was changed in the spec after spec.pinnedRevision was set; the pinned revision is installed and repaired", "remove spec.pinnedRevision to apply the change, or undo the change"
     DENIED = "Denied", Retry.PERMANENT, "spec.deniedRevision names the revision that the sources and the spec lead to; what is installed is kept and repaired", "change the sources or the spec; to allow the revision after all, remove spec.deniedRevision"
 
     REVISION_NOT_KEPT = "RevisionNotKept", Retry.PERMANENT, "spec.pinnedRevision names a revision that is not kept", "name one that the message lists, or remove spec.pinnedRevision"
@@ -159,7 +162,7 @@ class Reason(str, Enum):
     REPORT_ONLY = "ReportOnly", Retry.NONE, "drift is reported but not repaired (spec.drift.mode is Report)", "set spec.drift.mode to Repair"
     DRIFT_CONFLICT = "DriftConflict", Retry.NONE, "another client keeps changing a field that the bundle sets", "stop the field manager that the message names, or ignore the field with spec.drift.ignore"
     STRAYS = "Strays", Retry.NONE, "objects are marked as owned by the BundleDeployment but part of no revision, so that they are neither changed nor deleted: another controller or client has made them", "look at status.strays, then delete them with kubectl rukpak prune, or remove their label"
-    PRUNE_PENDING = "PrunePending", Retry.WAIT, "objects of the old revision are kept until the new one is healthy", "fix the object that the message names, or set spec.prune to AfterApply"
+    PRUNE_PENDING = "PrunePending", Retry.WAIT, "objects of the old revision are kept until the new one is healthy, or are still being deleted", "fix the object that the message names, resolve what holds its deletion, or set spec.prune to AfterApply"
     DELETING = "Deleting", Retry.TRANSIENT, "the objects of the bundle are being deleted"
     DELETION_BLOCKED = "DeletionBlocked", Retry.WAIT, "an object that is being deleted still exists", "check the finalizers that the message names"
     # fmt: on
@@ -167,3 +170,6 @@ class Reason(str, Enum):
 
 UNPACKED_REASONS = frozenset(takewhile(lambda reason: reason is not Reason.INSTALLED, Reason))
 """Reasons of the condition Unpacked: after a failure with one of them, content is not available."""
+
+DECISIONS = (Reason.DENIED, Reason.PINNED_WITH_CHANGES)
+"""Why Ready is False although nothing is wrong: a user has decided so."""

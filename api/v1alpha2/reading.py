@@ -37,7 +37,7 @@ def _read(manifest: Mapping[str, Any]) -> BundleDeployment:
     try:
         return BundleDeployment.model_validate(manifest)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)
+        problems = problems_of(error)
         in_spec = [problem for problem in problems if problem["loc"][0] == "spec"]
         in_status = [problem for problem in problems if problem["loc"][0] == "status"]
         if len(in_spec) + len(in_status) < len(problems):
@@ -56,7 +56,7 @@ def try_to_read(manifest: Mapping[str, Any]) -> tuple[BundleDeployment | None, s
     try:
         deployment = read(manifest)
     except ValidationError as error:
-        return None, describe(error.errors(include_input=False, include_url=False)[0])
+        return None, describe(problems_of(error)[0])
     return deployment, deployment.problem
 
 
@@ -72,6 +72,18 @@ def _readable(spec: Mapping[str, Any], bad: set[str]) -> dict[str, Any]:
     kept = {key: value for key, value in spec.items() if key not in bad}
     keeps_objects = {"deletionPolicy": "Orphan"} if "deletionPolicy" in bad else {}
     return {**_REQUIRED, **kept, **keeps_objects}
+
+
+def problems_of(error: ValidationError) -> list[Mapping[str, Any]]:
+    """Return those of `ValidationError.errors` that count: not that a list is too short since its items are wrong."""
+    found: list[Mapping[str, Any]] = list(error.errors(include_url=False, include_input=False))
+    places = [tuple(each["loc"]) for each in found]
+
+    def _is_consequence(problem: Mapping[str, Any]) -> bool:
+        place = tuple(problem["loc"])
+        return problem["type"] == "too_short" and any(other[: len(place)] == place != other for other in places)
+
+    return [each for each in found if not _is_consequence(each)]
 
 
 def describe(problem: Mapping[str, Any]) -> str:

@@ -103,7 +103,7 @@ def _version() -> Schema:
             _column("Revision", ".status.display.revision", "The desired revision"),
             _column("Objects", ".status.display.objects", "Healthy objects out of all"),
             _column("Age", ".metadata.creationTimestamp", "Time since creation", kind="date"),
-            _column("Sources", ".status.display.sources", "What the sources were resolved to", priority=1),
+            _column("Sources", ".status.display.sources", "What the installed sources were resolved to", priority=1),
             _column("Drifted", ".status.objects.drifted", "Modified, unrepaired objects", kind="integer", priority=1),
             _column("Message", _of_ready("message"), "Message of the condition Ready", priority=1),
         ],

@@ -40,7 +40,8 @@ class Condition(Api):
 
     model_config = ConfigDict(json_schema_extra=atomic())
     type: Annotated[str, Field(min_length=1, max_length=316)]
-    """Which aspect: Unpacked, Installed, Healthy, Ready, Reconciling, Stalled, Paused, Drifted or RolledBack."""
+    """Which aspect: Unpacked, Installed, Healthy, Ready, Reconciling, Stalled, Paused, Drifted, Pinned or
+    RolledBack."""
     status: ConditionStatus
     """True, False or Unknown."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
@@ -65,6 +66,8 @@ class SourcePin(Api):
     repository@tag@commit; of a chart repository/name:version@digest."""
     version: Annotated[str, Field(max_length=256)] = ""
     """The tag, or the version of a chart, that a range of versions was resolved to. Empty: the spec has no range."""
+    reference: Annotated[str, Field(max_length=512)] = ""
+    """The tag, branch, version or name that was resolved to digest. Empty: the spec has a digest, a commit or a URL."""
     digest: Digest
     """Digest of the content: of the image manifest, of the http body, of the packaged chart, or sha1:<commit>."""
     spec_digest: Digest
@@ -125,7 +128,8 @@ class Display(Api):
     objects: Annotated[str, Field(max_length=64)] = ""
     """Number of healthy objects and of all objects."""
     sources: Annotated[str, Field(max_length=DISPLAY_LENGTH)] = ""
-    """What the sources were resolved to, shortened."""
+    """What the sources of the installed revision were resolved to, shortened; of the desired one before the first
+    installation."""
 
 
 class NotReady(Api):
@@ -233,6 +237,16 @@ class HistoryEntry(Api):
     """Why it failed or was rolled back."""
 
 
+class Pinned(Api):
+    """The pinned revision, and what the spec said when it was pinned."""
+
+    model_config = ConfigDict(json_schema_extra=atomic())
+    revision: Digest
+    """The revision that spec.pinnedRevision names."""
+    content: Digest
+    """Digest of the fields of the spec that lead to a revision, when it was pinned. If they change, Ready is False."""
+
+
 class Rollback(Api):
     """An upgrade that has failed, and the revision that replaces it."""
 
@@ -270,10 +284,13 @@ class Status(Api):
     relabeling: bool | None = None
     """Whether objects may still have the label of an earlier shard."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=list_of("map", "type"))] = ()
-    """The state. Unpacked, Installed, Healthy and Ready are always set; Reconciling, Stalled, Paused, Drifted and
-    RolledBack only while they are True."""
+    """The state. Unpacked, Installed, Healthy and Ready are always set; Reconciling, Stalled, Paused, Drifted,
+    Pinned and RolledBack only while they are True."""
     sources: Annotated[tuple[SourcePin, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
-    """What the sources were resolved to."""
+    """What the sources were resolved to: the content of the desired revision, unless that is pinned or an upgrade was
+    rolled back."""
+    installed_sources: Annotated[tuple[SourcePin, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
+    """What the sources of the installed revision were resolved to."""
     revision: Digest = ""
     """The desired revision: the digest of the rendered objects."""
     installed_revision: Digest = ""
@@ -285,6 +302,8 @@ class Status(Api):
     ] = ()
     """The revisions that are kept, the one that was applied last first: the desired one, the installed one, and as many
     older ones as spec.revisionHistoryLimit says."""
+    pinned: Pinned | None = None
+    """The revision that spec.pinnedRevision names; absent if it names none."""
     rollback: Rollback | None = None
     """The upgrade that was rolled back; absent once the spec or the pins of the sources have changed."""
     managed_state: Digest = ""

@@ -39,6 +39,7 @@ from api.v1alpha2.status import (
     NotReady,
     ObjectCounts,
     Pending,
+    Pinned,
     Rollback,
     SourcePin,
     Status,
@@ -65,6 +66,7 @@ __all__ = [
     "OnFailure",
     "OptionalKind",
     "Pending",
+    "Pinned",
     "Processor",
     "Rollback",
     "SecretReference",
@@ -212,7 +214,8 @@ class Spec(Api):
     within progressDeadline, or the API server has refused one for that long."""
     pinned_revision: RevisionDigest = ""
     """The revision to apply instead of the one that the sources lead to, out of status.history. While it is set, no
-    source is asked, nothing is rendered, and Ready is about this revision."""
+    source is asked, nothing is rendered, and Ready is about this revision. Ready is False (PinnedWithChanges) once
+    sources, config or another field that leads to a revision is changed."""
     # Without a default in the schema: admission policies see what a user has set.
     approval: Literal["Automatic", "NewPermissions", "Manual"] | None = None
     """Which revisions are applied without approval. Automatic: all. NewPermissions: those that may do nothing, once
@@ -243,7 +246,7 @@ class Spec(Api):
     is deleted or recreated, and fields that this bundle does not set are removed. While one of them is not paused, its
     objects are a Collision. It counts them as handed over, does not take them back when it is resumed, and when it is
     deleted, only its other objects are deleted. If it is paused then, the deletion waits until all are taken over. Its
-    ServiceAccount, too, needs the rights to apply them."""
+    ServiceAccount, too, needs the rights to apply them. One whose revisions need approval gives nothing."""
 
     @property
     def requires_approval(self) -> bool:

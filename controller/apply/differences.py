@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from api.v1alpha2.types import Changes
 from controller.apply.drift.ignored_fields import united
 from controller.apply.prune import Disposal, RemovalCause, dispose
 from controller.apply.targets import Target, TargetSet
@@ -23,6 +24,13 @@ class Differences:
     deleted: tuple[ObjectKey, ...] = ()
     recreated: tuple[ObjectKey, ...] = ()
     """Those of `changed` that may be deleted and created again."""
+
+    @property
+    def counts(self) -> Changes:
+        """How many objects would change."""
+        return Changes(
+            create=len(self.created), change=len(self.changed), delete=len(self.deleted), recreate=len(self.recreated)
+        )
 
 
 def find_differences(before: TargetSet | None, after: TargetSet, *, prunes: bool) -> Differences:

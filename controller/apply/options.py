@@ -12,6 +12,7 @@ from controller.apply.ownership import NO_HAND_OVER, Exists, HandOver, Owner
 from controller.apply.possession import RevisionObject
 from controller.apply.targets import Target, TargetSet
 from controller.kube.client import User
+from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey
 
 
@@ -35,6 +36,8 @@ class ApplyOptions:
     wanted: TargetSet
     older: Mapping[ObjectKey, RevisionObject] = field(default_factory=dict)
     """Objects that only older revisions name, and that may still exist."""
+    withdrawn: Collection[GroupVersionKind] = ()
+    """Kinds of the revision whose CustomResourceDefinition serves other versions only."""
     dropped_replicas: Mapping[ObjectKey, ObjectKey | None] = field(default_factory=dict)
     """Objects whose spec.replicas the revision before has set; see `find_dropped_replicas`."""
     left_behind: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)

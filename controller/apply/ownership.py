@@ -42,7 +42,7 @@ class Situation(Enum):
     TAKE_OVER = "take over"
     """It belongs to a BundleDeployment that `spec.takeOver` names: apply, with its managedFields entry as ours."""
     USED = "used"
-    """A Namespace that is not ours: not modified."""
+    """A Namespace that is not ours, and that the user does not want adopted: not modified."""
     COLLISION = "collision"
     """Refused."""
 
@@ -140,11 +140,14 @@ def judge(  # noqa: PLR0911 - one rule each
     evicts = record.controller_uid not in ("", owner.uid)
     if _was_ours(record, owner, exists):
         return Judgement(situation=Situation.TAKE_BACK, evicts=evicts)
-    if (record.key.group, record.key.kind) == ("", "Namespace"):
-        return Judgement(situation=Situation.USED)
     deployment = _other_deployment(record, owner, exists)
     claimant = _controller(record, owner) or (f'{names.KIND} "{deployment}"' if deployment else record.marks)
-    if _may_adopt(claimant, collision_protection):
+    may_adopt = _may_adopt(claimant, collision_protection)
+    # Bundles may share a Namespace: if each of them took it from the other, that would never end.
+    is_others = bool(deployment or _controller(record, owner))
+    if (record.key.group, record.key.kind) == ("", "Namespace") and (is_others or not may_adopt):
+        return Judgement(situation=Situation.USED)
+    if may_adopt:
         return Judgement(situation=Situation.ADOPT, owner=claimant, evicts=evicts)
     message = _collision_message(record.key, claimant, deployment)
     return Judgement(situation=Situation.COLLISION, owner=claimant, message=message, evicts=evicts)

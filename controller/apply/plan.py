@@ -15,12 +15,17 @@ from api.v1alpha2.conditions import Reason
 from controller.apply import order
 from controller.apply.drift.ledger import Ledger
 from controller.apply.options import ApplyOptions
-from controller.apply.ownership import Situation, is_unfinished, judge
+from controller.apply.ownership import Judgement, Situation, is_unfinished, judge
 from controller.apply.possession import find_surplus
 from controller.apply.targets import Target
 from controller.observe.health.presence import assess_absent
 from controller.observe.health.verdict import State
 from controller.observe.records import ObjectKey, Record
+
+_WITHDRAWN = (
+    "its CustomResourceDefinition does not serve {} any more; change the bundle to a version that it serves, or serve "
+    "that version again"
+)
 
 
 class Action(Enum):
@@ -113,6 +118,9 @@ def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapp
         record = observed.get(target.key)
         if is_finished(target, record, started=started):
             return Task(target=target, action=Action.NONE)
+        if target.kind in options.withdrawn:
+            refusal = BundleError(Reason.KIND_NOT_SERVED, f"{target.key}: {_WITHDRAWN.format(target.kind)}")
+            return Task(target=target, action=Action.REFUSE, record=record, refusal=refusal, seen=state_of(record))
         return replace(decide(target, record, options), seen=state_of(record))
 
     tasks = [_task(target, started=options.is_started(target)) for target in options.wanted.targets]
@@ -150,21 +158,23 @@ def state_of(record: Record | None, version: str = "") -> str:
 
 def decide(target: Target, record: Record | None, options: ApplyOptions) -> Task:
     """Decide about one object by its record; `READ` without one."""
-    if target.key in options.ledger.used and not _has_giver(options.ledger.used[target.key], options):
+    if target.key in options.ledger.used and not _may_become_ours(target, options.ledger.used[target.key], options):
         return Task(target=target, action=Action.USE)
     if record is None:
         return Task(target=target, action=Action.READ)
     return decide_about(target, record, options)
 
 
-def _has_giver(record: Record | None, options: ApplyOptions) -> bool:
-    """Whether a Namespace that was used so far may be taken over."""
-    return record is not None and options.hand_over.giver_of(record) is not None
+def _may_become_ours(target: Target, record: Record | None, options: ApplyOptions) -> bool:
+    """Whether a Namespace that was used so far may be adopted or taken over: it is read again then."""
+    if record is None:
+        return False
+    is_given = options.hand_over.giver_of(record) is not None
+    return is_given or not (target.bare or _judge(target, record, options).situation is Situation.USED)
 
 
-def decide_about(target: Target, record: Record | None, options: ApplyOptions) -> Task:
-    """Decide about one object that was read: None means that it does not exist."""
-    judgement = judge(
+def _judge(target: Target, record: Record | None, options: ApplyOptions) -> Judgement:
+    return judge(
         record,
         options.owner,
         exists=options.exists,
@@ -172,6 +182,11 @@ def decide_about(target: Target, record: Record | None, options: ApplyOptions) -
         carries_reference=target.carries_reference,
         hand_over=options.hand_over,
     )
+
+
+def decide_about(target: Target, record: Record | None, options: ApplyOptions) -> Task:
+    """Decide about one object that was read: None means that it does not exist."""
+    judgement = _judge(target, record, options)
     if record is None:
         return Task(target=target, action=Action.CREATE)
     if target.bare or judgement.situation is Situation.USED:

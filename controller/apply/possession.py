@@ -132,7 +132,8 @@ def find_strays(
         orphan: whether its deletionPolicy is Orphan.
     """
     others = set(observed).difference(*known)
-    return list(_ours((observed[key] for key in others), owner, orphan=orphan))
+    ours = _ours((observed[key] for key in others), owner, orphan=orphan)
+    return [record for record in ours if not record.deleting]
 
 
 def find_surplus(
@@ -153,13 +154,26 @@ def find_surplus(
         orphan: whether its deletionPolicy is Orphan.
     """
     named = (observed[key] for key in older if key in observed and key not in wanted)
-    return list(_ours(named, owner, orphan=orphan))
+    return [record for record in _ours(named, owner, orphan=orphan) if not record.deleting]
+
+
+def find_terminating(
+    wanted: Collection[ObjectKey],
+    older: Collection[ObjectKey],
+    observed: Mapping[ObjectKey, Record],
+    owner: Owner,
+    *,
+    orphan: bool,
+) -> list[Record]:
+    """Return those of our objects that only older revisions name, and that are being deleted; see `find_surplus`."""
+    named = (observed[key] for key in older if key in observed and key not in wanted)
+    return [record for record in _ours(named, owner, orphan=orphan) if record.deleting]
 
 
 def _ours(records: Iterable[Record], owner: Owner, *, orphan: bool) -> Iterator[Record]:
     for record in records:
         reference = not loses_reference(record, orphan=orphan)
-        if is_ours(record, owner, carries_reference=reference) and not record.deleting:
+        if is_ours(record, owner, carries_reference=reference):
             yield record
 
 

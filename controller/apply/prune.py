@@ -65,6 +65,8 @@ class Removal:
     record: Record
     deleted: bool = False
     """Whether a request has deleted it; one that no longer existed counts, too."""
+    remaining: Record | None = None
+    """The object if it was deleted and still exists, for example because of a finalizer."""
     kept: str = ""
     """Why it was released; empty: it was deleted, or does not exist."""
     error: BundleError | None = None
@@ -129,17 +131,18 @@ class Remover:
         return [replace(each, error=lack) if isinstance(each.error, MissingRightsError) else each for each in removals]
 
     def _remove(self, client: Client, record: Record, resource: Resource, owner: str, disposal: Disposal) -> Removal:
+        remaining = None
         try:
             kept = self._reason_to_keep(record, owner, disposal)
             if kept:
                 release(client, resource, record.key, owner)
             else:
-                delete(client, resource, record)
+                remaining = delete(client, resource, record)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return Removal(record=record)
             return Removal(record=record, error=_failure(error, record.key))
-        return Removal(record=record, deleted=not kept, kept=kept)
+        return Removal(record=record, deleted=not kept, remaining=remaining, kept=kept)
 
     def _serving(self, kinds: Collection[tuple[str, str]]) -> dict[tuple[str, str], Resource | None]:
         """Return the resource of each kind; discovery is refreshed if one is missing, since it may be new."""

@@ -173,15 +173,21 @@ def find_left_behind(before: TargetSet, after: TargetSet) -> dict[ObjectKey, tup
 
 
 def find_missing_labels(wanted: TargetSet, used: Mapping[ObjectKey, Record | None]) -> tuple[str, ...]:
-    """Return warnings about labels of the bundle that existing Namespaces, which are not modified, lack."""
+    """Return warnings about labels and annotations of the bundle that existing Namespaces, not modified, lack."""
     warnings = []
     for target in wanted.targets:
         if record := used.get(target.key):
-            labels = (target.manifest["metadata"].get("labels") or {}).items()
-            missing = ", ".join(f'"{name}={value}"' for name, value in sorted(labels - set(record.labels)))
-            if missing:
-                warnings.append(f"{target.key}: not managed by this bundle, and lacks the labels {missing}; add them")
+            metadata = target.manifest["metadata"]
+            found = {"labels": record.labels, "annotations": record.annotations}
+            lacking = (_describe_lack(what, metadata.get(what) or {}, pairs) for what, pairs in found.items())
+            if missing := " and ".join(filter(None, lacking)):
+                warnings.append(f"{target.key}: not managed by this bundle, and lacks the {missing}; add them")
     return tuple(warnings)
+
+
+def _describe_lack(what: str, wanted: Mapping[str, str], found: Iterable[tuple[str, str]]) -> str:
+    missing = ", ".join(f'"{name}={value}"' for name, value in sorted(wanted.items() - set(found)))
+    return f"{what} {missing}" if missing else ""
 
 
 def _sets_replicas(target: Target | None) -> bool:

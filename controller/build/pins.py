@@ -18,7 +18,8 @@ from controller.content.digests import digest_of_json
 
 Pins = tuple[SourcePin | None, ...]
 """One for each source, in spec order; None if it is not resolved yet."""
-_RECORDED = {"kind", "resolved", "digest", "spec_digest", "origin", "resolved_at", "version"}
+_RECORDED = {"kind", "resolved", "digest", "spec_digest", "origin", "resolved_at"}
+_RECORDED_IF_SET = ("destination", "version", "reference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +60,12 @@ def match_pins(spec: Spec, recorded: Sequence[SourcePin]) -> Pins:
 
 def record_pins(pins: Iterable[SourcePin]) -> tuple[dict[str, str], ...]:
     """Return pins as the terms of a revision record them: without what polls change."""
-    found = (pin.model_dump(mode="json", by_alias=True, include=_RECORDED) for pin in pins)
-    # Without a version as releases before it recorded them, so that nothing is written again.
-    return tuple({name: value for name, value in pin.items() if name != "version" or value} for pin in found)
+    return tuple(
+        pin.model_dump(
+            mode="json", by_alias=True, include=_RECORDED | {name for name in _RECORDED_IF_SET if getattr(pin, name)}
+        )
+        for pin in pins
+    )
 
 
 def recall_pins(recorded: Iterable[Mapping[str, Any]]) -> tuple[SourcePin, ...]:

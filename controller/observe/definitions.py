@@ -34,6 +34,8 @@ class Definition:
     """Group and kind."""
     resource: Resource | None
     """The resource at the storage version; None while that is not served."""
+    served: frozenset[str] = frozenset()
+    """The versions that are served; empty while the definition is not established."""
     reporting: frozenset[str] = frozenset()
     """Versions whose schema declares `status.conditions` or `status.observedGeneration`."""
 
@@ -54,6 +56,8 @@ class Definitions:
     ) -> None:
         self._changed = changed
         self._by_kind: dict[tuple[str, str], Definition] = {}
+        self._served: dict[tuple[str, str], tuple[str, frozenset[str]]] = {}
+        """By group and kind: the definition, and the versions that it serves."""
         self._lock = threading.Lock()
         self.reflector = Reflector[Definition](
             client,
@@ -69,6 +73,12 @@ class Definitions:
         with self._lock:
             return self._by_kind.get((group, kind))
 
+    def is_withdrawn(self, group: str, version: str, kind: str) -> bool:
+        """Return whether a kind is served at other versions only."""
+        with self._lock:
+            _, served = self._served.get((group, kind), ("", frozenset()))
+        return bool(served) and version not in served
+
     def reports_status(self, group: str, version: str, kind: str) -> bool | None:
         """Return whether the schema of a kind declares a status; None if unknown."""
         definition = self.of(group, kind)
@@ -78,6 +88,10 @@ class Definitions:
         with self._lock:
             if old and (known := self._by_kind.get(old.kind)) and known.name == old.name:
                 del self._by_kind[old.kind]
+            if old and self._served.get(old.kind, ("",))[0] == old.name:
+                del self._served[old.kind]
+            if new and new.served:
+                self._served[new.kind] = (new.name, new.served)
             if new and new.resource:
                 self._by_kind[new.kind] = new
         self._changed(old, new)
@@ -96,6 +110,7 @@ def make_definition(manifest: Mapping[str, Any]) -> Definition:
         resource_version=metadata["resourceVersion"],
         kind=(group, names["kind"]),
         resource=resource if stored and established else None,
+        served=frozenset(version["name"] for version in versions if version.get("served") and established),
         reporting=frozenset(version["name"] for version in versions if _reports(version)),
     )
 

@@ -30,6 +30,8 @@ TROUBLED_SECONDS = 15.0
 AGAIN_SECONDS = 30.0
 SELDOM_SECONDS = 300.0
 FACTOR = 2.0
+ASKED_WITHIN_DEADLINE = 4
+"""How often, at least, what hinders an object is asked before its deadline expires."""
 PODS = 50
 FEW_PODS = 5
 """Requested if `PODS` are too large; the worst of these is reported then."""
@@ -64,12 +66,12 @@ class _Inquiry:
     """0 before the first answer."""
     answer: Verdict | None = None
 
-    def due(self, record: Record) -> float:
-        """Return when the next request is due. After an object has Failed, there is only one."""
+    def due(self, record: Record, most: float) -> float:
+        """Return when the next request is due, at most so many seconds later. After an object has Failed, only one."""
         if record.verdict != self.about:
-            return self.asked + AGAIN_SECONDS
+            return self.asked + min(AGAIN_SECONDS, most)
         is_failed = record.verdict is not None and record.verdict.state is State.FAILED
-        return float("inf") if is_failed else self.asked + (self.pause or AGAIN_SECONDS)
+        return float("inf") if is_failed else self.asked + min(self.pause or AGAIN_SECONDS, most)
 
 
 class Explainer:
@@ -98,12 +100,15 @@ class Explainer:
         """Send no more requests."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def explain(self, name: str, troubled: Sequence[Record], *, hooks: bool = False) -> Explanations:
+    def explain(
+        self, name: str, troubled: Sequence[Record], most: float = SELDOM_SECONDS, *, hooks: bool = False
+    ) -> Explanations:
         """Return known explanations for a BundleDeployment, and start the requests that are due; does not wait.
 
         Args:
             name: of the BundleDeployment.
             troubled: all of its objects that have been in trouble for a while; the others are forgotten.
+            most: how old answers may be, in seconds.
             hooks: whether these are its hooks, which are remembered separately.
         """
         now, part = self._clock(), (name, hooks)
@@ -111,7 +116,7 @@ class Explainer:
             before = self._inquiries.pop(part, {})
             inquiries = {record.key: before[record.key] for record in troubled if record.key in before}
             lately = [at for at in self._asked.pop(part, ()) if now - at < AGAIN_SECONDS]
-            asked = _choose(troubled, inquiries, now)[: max(MOST - len(lately), 0)]
+            asked = _choose(troubled, inquiries, now, most)[: max(MOST - len(lately), 0)]
             if lately or asked:
                 self._asked[part] = lately + [now] * len(asked)
             for record in asked:
@@ -125,7 +130,7 @@ class Explainer:
                 self._pool.submit(self._ask, part, record)
         return Explanations(
             known={key: each.answer for key, each in inquiries.items() if each.answer},
-            next_change=_seconds_to_next(troubled, inquiries, now),
+            next_change=_seconds_to_next(troubled, inquiries, now, most),
         )
 
     def forget(self, name: str) -> None:
@@ -179,19 +184,28 @@ def list_pods(client: Client, record: Record, limit: int = PODS) -> list[dict[st
     return pods
 
 
+def oldest_answer(deadline: float) -> float:
+    """Return how old an answer may be, in seconds: what exceeds its deadline has a cause that was seen before that."""
+    return min(SELDOM_SECONDS, deadline / ASKED_WITHIN_DEADLINE)
+
+
 def may_explain(record: Record) -> bool:
     """Return whether a request may explain why an object is not healthy."""
     return bool(record.pods) or (record.deleting and record.key[:2] == ("", NAMESPACES.kind))
 
 
-def _choose(troubled: Sequence[Record], inquiries: Mapping[ObjectKey, _Inquiry], now: float) -> list[Record]:
+def _choose(
+    troubled: Sequence[Record], inquiries: Mapping[ObjectKey, _Inquiry], now: float, most: float
+) -> list[Record]:
     """Return the objects to explain now, the least recently requested first."""
-    due = [each for each in troubled if each.key not in inquiries or inquiries[each.key].due(each) <= now]
+    due = [each for each in troubled if each.key not in inquiries or inquiries[each.key].due(each, most) <= now]
     return sorted(due, key=lambda each: inquiries[each.key].asked if each.key in inquiries else 0.0)
 
 
-def _seconds_to_next(troubled: Sequence[Record], inquiries: Mapping[ObjectKey, _Inquiry], now: float) -> float | None:
-    due = [inquiries[each.key].due(each) if each.key in inquiries else now for each in troubled]
+def _seconds_to_next(
+    troubled: Sequence[Record], inquiries: Mapping[ObjectKey, _Inquiry], now: float, most: float
+) -> float | None:
+    due = [inquiries[each.key].due(each, most) if each.key in inquiries else now for each in troubled]
     soonest = min(due, default=float("inf"))
     # An object that is due but exceeded the limit waits until more requests are allowed.
     return None if soonest == float("inf") else max(soonest - now, AGAIN_SECONDS if soonest <= now else 0.0)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from api.bounds import read_time
 from api.errors import BundleError
-from controller.observe.explanations import NOTHING, TROUBLED_SECONDS, Explanations, may_explain
+from controller.observe.explanations import NOTHING, TROUBLED_SECONDS, Explanations, may_explain, oldest_answer
 from controller.observe.health.aggregate import (
     Health,
     Published,
@@ -134,7 +134,8 @@ class HealthTracker:
         ]
         self._unhealthy = tuple(each.key for each in judged if each.verdict.state is not State.HEALTHY)
         troubled = [each for each in judged if _may_explain(each)]
-        explanations = explain([e.record for e in troubled if e.record and now - e.since >= TROUBLED_SECONDS])
+        soon = min(TROUBLED_SECONDS, oldest_answer(deadline))
+        explanations = explain([e.record for e in troubled if e.record and now - e.since >= soon])
         judged = [_explain(each, explanations) for each in judged]
         verdicts = [
             (each.key, with_deadline(each.verdict, since=each.since, now=now, deadline=deadline)) for each in judged
@@ -142,7 +143,7 @@ class HealthTracker:
         health = aggregate(verdicts, applied=True, others=len(wanted) - len(verdicts))
         is_lost = any(each.record is None and (each.key in refusals or not recreates) for each in judged)
         shown, wait = self._publish(health, revision, now, lasts=is_lost)
-        changes = [each.since + TROUBLED_SECONDS - now for each in troubled if now - each.since < TROUBLED_SECONDS]
+        changes = [each.since + soon - now for each in troubled if now - each.since < soon]
         changes += [self._seconds_to_check(each, now, deadline) for each in judged if _is_timed(each.verdict)]
         soonest = [seconds for seconds in (*changes, explanations.next_change, wait) if seconds and seconds > 0]
         return Progress(health=health, shown=shown, next_change=min(soonest, default=None))

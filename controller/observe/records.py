@@ -108,6 +108,8 @@ class Record:
     """Health; None for kinds that are healthy by existence."""
     labels: tuple[tuple[str, str], ...] = ()
     """Of a Namespace only: an existing one may lack labels of the bundle."""
+    annotations: tuple[tuple[str, str], ...] = ()
+    """Of a Namespace only, too."""
     pods: str = ""
     """Label selector of the pods that may explain why it is not healthy; empty if it is, or has none."""
 
@@ -173,6 +175,7 @@ def project(
         resource_policy=intern(annotations.get(RESOURCE_POLICY, "")),
         is_hook=names.HOOK_RUN in annotations,
         labels=tuple(sorted(labels.items())) if (group, kind) == _NAMESPACE else (),
+        annotations=tuple(sorted(annotations.items())) if (group, kind) == _NAMESPACE else (),
         verdict=verdict,
         pods=pods,
     )

@@ -364,6 +364,8 @@ class Watches:
     def _definition_changed(self, old: Definition | None, new: Definition | None) -> None:
         self._served_kinds_changed()
         self._kinds.definition_changed(old, new)
+        if old and new and old.served != new.served:
+            self._kinds.notify_requiring(new.kind)
         self._listener.cluster_changed()
 
     def _definitions_settled(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from api.v1alpha2.conditions import ConditionType
+from api.v1alpha2.conditions import ConditionType, Reason
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.ownership import Owner, is_ours, loses_reference
 from controller.kube.resources import GroupVersionKind, read_kinds
@@ -61,7 +61,9 @@ class Context(RevisionContext):
             and status.revision == status.installed_revision
         )
         handled = status.last_handled_reconcile_at == self.requested_at
-        return self.is_installed and settled and handled and not (self.spec.paused or status.rollback)
+        work = status.condition(ConditionType.RECONCILING)
+        is_renewed = work is not None and work.reason == Reason.FETCHING  # the result is not known yet
+        return self.is_installed and settled and handled and not (self.spec.paused or status.rollback or is_renewed)
 
     def own_records(self, observed: Mapping[ObjectKey, Record]) -> list[Record]:
         """Return the records of its own objects: operators copy its labels to their children."""

@@ -18,7 +18,7 @@ from controller.apply.order import Stage, position_of
 from controller.apply.targets import TargetSet, make_install_namespace
 from controller.build.revision import Revision
 from controller.kube.client import User
-from controller.observe.explanations import Explainer
+from controller.observe.explanations import Explainer, oldest_answer
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.confirmation import make_confirmation
@@ -155,6 +155,7 @@ class Hooks:
         return self._runner.run(revision, event, options)
 
     def _options(self, context: Context, revision: Revision, user: User | None) -> HookOptions:
+        deadline = context.spec.progress_deadline_seconds
         return HookOptions(
             owner=context.owner,
             user=user,
@@ -163,8 +164,8 @@ class Hooks:
             install_namespace=make_install_namespace(revision),
             proceed=lambda: self._watches.synced,
             progress=context.state.hooks,
-            deadline=context.spec.progress_deadline_seconds,
-            explain=partial(self._explainer.explain, context.name, hooks=True),
+            deadline=deadline,
+            explain=partial(self._explainer.explain, context.name, hooks=True, most=oldest_answer(deadline)),
             confirm=make_confirmation(self._watches, context, revision.digest),
         )
 

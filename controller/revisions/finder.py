@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
+from api.v1alpha2.conditions import ConditionType, Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin
 from controller.build.pins import Sources, match_pins, recall_pins, record_pins
 from controller.build.request import Request, inputs_digest
@@ -86,6 +86,17 @@ def choose(deployment: BundleDeployment, sources: Sources | None) -> str:
     return rollback.to_revision if rollback else ""
 
 
+def _is_renewed(context: RevisionContext, last: Revision | None, sources: Sources | None) -> bool:
+    """Whether what the spec asks for is installed, and is only resolved or rendered once more, as a user asked."""
+    status, generation = context.status, context.metadata.generation
+    installed = status.condition(ConditionType.INSTALLED)
+    is_current = installed is not None and (installed.status, installed.observed_generation) == ("True", generation)
+    if not is_current or last is None or not last.digest == status.revision == status.installed_revision:
+        return False
+    known = {(pin.spec_digest, pin.digest) for pin in status.installed_sources}
+    return sources is None or {(pin.spec_digest, pin.digest) for pin in sources.pins} == known
+
+
 class _UnresolvedError(BundleError):
     """Not all sources could be resolved; `found` are the pins of the others."""
 
@@ -132,7 +143,8 @@ class Finder:
             return self._keep_last(context, error, sources)
         if revision is None:
             work = self._maker.describe(context, BUILD if sources else RESOLVE)
-            return Wanted(revision=self._kept.last_good(context), fetching=work, sources=sources)
+            last = self._kept.last_good(context)
+            return Wanted(revision=last, current=_is_renewed(context, last, sources), fetching=work, sources=sources)
         context.state.source_progress = SourceProgress()
         self._kept.drop_replaced(context, revision.digest)
         return Wanted(revision=revision, current=True, sources=sources)

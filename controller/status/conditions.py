@@ -13,9 +13,11 @@ from datetime import datetime
 
 from api import names
 from api.errors import BundleError
-from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
+from api.v1alpha2.conditions import DECISIONS, UNPACKED_REASONS, ConditionType, Reason, Retry
 from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, ConditionStatus
-from api.v1alpha2.types import BundleDeployment, Condition, Rollback
+from api.v1alpha2.types import BundleDeployment, Condition, Pinned, Rollback, Spec
+from controller.apply.teardown import describe_awaited
+from controller.content.digests import digest_of_json
 from controller.content.limits import quote, visible
 from controller.status.report import Deletion, Report
 from controller.status.rollback import rollback_after
@@ -26,6 +28,8 @@ _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NON
 
 
 STRAYS_SHOWN = 5
+# The fields of the spec that lead to a revision.
+_CONTENT = {"format", "sources", "config", "config_from", "processors"}
 # Without its account no Secret of a source can be read.
 _OF_ACCOUNT = (
     Reason.SERVICE_ACCOUNT_NOT_FOUND,
@@ -118,6 +122,11 @@ def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
     findings += _work(deployment, hindrance, report)
     if rollback := rollback_after(deployment, report):
         findings.append(Finding(ConditionType.ROLLED_BACK, "True", Reason(rollback.reason), _rolled_back(rollback)))
+    if pinned := deployment.spec.pinned_revision:
+        message = (
+            f"revision {short(pinned)} is applied, whatever the sources lead to, until spec.pinnedRevision is removed"
+        )
+        findings.append(Finding(ConditionType.PINNED, "True", Reason.PINNED, message))
     if deployment.spec.paused:
         message = f"no object is changed until spec.paused is false{_handed_over(report)}"
         findings.append(Finding(ConditionType.PAUSED, "True", Reason.PAUSED, message))
@@ -129,7 +138,7 @@ def _unpacked(report: Report) -> Finding:
         lacks_account = failure.reason in _OF_ACCOUNT and not report.wanted
         if failure.reason in (*UNPACKED_REASONS, Reason.INTERNAL_ERROR) or lacks_account:
             return Finding(ConditionType.UNPACKED, "False", failure.reason, failure.message)
-    if report.fetching:
+    if report.fetching and not report.is_renewed:
         return Finding(ConditionType.UNPACKED, "False", Reason.FETCHING, report.fetching)
     if failure := report.unkept or report.poll_failure:
         return Finding(ConditionType.UNPACKED, "False", failure.reason, failure.message)
@@ -144,7 +153,7 @@ def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa
 
     if report.failure:
         return _no(report.failure.reason, report.failure.message)
-    if report.fetching:
+    if report.fetching and not report.is_renewed:
         return _no(Reason.FETCHING, report.fetching)
     if report.unknown:
         return _no(Reason.APPLYING, f"waiting for the first list of {list_some(report.unknown)}")
@@ -172,7 +181,29 @@ def _kept_instead(deployment: BundleDeployment, report: Report) -> BundleError |
     rollback = rollback_after(deployment, report)
     if rollback and report.wanted == rollback.to_revision:
         return BundleError(Reason.ROLLED_BACK, _rolled_back(rollback))
+    if report.applied and is_changed_since_pin(deployment):
+        problem = "what to install was changed in the spec after this was set, and is not applied"
+        remedy = "remove spec.pinnedRevision to apply the change, or undo the change"
+        return BundleError(Reason.PINNED_WITH_CHANGES, f"spec.pinnedRevision: {problem}; {remedy}")
     return None
+
+
+def pinned_after(deployment: BundleDeployment) -> Pinned | None:
+    """Return which revision is pinned, and what the spec said when a pass first saw that."""
+    revision, known = deployment.spec.pinned_revision, deployment.status.pinned
+    if known and known.revision == revision:
+        return known
+    return Pinned(revision=revision, content=_digest_of_content(deployment.spec)) if revision else None
+
+
+def is_changed_since_pin(deployment: BundleDeployment) -> bool:
+    """Whether the spec leads to something else than when its revision was pinned, so that it is not what runs."""
+    pinned = pinned_after(deployment)
+    return pinned is not None and pinned.content != _digest_of_content(deployment.spec)
+
+
+def _digest_of_content(spec: Spec) -> str:
+    return digest_of_json(spec.model_dump(mode="json", by_alias=True, include=_CONTENT))
 
 
 def _rolled_back(rollback: Rollback) -> str:
@@ -211,6 +242,10 @@ def _healthy(deployment: BundleDeployment, report: Report) -> Finding:
     if report.progress is not None:
         health = report.progress.shown
         return Finding(ConditionType.HEALTHY, health.status, health.reason, health.message)
+    if report.is_lost:
+        problem = f"revision {short(deployment.status.installed_revision)} is not stored any more"
+        message = f"{problem}, and it is not known which objects it has until it can be rendered again"
+        return Finding(ConditionType.HEALTHY, "Unknown", Reason.REVISION_LOST, message)
     last = deployment.status.condition(ConditionType.HEALTHY)
     if last and deployment.status.installed_revision:
         return _finding(last)
@@ -230,12 +265,15 @@ def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Repor
     """Return Reconciling while work continues or an event is awaited, Stalled if a person must act."""
     is_current = report.applied and not (report.failure or report.fetching)
     pending = []
+    if report.is_renewed:
+        pending = [Finding(ConditionType.RECONCILING, "True", Reason.FETCHING, report.fetching)]
     is_left = any(removal.error for removal in report.removals)  # the finished hooks of a revision, too
     if is_current and (is_left or (report.awaiting_prune and deployment.spec.prune != "Never")):
         pending = [Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))]
     # Healthy shows what it is waiting for; and whoever has denied a revision waits for nothing.
     is_awaited = pending and hindrance and hindrance.reason is Reason.PROGRESSING
-    if hindrance is None or is_awaited or (report.held and hindrance.reason is Reason.DENIED):
+    is_decided = hindrance is not None and hindrance.reason in DECISIONS and not report.failure
+    if hindrance is None or is_awaited or is_decided:
         return pending
     failed = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
     stalls = hindrance.reason.retry.stalls or hindrance.reason in failed
@@ -246,8 +284,14 @@ def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Repor
 def _prune_message(report: Report) -> str:
     if error := _worst(removal.error for removal in report.removals):
         return error.message
-    shown = list_some(record.key for record in report.awaiting_prune)
-    return f"{shown}: will be pruned when the new revision is healthy; set spec.prune to AfterApply to prune now"
+    kept = list_some(record.key for record in report.awaiting_prune if not record.deleting)
+    held = list_some(describe_awaited(record) for record in report.awaiting_prune if record.deleting)
+    texts = []
+    if kept:
+        texts = [f"{kept}: will be pruned when the new revision is healthy; set spec.prune to AfterApply to prune now"]
+    if held:
+        texts.append(f"{held}: pruned, but still being deleted; resolve what holds it if it stays")
+    return "; ".join(texts)
 
 
 def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:

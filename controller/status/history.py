@@ -14,7 +14,7 @@ from api.v1alpha2.types import BundleDeployment, Status
 from controller.content.limits import visible
 from controller.status.failure import find_failure
 from controller.status.report import Report
-from controller.status.texts import short
+from controller.status.texts import describe_pins, short
 
 
 def record(deployment: BundleDeployment, report: Report, after: Status, now: datetime) -> tuple[HistoryEntry, ...]:
@@ -30,7 +30,7 @@ def record(deployment: BundleDeployment, report: Report, after: Status, now: dat
     is_current = bool(entries) and entries[0].revision == after.revision
     is_retried = is_current and entries[0].outcome == "RolledBack" and after.rollback is None
     if _is_begun(after, report) and (is_retried or not is_current):
-        entries, is_current = _begin(deployment, after, now), True
+        entries, is_current = _begin(deployment, report, after, now), True
     if is_current:
         entries = (_judge(entries[0], report, now), *entries[1:])
     current = (after.revision, after.installed_revision)
@@ -62,7 +62,7 @@ def _is_begun(after: Status, report: Report) -> bool:
     return bool(after.revision) and (is_applying or (is_applied and after.installed_revision == after.revision))
 
 
-def _begin(deployment: BundleDeployment, after: Status, now: datetime) -> tuple[HistoryEntry, ...]:
+def _begin(deployment: BundleDeployment, report: Report, after: Status, now: datetime) -> tuple[HistoryEntry, ...]:
     """Return the history with an entry for the desired revision first; an older one of the same revision is dropped."""
     before = deployment.status
     earlier = list(before.history or _recall(before))
@@ -71,7 +71,7 @@ def _begin(deployment: BundleDeployment, after: Status, now: datetime) -> tuple[
         earlier[0] = _end(earlier[0], deployment, after, is_known=known is not None)
     entry = HistoryEntry(
         revision=after.revision,
-        sources=known.sources if known else after.display.sources[:HISTORY_LENGTH],
+        sources=known.sources if known else describe_pins(report.pins or after.sources)[:HISTORY_LENGTH],
         started_at=now,
     )
     return (entry, *(each for each in earlier if each.revision != after.revision))

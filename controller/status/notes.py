@@ -9,23 +9,26 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from api.errors import BundleError
-from api.v1alpha2.conditions import ConditionType, Reason, Retry
-from api.v1alpha2.types import Condition, Pending, Rollback, Status
+from api.v1alpha2.conditions import DECISIONS, ConditionType, Reason, Retry
+from api.v1alpha2.types import Changes, Condition, HistoryEntry, Pending, Rollback, Status
 from controller.apply.drift.explanation import DELETED, RECREATED
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action
 from controller.apply.prune import Removal
+from controller.apply.teardown import describe_awaited
 from controller.content.limits import quote
 from controller.kube.events import NOTE_CHARACTERS, Note
 from controller.kube.resources import GroupVersionKind
+from controller.observe.health.pods import is_pod_stuck
 from controller.observe.records import ObjectKey
 from controller.status.texts import describe_changes, list_drifted, list_some, short, what_strays_are
 
 NAMED = 10
 _FAILING = "discovery failed; repair or delete its APIService"
+_FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
 # Normal steps of an installation, an upgrade or a deletion, and decisions.
 _EXPECTED = (
-    Reason.DENIED,
+    *DECISIONS,
     Reason.WAITING_FOR_HOOK,
     Reason.WAITING_FOR_CRD,
     Reason.DELETING,
@@ -41,6 +44,7 @@ def notes(before: Status, after: Status) -> list[Note]:
         *_note_on_pending(before.pending, after.pending),
         *_note_on_rollback(before.rollback, after.rollback),
         *_note_on_pause(before, after),
+        *_note_on_pods(before, after),
         *_note_on_drift(_drift_in(before), _drift_in(after)),
         *_note_on_warnings(before.warnings, after.warnings),
     ]
@@ -88,7 +92,12 @@ def notes_on_taking_over(outcomes: Iterable[Outcome]) -> list[Note]:
 
 def notes_on_pruning(removals: Iterable[Removal], revision: str) -> list[Note]:
     """Return one Event for all objects that a pass has deleted because a revision does not contain them."""
-    return _note_on_deleted(removals, "Pruned", f"deleted because revision {short(revision)} does not contain it")
+    found = list(removals)
+    what = f"deleted because revision {short(revision)} does not contain it"
+    held = [describe_awaited(removal.remaining) for removal in found if removal.remaining]
+    told = _note_on_deleted((removal for removal in found if not removal.remaining), "Pruned", what)
+    text = f"{list_some(held, NAMED)}: being {what}"
+    return [*told, *([Note(type="Normal", reason="Pruned", action="Delete", text=text)] if held else [])]
 
 
 def notes_on_teardown(removals: Iterable[Removal]) -> list[Note]:
@@ -125,6 +134,23 @@ def note_on_hindrance(error: BundleError, staying: Iterable[ObjectKey] = ()) -> 
     kept = f"{listed}: not deleted; delete them yourself; " if listed else ""
     text = f"ordinary objects are left to the garbage collector; {kept}{error.message}"
     return Note(type="Warning", reason=error.reason.value, action="Delete", text=text)
+
+
+def note_on_beginning(begun: HistoryEntry, installed: HistoryEntry | None, changes: Changes) -> Note:
+    """Return the Event for a revision that begins to be applied.
+
+    Args:
+        begun: its entry in the history.
+        installed: the entry of the installed revision, if there is one.
+        changes: what it changes.
+    """
+    instead = f" in place of {_identify_entry(installed)}" if installed and installed.revision != begun.revision else ""
+    text = f"applying {_identify_entry(begun)}{instead}: {describe_changes(changes)}"
+    return Note(type="Normal", reason=Reason.APPLYING, action="Apply", text=text)
+
+
+def _identify_entry(entry: HistoryEntry) -> str:
+    return f"revision {short(entry.revision)}{f' ({entry.sources})' if entry.sources else ''}"
 
 
 def note_on_approval(revision: str) -> Note:
@@ -178,7 +204,7 @@ def _note_on_ready(last: Condition | None, now: Condition | None) -> list[Note]:
     if now.status == "True":
         return [Note(type="Normal", reason=now.reason, action="Reconcile", text=now.message)]
     reason = Reason(now.reason)
-    is_news = reason.retry is not Retry.NONE or reason in (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
+    is_news = reason.retry is not Retry.NONE or reason in _FAILED
     severity: Literal["Normal", "Warning"] = "Normal" if reason in _EXPECTED else "Warning"
     return [Note(type=severity, reason=now.reason, action="Reconcile", text=now.message)] if is_news else []
 
@@ -225,6 +251,21 @@ def _note_on_drift(last: Condition | None, now: Condition | None) -> list[Note]:
     if now is None or (last and last.reason == now.reason):
         return []
     return [Note(type="Warning", reason="Drifted", action="Compare", text=f"{now.reason}: {now.message}")]
+
+
+def _note_on_pods(before: Status, after: Status) -> list[Note]:
+    """Return one Event for all objects whose pods do not run, as was not known before, unless that of Ready says so."""
+    ready = after.condition(ConditionType.READY)
+    if ready and ready.reason in _FAILED:
+        return []
+    known = {(each.kind, each.namespace, each.name) for each in before.not_ready if is_pod_stuck(each.reason)}
+    found = [each for each in after.not_ready if is_pod_stuck(each.reason)]
+    stuck = [each for each in found if (each.kind, each.namespace, each.name) not in known]
+    told = [
+        f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}: {each.reason}: {each.message}"
+        for each in stuck
+    ]
+    return [Note(type="Warning", reason="NotReady", action="Observe", text="; ".join(told))] if told else []
 
 
 def _note_on_warnings(last: Sequence[str], now: Sequence[str]) -> list[Note]:

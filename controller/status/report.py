@@ -43,6 +43,8 @@ class Report:
     unkept: BundleError | None = None
     """Why the installed revision is not stored again yet, after another client deleted or changed it; objects are as
     they should be."""
+    is_lost: bool = False
+    """The revision on the cluster is neither stored nor made again yet, so that its objects are not known."""
     lost: frozenset[str] = frozenset()
     """The digests of older revisions that are not stored any more."""
     sources: tuple[SourcePin, ...] | None = None
@@ -50,7 +52,8 @@ class Report:
     handled_reconcile_at: str | None = None
     """The value of the annotation that was handled; None: unchanged."""
     fetching: str = ""
-    """What is being done to make the wanted revision available; empty: nothing."""
+    """What is being done to make the wanted revision available, or to find out whether it is still that; empty:
+    nothing."""
     unknown: tuple[str, ...] = ()
     """Kinds that are not listed yet."""
     wanted: str = ""
@@ -59,6 +62,8 @@ class Report:
     """`revision` is applied in full."""
     revision: str = ""
     """The digest that the pass worked on: the wanted one, or after a failure the one applied last."""
+    pins: tuple[SourcePin, ...] | None = None
+    """What the sources of `revision` were resolved to; None: unchanged."""
     outcomes: tuple[Outcome, ...] = ()
     removals: tuple[Removal, ...] = ()
     awaiting_prune: tuple[Record, ...] = ()
@@ -82,6 +87,11 @@ class Report:
     """Of the wanted revision, as `Target.started_as` says; None: unchanged."""
     warnings: tuple[str, ...] | None = None
     """None: unchanged, since nothing was sent."""
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether the wanted revision, which is on the cluster, is being resolved or rendered once more."""
+        return bool(self.fetching and self.wanted and not self.failure)
 
     @property
     def unrepaired_conflicts(self) -> tuple[DriftedObject, ...]:

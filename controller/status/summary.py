@@ -22,15 +22,25 @@ from api.v1alpha2.status import (
     WARNING_LENGTH,
 )
 from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, Pending, SourcePin, Status, Stray
+from controller.apply.crd_upgrade.inspector import is_about_upgrade
 from controller.content.limits import visible
 from controller.kube.resources import read_kinds
 from controller.observe.health.aggregate import Health
 from controller.observe.records import ObjectKey
-from controller.status.conditions import conditions_of, conditions_of_bug, conditions_of_deletion, skipped_kinds
+from controller.status.conditions import (
+    conditions_of,
+    conditions_of_bug,
+    conditions_of_deletion,
+    pinned_after,
+    skipped_kinds,
+)
 from controller.status.history import record
 from controller.status.report import Deletion, Report
 from controller.status.rollback import rollback_after
-from controller.status.texts import short
+from controller.status.texts import describe_pins, short
+
+UPGRADE_WARNING_SECONDS = 3600.0
+"""How long a warning about an upgrade of a definition is shown after it: as long as its Event is kept."""
 
 
 def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> Status:
@@ -41,6 +51,7 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
     wanted = report.wanted or status.revision
     is_installed = report.applied and report.revision and report.wanted in ("", report.revision)
     installed = report.revision if is_installed else status.installed_revision
+    installed_sources = report.pins if is_installed and report.pins else status.installed_sources
     health = report.progress.shown if report.progress else None
     strays = status.strays if report.strays is None else _strays(report.strays)
     counts = _counts(report, health) if health else status.objects
@@ -52,22 +63,24 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
             "observed_generation": deployment.metadata.generation,
             "install_namespace": report.install_namespace or status.install_namespace,
             "sources": sources,
+            "installed_sources": installed_sources,
             "last_handled_reconcile_at": status.last_handled_reconcile_at if handled is None else handled,
             "conditions": conditions_of(deployment, report, now),
             "revision": wanted,
             "installed_revision": installed,
             "pending": _pending(report, status),
+            "pinned": pinned_after(deployment),
             "rollback": rollback_after(deployment, report),
             "managed_state": report.managed_state,
             "managed_kinds": report.managed_kinds,
             "skipped_kinds": skipped_kinds(deployment, report),
             "started_jobs": status.started_jobs if report.started_jobs is None else report.started_jobs[:STARTED_ITEMS],
             "objects": counts,
-            "display": _display(wanted, counts, sources),
+            "display": _display(wanted, counts, installed_sources or sources),
             "strays": strays,
             "not_ready": _not_ready(health, report.managed_kinds) if health else status.not_ready,
             "not_ready_truncated": health.truncated if health else status.not_ready_truncated,
-            "warnings": status.warnings if report.warnings is None else _warnings(report.warnings),
+            "warnings": _lasting(deployment, report, now) if report.warnings is None else _warnings(report.warnings),
         }
     )
     return after.model_copy(update={"history": record(deployment, report, after, now)})
@@ -111,7 +124,7 @@ def _counts(report: Report, health: Health[ObjectKey]) -> ObjectCounts:
 
 
 def _display(revision: str, counts: ObjectCounts, pins: Iterable[SourcePin]) -> Display:
-    sources = ",".join(f"{pin.kind}:{short(pin.digest)}" for pin in pins)[:DISPLAY_LENGTH]
+    sources = describe_pins(pins)[:DISPLAY_LENGTH]
     return Display(revision=short(revision), objects=f"{counts.healthy}/{counts.total}", sources=sources)
 
 
@@ -136,6 +149,18 @@ def _strays(keys: Iterable[ObjectKey]) -> tuple[Stray, ...]:
         Stray(group=key.group, kind=key.kind, namespace=key.namespace, name=key.name[:NAME_LENGTH])
         for key in islice(keys, STRAY_ITEMS)
     )
+
+
+def _lasting(deployment: BundleDeployment, report: Report, now: datetime) -> tuple[str, ...]:
+    """Return the warnings of the last apply that still count: those about an upgrade that was made do not for long."""
+    status = deployment.status
+    entry = next(iter(status.history), None)
+    is_old = entry and entry.installed_at and (now - entry.installed_at).total_seconds() >= UPGRADE_WARNING_SECONDS
+    is_new = deployment.metadata.generation != status.observed_generation
+    is_requested = report.handled_reconcile_at not in (None, status.last_handled_reconcile_at)
+    if not (is_old or is_new or is_requested):
+        return status.warnings
+    return tuple(text for text in status.warnings if not is_about_upgrade(text))
 
 
 def _warnings(texts: Iterable[str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from api import names
-from api.v1alpha2.status import Changes
+from api.v1alpha2.status import Changes, SourcePin
 from controller.apply.drift.explanation import DriftedObject
 
 SHORT_DIGEST = 12
@@ -16,6 +16,11 @@ _FIELDS_SHOWN = (8, 4, 2, 1)
 def short(digest: str) -> str:
     """Return the first 12 digits of a digest, without its algorithm."""
     return digest.rpartition(":")[2][:SHORT_DIGEST]
+
+
+def describe_pins(pins: Iterable[SourcePin]) -> str:
+    """Return what sources were resolved to, shortened: `image:v1@8d99d5a38eab,http:0a9e4b7c1f52`."""
+    return ",".join(f"{pin.kind}:{f'{pin.reference}@' if pin.reference else ''}{short(pin.digest)}" for pin in pins)
 
 
 def list_some(items: Iterable[object], most: int = NAMED) -> str:

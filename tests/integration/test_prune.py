@@ -165,9 +165,45 @@ def test_custom_resources_are_pruned_before_what_serves_them(world: World) -> No
     world.client.delete(f"{CRDS}/foos.{group}")
 
 
+# What hangs on a finalizer
+
+
+@pytest.mark.parametrize("prune", ["AfterHealthy", "AfterApply"])
+def test_a_pruned_object_that_a_finalizer_holds_is_told_and_waited_for(world: World, prune: str) -> None:
+    held = config_map("held")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    deployed = world.deploy(held, config_map("a"), prune=prune)
+    before = deployed.wait_ready()
+    deployed.change(sources=[image(world.push(deployed.name, config_map("a"), tag="v2"))])
+    deployed.wait_for("Reconciling", "True", "PrunePending", saying="(finalizer example.com/hold): pruned, but")
+    status = deployed.status()
+    assert (status["objects"]["retained"], status["installedRevision"] != before["installedRevision"]) == (1, True)
+    world.restart()
+    deployed.wait_for("Reconciling", "True", "PrunePending", saying="finalizer example.com/hold")
+    position = world.position()
+    deployed.delete()
+    deployed.wait_for("Ready", "False", "Deleting", saying="finalizer example.com/hold")
+    assert not [each for each in world.requests(position) if each.startswith("delete ") and "/held" in each]
+    world.client.merge_patch(deployed.path_of("held"), {"metadata": {"finalizers": None}})
+    deployed.wait_gone()
+
+
+def test_a_pruned_object_that_is_released_in_the_end_is_forgotten(world: World) -> None:
+    held = config_map("held")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    deployed = world.deploy(held, config_map("a"))
+    deployed.wait_ready()
+    deployed.change(sources=[image(world.push(deployed.name, config_map("a"), tag="v2"))])
+    deployed.wait_for("Reconciling", "True", "PrunePending", saying="finalizer example.com/hold")
+    world.client.merge_patch(deployed.path_of("held"), {"metadata": {"finalizers": None}})
+    deployed.wait(lambda: "Reconciling" not in deployed.conditions(), "nothing is left to do")
+    assert "retained" not in deployed.status()["objects"] or deployed.status()["objects"]["retained"] == 0
+
+
 # What is not served any more
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("prune", ["AfterHealthy", "AfterApply", "Never"])
 @pytest.mark.parametrize("is_down", [False, True], ids=["running", "down"])
 def test_an_upgrade_that_drops_what_is_not_served_any_more_is_complete(
@@ -190,6 +226,26 @@ def test_an_upgrade_that_drops_what_is_not_served_any_more_is_complete(
     deployed.wait_gone()
 
 
+def test_a_version_that_is_not_served_any_more_is_told_although_nothing_is_to_be_applied(world: World) -> None:
+    group = f"{new_name()}.example.com"
+    made = definition(group, "Foo")
+    (first,) = made["spec"]["versions"]
+    versions = [first, {**first, "name": "v2", "storage": False}]
+    world.client.create(CRDS, {**made, "spec": {**made["spec"], "versions": versions}})
+    deployed = world.deploy(custom(group, "Foo", "foo"), config_map("a"))
+    deployed.wait_ready()
+    path = f"{CRDS}/foos.{group}"
+    turned = [{**first, "served": False, "storage": False}, {**first, "name": "v2"}]
+    world.client.merge_patch(path, {"spec": {"versions": turned}})
+    deployed.wait_for("Ready", "False", "KindNotServed", saying=f"does not serve {group}/v1/Foo any more")
+    world.client.merge_patch(path, {"spec": {"versions": versions}})
+    deployed.wait_for("Ready")
+    deployed.delete()
+    deployed.wait_gone()
+    world.client.delete(path)
+
+
+@pytest.mark.repeats
 @pytest.mark.parametrize("stored", ["v1", "v2"])
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
 def test_what_is_served_at_another_version_only_is_deleted_at_that(

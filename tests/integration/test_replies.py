@@ -154,6 +154,13 @@ def _workload(
     return {"apiVersion": "apps/v1", "kind": kind, "spec": {"selector": selector, "template": template, **(spec or {})}}
 
 
+def _exported_job() -> dict[str, Any]:
+    labels = {"batch.kubernetes.io/controller-uid": "3f2a", "controller-uid": "3f2a", "job-name": "a"}
+    template = {"metadata": {"labels": labels}, "spec": {**_pod_spec(), "restartPolicy": "Never"}}
+    selector = {"matchLabels": {"batch.kubernetes.io/controller-uid": "3f2a"}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"selector": selector, "template": template}}
+
+
 class Refused(NamedTuple):
     name: str
     manifest: dict[str, Any]
@@ -189,6 +196,8 @@ REFUSED = [
          "spec.template.spec.containers[0].ports[0].containerPort: must be between 1 and 65535, inclusive"),
     Refused("a word that is not one of some", _workload(imagePullPolicy=PLANTED), Reason.REFUSED,
          'spec.template.spec.containers[0].imagePullPolicy: supported values: "Always", "IfNotPresent", "Never"'),
+    Refused("a Job that was exported from a cluster", _exported_job(), Reason.REFUSED,
+         "spec.selector: `selector` not auto-generated"),
     Refused("a label with a space", _config_map(metadata={"labels": {"a": f"{PLANTED} x"}}), Reason.REFUSED,
          "metadata.labels: a valid label must be"),
     Refused("a Secret that is not what its type says",

@@ -107,6 +107,29 @@ def test_the_command_line_rolls_back(kwok_world: World) -> None:
     assert is_running(deployed, "red")
 
 
+def test_status_tells_a_pin_what_is_installed_and_that_a_later_change_is_not(kwok_world: World) -> None:
+    deployed = kwok_world.deploy(*version("blue"))
+    first = deployed.wait_ready()
+    change(kwok_world, deployed, *version("red"), tag="red")
+    second = deployed.wait_installed(first["installedRevision"])
+    deployed.change(pinnedRevision=first["installedRevision"])
+    deployed.wait_for("Pinned", "True", "Pinned", saying=first["installedRevision"][7:19])
+    deployed.wait_for("Ready")
+    status = deployed.status()
+    assert [pin["digest"] for pin in status["installedSources"]] == [pin["digest"] for pin in first["sources"]]
+    assert [pin["digest"] for pin in status["sources"]] == [pin["digest"] for pin in second["sources"]]
+    assert status["display"]["sources"] == first["display"]["sources"] != second["display"]["sources"]
+    assert second["display"]["sources"].startswith("image:red@")
+
+    change(kwok_world, deployed, *version("green"), tag="green")
+    deployed.wait_for("Ready", "False", "PinnedWithChanges", saying="remove spec.pinnedRevision")
+    assert not {"Stalled", "Reconciling"} & {each["type"] for each in deployed.status()["conditions"]}
+    assert is_running(deployed, "blue")
+    deployed.change(pinnedRevision=None)
+    deployed.wait_for("Ready")
+    assert is_running(deployed, "green")
+
+
 # automatic
 
 

@@ -159,6 +159,26 @@ def test_status_says_that_nothing_can_be_repaired_while_source_and_revision_are_
     deployed.wait_ready()
 
 
+def test_health_is_unknown_while_what_is_installed_is_not_known(world: World, fresh_registry: LocalRegistry) -> None:
+    name = new_name()
+    bundle = bundle_of(config_map("settings", color=name), config_map("more"))
+    fresh_registry.push_image(name, "v1", [bundle])
+    deployed = world.deploy(name=name, ref=f"{fresh_registry.host}/{name}:v1")
+    settled(deployed)
+    fresh_registry.stop()
+    world.controller.stop()
+    shutil.rmtree(world.store)
+    delete_revisions(deployed)
+    world.client.delete(deployed.path_of("more"))
+    world.controller.start()
+
+    deployed.wait_for("Healthy", "Unknown", "RevisionLost", saying="is not stored any more")
+    deployed.wait_for("Ready", "False", "Unreachable")
+    fresh_registry.start()
+    deployed.wait_ready()
+    assert deployed.get("more")
+
+
 def test_a_superseded_revision_that_cannot_be_read_goes(world: World) -> None:
     deployed = world.deploy(config_map("settings", color="blue"))
     first = settled(deployed)

@@ -197,6 +197,7 @@ def named(value: Manifest, deployed: Deployed) -> Manifest:
     return text
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("revisions", UNIONS.values(), ids=UNIONS)
 def test_an_upgrade_leads_from_each_member_of_a_union_to_the_next(world: World, revisions: list[Manifest]) -> None:
     probe = Deployed(client=world.client, name=new_name(), ref="", wait=world.wait)
@@ -292,6 +293,7 @@ EDITS = {
 }
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_an_edit_to_another_member_is_undone_and_leaves_nothing(world: World, edit: Edit) -> None:
     probe = Deployed(client=world.client, name=new_name(), ref="", wait=world.wait)
@@ -397,7 +399,7 @@ def test_replicas_that_are_dropped_are_left_to_an_autoscaler(world: World, *, is
     assert live["spec"]["replicas"] == 3
     assert live["metadata"]["generation"] == 2, "by its annotation alone, which counts for a Deployment"
     lists = [each for each in world.requests_about(deployed.name, position) if "horizontalpodautoscalers" in each]
-    assert len([each for each in lists if each.startswith("list ")]) <= 1
+    assert len([each for each in lists if each.startswith("list ")]) <= 2  # a pass may have to begin again
     # Whoever scales it now is not undone.
     world.client.merge_patch(path, {"spec": {"replicas": 4}})
     world.wait_until_looked_at()

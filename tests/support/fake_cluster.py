@@ -240,9 +240,8 @@ class FakeCluster:
         if uid not in ("", metadata["uid"]) or resource_version not in ("", metadata["resourceVersion"]):
             raise ApiError(409, "Conflict", "conflict")
         if metadata.get("finalizers"):
-            self.patch(path, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
-        else:
-            del self.objects[path]
+            return self._reply(self.patch(path, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}))
+        del self.objects[path]
         return self._reply({"kind": "Status"})
 
     # Discovery
@@ -516,6 +515,9 @@ class _FakeServedKinds:
 
     def is_missing(self, kind: GroupVersionKind) -> bool:
         return self.is_namespaced(kind) is None and kind.kind not in self._watches.failing
+
+    def is_withdrawn(self, _kind: GroupVersionKind) -> bool:
+        return False  # every kind is served at one version
 
     def has_appeared(self, kind: GroupVersionKind) -> bool:
         return self.is_namespaced(kind) is not None

@@ -104,6 +104,7 @@ class Shelf:
             digest=self.tags[ref],
             spec_digest=spec_digest(source),
             resolved_at=START,
+            reference=ref,
         )
 
     def build(

@@ -39,6 +39,8 @@ def outcome(error: BundleError | None, key: ObjectKey = KEY) -> Outcome:
 
 GOOD = progress((KEY, HEALTHY), (WEB, HEALTHY))
 ROLLING = progress((KEY, HEALTHY), (WEB, Verdict(State.PROGRESSING, "Rolling", "1 of 3 replicas")))
+PULLING = progress((WEB, Verdict(State.PROGRESSING, "ErrImagePull", 'container "web"')), (KEY, HEALTHY))
+STUCK = progress((WEB, Verdict(State.PROGRESSING, "ImagePullBackOff", 'container "web"')), (KEY, HEALTHY))
 CRASHING = progress((WEB, Verdict(State.FAILED, "CrashLoopBackOff", "it crashes")), (KEY, HEALTHY))
 LATE = progress((WEB, Verdict(State.FAILED, "ProgressDeadlineExceeded", "Rolling: 1 of 3 replicas")))
 SURPLUS = (Record(key=KEY._replace(name="old")),)

@@ -20,6 +20,7 @@ from controller.apply.crd_upgrade.level import is_off, level_of
 from controller.apply.crd_upgrade.survey import Survey, Trial, plan_trials
 from controller.kube.client import ApiError, Client
 
+_TITLE = "validating upgrade for CRD"
 PAGE_ITEMS = 50
 """Each object may have 1.5 MiB, and one page at a time is in memory."""
 WARNING_CHARACTERS = 3000
@@ -54,7 +55,7 @@ class Inspector:
         old = read_definition(live)
         if old.exempt or new.exempt:
             annotation = f'{names.SAFE_CRD_UPGRADE_VALIDATION}: "false"'
-            return (f'CRD "{new.name}": upgrade not checked, since it has the annotation {annotation}',)
+            return (f"{_title(new.name)}not checked, since it has the annotation {annotation}",)
         findings = compare(old, new)
         existing, failure = self._survey(old, new, findings, safety)
         return _judge(new.name, [*findings, *existing], failure, safety)
@@ -132,7 +133,12 @@ def _refusal(crd: str, errors: Sequence[CheckFinding]) -> str:
 
 
 def _title(crd: str) -> str:
-    return f'validating upgrade for CRD "{crd}": '
+    return f'{_TITLE} "{crd}": '
+
+
+def is_about_upgrade(warning: str) -> bool:
+    """Whether a warning is about a change of a definition, which is over once it is made, and not about what is."""
+    return warning.startswith(_TITLE)
 
 
 def _remedy(crd: str, errors: Sequence[CheckFinding]) -> str:

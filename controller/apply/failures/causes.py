@@ -23,6 +23,10 @@ _WITHOUT_VALUE = frozenset({"Required value", "Forbidden", "Too long", "Internal
 _TYPED_ERRORS = ("field not declared in schema", "expected ", "duplicate entries for key")
 # The keys of a list item, such as [name="web"]. In a set, [="web"], the key is the value.
 _ITEM_KEYS = re.compile(r" \[\w+=[^\]]*\]")
+_WORD = re.compile(r'"[A-Za-z]{1,30}"')
+_GOT = re.compile(r"&(?:value\.valueUnstructured)?\{(?:Value:)?(true|false|[-+.0-9eE]+)\}$")
+_BOOLEAN_FOR_TEXT = re.compile(r'must be of type string: "boolean"')
+_BOOLEAN_HINT = "quote it: YAML reads y, n, yes, no, on, off, true and false as booleans"
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CONVERSION_PREFIX = re.compile(r"unable to convert unstructured object to [^:]*: |error decoding from json: ")
 
@@ -33,7 +37,8 @@ def text_of(cause: Cause) -> str:
     line = cause.message.partition("\n")[0]
     match = _VALUE.match(line)
     if match:
-        return lower(_after_value(line, match) or match[1])
+        text = lower(_after_value(line, match).removeprefix(f"{cause.field} in body ") or match[1])
+        return _with_hint(f"{text}{_given(match)}")
     kind, _, text = line.partition(": ")
     # Anything else might be a value.
     return lower(text.rstrip(".") or kind) if kind in _WITHOUT_VALUE else "rejected"
@@ -87,6 +92,25 @@ def _after_value(line: str, match: re.Match[str]) -> str:
     return line[end + 2 :].rstrip(".") if line.startswith(": ", end) else ""
 
 
+def _given(match: re.Match[str]) -> str:
+    """Return the value of an enumeration that was given, if it is a word: anything else may be a secret."""
+    is_word = match[1] == "Unsupported value" and _WORD.fullmatch(match[2] or "")
+    return f", not {match[2]}" if is_word else ""
+
+
+def _with_hint(text: str) -> str:
+    """Add what to do about a value that YAML reads as another type unless it is quoted."""
+    return f"{text}; {_BOOLEAN_HINT}" if _BOOLEAN_FOR_TEXT.fullmatch(text) else text
+
+
+def _got(text: str) -> str:
+    """Return the type that a field has instead of the expected one, as far as it is told; never its value."""
+    found = _GOT.match(text)
+    if found is None:
+        return ""
+    return f", got a boolean; {_BOOLEAN_HINT}" if found[1] in ("true", "false") else ", got a number; quote it"
+
+
 def _typed_error(line: str) -> str:
     """Read `.spec.replicas: expected numeric (int or float), got string`; empty for another line."""
     for text in _TYPED_ERRORS:
@@ -94,7 +118,8 @@ def _typed_error(line: str) -> str:
         if not found or not path.startswith("."):
             continue
         if text == "expected ":
-            return f"{path[1:]}: {text}{rest.partition(', got')[0]}"
+            expected, _, got = rest.partition(", got ")
+            return f"{path[1:]}: {text}{expected}{_got(got) if expected == 'string' else ''}"
         keys = _ITEM_KEYS.match(rest)
         return f"{path[1:]}: {text}{keys[0] if keys else ''}"
     return ""

@@ -75,6 +75,12 @@ _IMMUTABLE = re.compile(
     r"|spec is immutable after creation except .*|spec\.persistentvolumesource is immutable after creation"
     r"|cannot change roleRef|may not change once set|may not be changed in an update"
 )
+_JOB = ("batch", "Job")
+# What the API server sets on a Job, with its UID.
+_OF_JOB_CONTROLLER = ("spec.selector", "spec.template.metadata.labels")
+_EXPORTED_JOB = (
+    "if the manifest was exported from a cluster, remove spec.selector and the labels controller-uid and job-name"
+)
 _SECOND_CONTROLLER = re.compile(r"only one reference can have Controller set to true", re.IGNORECASE)
 
 
@@ -244,6 +250,8 @@ def _invalid(reply: _Reply) -> ApplyFailure:
     # All causes: if anything else is wrong, the object could be deleted and not created again.
     if texts and not is_custom(reply.key) and all(_IMMUTABLE.fullmatch(text) for text in texts):
         return _immutable(reply, said)
+    if reply.key[:2] == _JOB and any(cause.field in _OF_JOB_CONTROLLER for cause in causes):
+        said = f"{said}; {_EXPORTED_JOB}"
     duplicate = any(cause.reason == "FieldValueDuplicate" for cause in causes)
     recovery = Recovery.TAKE_OVER_ITEMS if duplicate else Recovery.TAKE_OVER_FIELDS
     failure = reply.to_failure(Reason.REFUSED, said, recovery=recovery)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 
 from controller.kube.client import ApiError, Client
@@ -9,26 +10,31 @@ from controller.kube.resources import Resource
 from controller.observe.records import Record, project
 
 
-def delete(client: Client, resource: Resource, record: Record, *, propagation: str = "Background") -> None:
+def delete(client: Client, resource: Resource, record: Record, *, propagation: str = "Background") -> Record | None:
     """Delete the object of a record, also if it has changed since then, except in ownership.
 
     An object that no longer exists, or was replaced by another one with its name, counts as deleted.
 
+    Returns: the object if it still exists, being deleted.
     Raises: ApiError; a 409 if its ownership has changed.
     """
-    path = resource.path(record.key.namespace, record.key.name)
+    path, key = resource.path(record.key.namespace, record.key.name), record.key
     try:
-        client.delete(path, uid=record.uid, resource_version=record.resource_version, propagation=propagation)
+        reply = client.delete(path, uid=record.uid, resource_version=record.resource_version, propagation=propagation)
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:
-            return
+            return None
         if error.status != HTTPStatus.CONFLICT:
             raise
-        now = project(client.get(path, metadata=True).value, record.key.group, record.key.kind)
+        now = project(client.get(path, metadata=True).value, key.group, key.kind)
         if now.uid == record.uid and _ownership(now) != _ownership(record):
             raise
-        if now.uid == record.uid:
-            client.delete(path, uid=now.uid, resource_version=now.resource_version, propagation=propagation)
+        if now.uid != record.uid:
+            return None
+        reply = client.delete(path, uid=now.uid, resource_version=now.resource_version, propagation=propagation)
+    # Of an object that is gone the reply is a Status, or its last state.
+    left = project(reply.value, key.group, key.kind)
+    return replace(left, key=key) if left.deleting and left.uid == record.uid else None
 
 
 def _ownership(record: Record) -> tuple[str, ...]:

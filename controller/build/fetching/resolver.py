@@ -70,4 +70,5 @@ class Resolver:
             resolved_at=self._now(),
             validator=resolution.validator,
             version=resolution.version,
+            reference=resolution.reference or resolution.version,
         )

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from api.v1alpha2.conditions import Reason
+from api.v1alpha2.conditions import DECISIONS, Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.cli.command import FAILED, tell
@@ -189,7 +189,7 @@ def awaits_ready(deployment: BundleDeployment) -> Awaited:
     if deployment.spec.paused and condition(deployment, "Installed")[1] == Reason.PAUSED_WITH_CHANGES:
         remedy = f'run "rukpak resume {deployment.metadata.name}"'
         return Awaited(f"paused: {message}; {remedy}", is_hopeless=True)
-    if reason == Reason.AWAITING_APPROVAL:
+    if reason in (Reason.AWAITING_APPROVAL, *DECISIONS):
         return Awaited(text, is_hopeless=True)
     is_stalled = condition(deployment, "Stalled")[0] == "True"
     return Awaited(f"{text} (paused)" if deployment.spec.paused else text, is_hopeless=is_stalled)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.types import BundleDeployment, Condition, Stray
+from api.v1alpha2.types import BundleDeployment, Condition, SourcePin, Stray
 from controller.cli.deployments.access import Manifest
 from controller.cli.output import fit
 from controller.kube.shard import is_unclaimed, wanted_shard
@@ -90,12 +90,24 @@ def _shard(deployment: BundleDeployment) -> Iterator[str]:
 
 
 def _sources(deployment: BundleDeployment) -> Iterator[str]:
-    if deployment.status.sources:
+    """Yield the sources of the installed revision, and if others are desired, these."""
+    desired, installed = deployment.status.sources, deployment.status.installed_sources
+    if installed:
         yield "Sources:"
-    for pin in deployment.status.sources:
-        reference = pin.resolved.removesuffix(f"@{pin.digest}").removesuffix(f"@{pin.digest.partition(':')[2]}")
+        yield from _pins(installed)
+    if desired and (not installed or [pin.digest for pin in desired] != [pin.digest for pin in installed]):
+        yield "Sources of the spec:" if installed else "Sources:"
+        yield from _pins(desired)
+
+
+def _pins(pins: Iterable[SourcePin]) -> Iterator[str]:
+    for pin in pins:
+        name = pin.resolved.removesuffix(f"@{pin.digest}").removesuffix(f"@{pin.digest.partition(':')[2]}")
+        is_said = (
+            not pin.reference or name == pin.reference or name.endswith((f":{pin.reference}", f"@{pin.reference}"))
+        )
         place = f" in {pin.destination}" if pin.destination else ""
-        yield f"  {pin.kind} {reference}{place}"
+        yield f"  {pin.kind} {name}{'' if is_said else f' {pin.reference}'}{place}"
         yield f"    {pin.digest}"
 
 

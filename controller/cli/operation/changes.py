@@ -90,7 +90,8 @@ class _Reconciliation:
     def awaits(self, deployment: BundleDeployment) -> Awaited:
         """Return what is left to do."""
         if deployment.status.last_handled_reconcile_at == self._requested_at:
-            return awaits_ready(deployment)
+            is_working, reason, message = condition(deployment, "Reconciling")
+            return Awaited(message) if is_working and reason == Reason.FETCHING else awaits_ready(deployment)
         status, reason, message = condition(deployment, "Unpacked")
         if status != "False":
             return Awaited(f"sources are not re-resolved yet: {AWAITING_CONTROLLER}")

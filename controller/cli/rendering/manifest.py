@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from api.v1alpha2.reading import describe
+from api.v1alpha2.reading import describe, problems_of
 from api.v1alpha2.schema import open_api_schema
 from api.v1alpha2.types import BundleDeployment
 from controller.formats.yaml.manifests import read_documents
@@ -30,7 +30,7 @@ def read(data: bytes, file: str, overrides: Mapping[str, Any]) -> BundleDeployme
     try:
         deployment = BundleDeployment.model_validate(value)
     except ValidationError as error:
-        problems += [describe(each) for each in error.errors(include_url=False, include_input=False)]
+        problems += map(describe, problems_of(error))
     if problems:
         raise _invalid("\n".join(f"{file}: {problem}" for problem in problems))
     return deployment

@@ -40,6 +40,7 @@ _WRITTEN_ANNOTATIONS = frozenset(
         "deployment.kubernetes.io/revision-history",
         "deprecated.daemonset.template.generation",
         "endpoints.kubernetes.io/last-change-trigger-time",
+        "kubernetes.io/service-account.uid",
         "pv.kubernetes.io/bind-completed",
         "pv.kubernetes.io/bound-by-controller",
         "volume.beta.kubernetes.io/storage-provisioner",

@@ -63,9 +63,17 @@ def _container(label: str, status: Manifest) -> Verdict | None:
         return failed(waiting, label)
     if _crash_loops(status):
         return failed(CRASH_LOOP, label)
-    if waiting in _PULLING or waiting.endswith("Error"):
-        return progressing(waiting, label)
-    return None
+    return progressing(waiting, label) if _is_hindered(waiting) else None
+
+
+def _is_hindered(reason: str) -> bool:
+    """Whether a waiting container cannot start now."""
+    return reason in _PULLING or reason.endswith("Error")
+
+
+def is_pod_stuck(reason: str) -> bool:
+    """Whether the reason of a verdict says that pods do not run, which hardly ends without a person."""
+    return reason in FATAL or reason == UNSCHEDULABLE or _is_hindered(reason)
 
 
 def _crash_loops(status: Manifest) -> bool:

@@ -47,6 +47,10 @@ class ServedKinds:
         """
         return self.discovery.resource(kind) is None and kind.group not in self.discovery.failed_groups()
 
+    def is_withdrawn(self, kind: GroupVersionKind) -> bool:
+        """Return whether the CustomResourceDefinition of a kind serves other versions only; sends no request."""
+        return self._definitions.is_withdrawn(kind.group, kind.version, kind.kind)
+
     def is_aggregated(self, group: str, kind: str) -> bool:
         """Return whether another API server may serve a kind: neither Kubernetes nor a known CRD defines it."""
         return group not in BUILT_IN_GROUPS and self.at_storage_version(group, kind) is None

@@ -81,7 +81,8 @@ class Finisher:
         strays = look_for_strays(context, observed, options.wanted.by_key, options.older)
         self._writer.record_events(context.deployment, notes_on_strays(context))
         has_remains = bool(remains.failures or remains.unknown)
-        is_over = result.applied and not has_remains and self._is_over(work, outcomes, waiting, look)
+        is_done = result.applied and not (has_remains or work.wanted.fetching)
+        is_over = is_done and self._is_over(work, outcomes, waiting, look)
         kinds = _kinds_to_watch(work, waiting, observed)
         report = replace(
             work.report(),

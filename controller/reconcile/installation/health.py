@@ -9,9 +9,9 @@ from types import MappingProxyType
 from api.errors import BundleError
 from controller.apply.outcome import Outcome
 from controller.apply.plan import is_finished
-from controller.observe.explanations import Explainer
+from controller.observe.explanations import Explainer, oldest_answer
 from controller.observe.journal import Reader
-from controller.observe.progress import Progress
+from controller.observe.progress import Explain, Progress
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
@@ -38,7 +38,7 @@ class Assessor:
             context.spec.progress_deadline_seconds,
             changed=changed,
             recreates=context.spec.drift.mode == "Repair",
-            explain=partial(self._explainer.explain, context.name),
+            explain=self._explain(context),
         )
 
     def assess_work(
@@ -75,8 +75,12 @@ class Assessor:
             context.spec.progress_deadline_seconds,
             refusals={**refusals, **{each.task.target.key: each.error for each in outcomes if each.error}},
             recreates=options.repairs and not work.only_compare,
-            explain=partial(self._explainer.explain, context.name),
+            explain=self._explain(context),
         )
+
+    def _explain(self, context: Context) -> Explain:
+        most = oldest_answer(context.spec.progress_deadline_seconds)
+        return partial(self._explainer.explain, context.name, most=most)
 
     def forget(self, name: str) -> None:
         """Drop the explanations for a BundleDeployment that is gone."""

@@ -6,14 +6,19 @@ What cannot be done in this pass has its reason in the report. Not here: the pla
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from api.v1alpha2.types import HistoryEntry
+from controller.apply.differences import find_differences
+from controller.kube.events import Note
 from controller.reconcile.context import Context
 from controller.reconcile.installation.execution import Executor
 from controller.reconcile.installation.finish import Finisher
 from controller.reconcile.installation.health import Assessor
 from controller.reconcile.installation.installed_targets import InstalledTargetsCache
 from controller.reconcile.installation.work import Work
+from controller.status.notes import note_on_beginning
 from controller.status.report import Report
 from controller.status.summary import summarize
 from controller.status.writer import StatusWriter
@@ -60,6 +65,8 @@ class Installer:
         if essential == (status.revision, status.managed_state, status.managed_kinds):
             return work
         written = self._writer.write_status(context.deployment, summarize(context.deployment, report, context.now()))
+        if status.installed_revision and written.status.history[:1] != status.history[:1]:
+            self._writer.record_events(written, [_note_on_beginning(work, written.status.history)])
         return replace(work, context=replace(context, deployment=written))
 
     def apply(self, work: Work) -> Report:
@@ -103,3 +110,9 @@ class Installer:
             skipped_kinds=work.options.wanted.skipped_kinds,
             progress=self._assessor.assess_work(work, left_out=survey.handed_over, refusals=survey.refused),
         )
+
+
+def _note_on_beginning(work: Work, history: Sequence[HistoryEntry]) -> Note:
+    differences = find_differences(work.before, work.options.wanted, prunes=work.context.spec.prune != "Never")
+    before = next((each for each in history if each.revision == work.context.status.installed_revision), None)
+    return note_on_beginning(history[0], before, differences.counts)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from api.errors import BundleError
 from api.v1alpha2.conditions import Retry
 from controller.apply.options import ApplyOptions
-from controller.apply.possession import find_surplus
+from controller.apply.possession import find_surplus, find_terminating
 from controller.apply.prune import Removal, RemovalCause, Remover
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
@@ -40,21 +40,25 @@ class Pruner:
     def prune(self, work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
         """Prune if it is time.
 
-        Returns: the removals, and the objects of older revisions that are kept for now.
+        Returns: the removals, and the objects of older revisions that are kept for now, or are being deleted.
         Raises: ApiError.
         """
         # Observed after applying: an object of the previous revision may just have been repaired.
         context, options = work.context, work.options
         unreadable = self._holdings.read_unwatched(context, options.older, options.user)
         observed = self._watches.managed(options.owner.name)
-        surplus = find_surplus(options.wanted.by_key, options.older, observed, options.owner, orphan=options.orphan)
+        named = (options.wanted.by_key, options.older, observed, options.owner)
+        surplus = find_surplus(*named, orphan=options.orphan)
+        terminating = find_terminating(*named, orphan=options.orphan)
         removals = self._remove(surplus, unreadable, options) if is_time else []
-        gone = [removal.record.key for removal in removals if not removal.error]
-        context.state.ledger.forget(gone)
-        self._holdings.forget(gone)
+        terminating += [removal.remaining for removal in removals if removal.remaining]
+        done = [removal for removal in removals if not removal.error]
+        context.state.ledger.forget(removal.record.key for removal in done)
+        self._holdings.forget(removal.record.key for removal in done if not removal.remaining)
         waiting = [*surplus, *(Record(key=key) for key in unreadable)]
         if is_time:
             waiting = [removal.record for removal in removals if removal.error]
+        waiting += terminating
         context.state.older = frozenset(record.key for record in waiting)
         return removals, waiting
 

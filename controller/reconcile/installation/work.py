@@ -23,6 +23,7 @@ from controller.apply.targets import (
     leave_out_missing,
     make_targets,
 )
+from controller.build.pins import recall_pins
 from controller.build.revision import Revision, Terms
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
@@ -46,8 +47,12 @@ class Work:
 
     context: Context
     wanted: Wanted
+    revision: Revision
+    """That is applied or, while nothing may be, compared."""
     options: ApplyOptions
     plan: Plan
+    before: TargetSet | None = None
+    """The targets of the revision before, if its objects may still exist."""
     only_compare: bool = False
     """Nothing may be sent: the spec is paused, or its account may not act."""
     hindrance: BundleError | None = None
@@ -67,7 +72,11 @@ class Work:
 
     def report(self) -> Report:
         """Return what is known before anything is compared."""
-        return replace(self.wanted.report(self.context), revision=self.options.wanted.revision)
+        return replace(
+            self.wanted.report(self.context),
+            revision=self.options.wanted.revision,
+            pins=recall_pins(self.revision.terms.pins),
+        )
 
 
 class Planner:
@@ -96,7 +105,7 @@ class Planner:
         # While paused the revision that was applied last is compared, since nothing newer is.
         revision = self._kept.last_good(context) if context.spec.paused else wanted.revision
         if revision is None:
-            return wanted.report(context)
+            return replace(wanted.report(context), is_lost=bool(context.status.installed_revision))
         targets, before = self._targets(context, revision), self._targets_before(context, revision)
         leftovers = self._leftovers(context, targets, before) if before else ()
         dropped = find_dropped_replicas(before, targets) if before else {}
@@ -111,7 +120,14 @@ class Planner:
         account = account_of(revision.terms)
         is_new = _is_new(context, account)
         work = Work(
-            context=context, wanted=wanted, options=options, plan=Plan(), account=account, is_new_account=is_new
+            context=context,
+            wanted=wanted,
+            revision=revision,
+            before=before,
+            options=options,
+            plan=Plan(),
+            account=account,
+            is_new_account=is_new,
         )
         kinds = {*targets.kinds, *(target.kind for target in leftovers), *work.earlier_kinds}
         if unknown := self._watches.require(context.name, kinds):
@@ -185,7 +201,9 @@ class Planner:
 
     def _leftovers(self, context: Context, wanted: TargetSet, others: TargetSet) -> tuple[Target, ...]:
         """Return the targets that only the revision before has, and that may exist."""
-        left = context.state.ledger.left.keys() | self._watches.managed(context.name).keys()
+        observed = self._watches.managed(context.name)
+        # What is being deleted and was not left so has been pruned.
+        left = context.state.ledger.left.keys() | {key for key, record in observed.items() if not record.deleting}
         only_before = [t for t in others.targets if not t.bare and t.key not in wanted.by_key and t.key in left]
         # What the cluster does not serve any more is gone: there is nothing to repair until it is pruned.
         gone = {kind for kind in {target.kind for target in only_before} if self._watches.served.is_missing(kind)}
@@ -224,6 +242,11 @@ class Planner:
             ledger=context.state.ledger,
             exists=self._watches.exists,
             hand_over=self._hand_overs.find(context),
+            withdrawn=frozenset(
+                kind
+                for kind in targets.kinds
+                if kind[::2] not in targets.resources and self._watches.served.is_withdrawn(kind)
+            ),
             crd_upgrade_safety=context.spec.crd_upgrade_safety,
             proceed=lambda: self._watches.synced and context.is_same_spec(self._watches.outline(context.name)),
             confirm=make_confirmation(self._watches, context, targets.revision),

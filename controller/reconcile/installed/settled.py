@@ -102,6 +102,8 @@ class Settled:
             return None
         if any(map(self._watches.served.has_appeared, read_kinds(context.status.skipped_kinds))):
             return None
+        if any(map(self._watches.served.is_withdrawn, context.recorded_kinds)):
+            return None
         drifted = ledger.drifted(look)
         return self._repairer.repair(context, drifted, look.records) if drifted else ()
 

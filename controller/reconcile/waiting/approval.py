@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, PERMISSION_ITEMS, PERMISSION_LENGTH, PROBLEM_ITEMS
-from api.v1alpha2.types import Changes, NewPermissions, Pending
-from controller.apply.differences import Differences
+from api.v1alpha2.types import NewPermissions, Pending
 from controller.apply.execute import Applier
 from controller.build.revision import Revision
 from controller.content.limits import visible
@@ -158,7 +157,7 @@ class Approvals:
             revision=digest,
             service_account_name=account,
             since=before.since if before else context.now(),
-            changes=_count(preview.differences),
+            changes=preview.differences.counts,
             permissions=_find_permissions(context, proposal.revision, proposal.target),
             problems=tuple(texts),
             sources=sources.pins if sources else context.status.sources,
@@ -209,12 +208,6 @@ def _find_permissions(context: Context, revision: Revision, target: Revision | N
     found = NewPermissions(digest=digest_of(all_of_it), added=lines, truncated=summary.truncated)
     context.state.permissions = (pair, found)
     return found
-
-
-def _count(found: Differences) -> Changes:
-    return Changes(
-        create=len(found.created), change=len(found.changed), delete=len(found.deleted), recreate=len(found.recreated)
-    )
 
 
 def _describe(proposal: _Proposal, pending: Pending) -> str:

@@ -224,9 +224,19 @@ def test_what_nobody_claims_is_adopted(record: Record, protection: str) -> None:
 
 
 @pytest.mark.parametrize("protection", ["Prevent", "IfNoController", "None"])
-def test_a_namespace_is_never_adopted(protection: str) -> None:
+def test_a_namespace_that_others_have_is_never_adopted(protection: str) -> None:
     record = replace(CONTROLLED, key=NAMESPACE)
     assert _judge(record, protection, carries=False).situation is Situation.USED
+    shared = replace(NOBODYS, key=NAMESPACE, owner="bar", owner_uid="uid-bar")
+    assert _judge(shared, protection, carries=False).situation is Situation.USED
+
+
+@pytest.mark.parametrize(
+    ("protection", "expected"),
+    [("Prevent", Situation.USED), ("IfNoController", Situation.ADOPT), ("None", Situation.ADOPT)],
+)
+def test_a_namespace_that_nobody_has_is_adopted_if_the_user_says_so(protection: str, expected: Situation) -> None:
+    assert _judge(replace(NOBODYS, key=NAMESPACE), protection, carries=False).situation is expected
 
 
 def test_another_controller_reference_has_to_go_before_ours_is_applied() -> None:

@@ -243,10 +243,24 @@ def test_a_failure_that_goes_on_is_written_once(world: World) -> None:
 
 def test_what_is_gone_from_status_is_taken_out_of_it(world: World) -> None:
     installed(world)
-    assert world.deployment.status.display.sources
+    before = world.deployment.status
+    assert before.sources == before.installed_sources != ()
     world.wish("v9")
     world.settle()
-    assert world.deployment.status.display.sources == ""
+    after = world.deployment.status
+    assert (after.sources, after.installed_sources) == ((), before.installed_sources)
+    assert after.display.sources == before.display.sources != ""
+
+
+def test_what_is_installed_stays_ready_while_it_is_resolved_and_rendered_once_more(world: World) -> None:
+    installed(world)
+    world.ask("now")
+    seen = set()
+    for _ in range(8):
+        world.reconcile()
+        seen.add((world.conditions["Ready"], world.conditions["Unpacked"], world.conditions["Installed"]))
+    assert seen == {("True Ready", "True Unpacked", "True Installed")}
+    assert world.deployment.status.last_handled_reconcile_at == "now"
 
 
 # what is asked for, and how often

@@ -14,6 +14,7 @@ from tests.support.reconciling import PATH, World
 A, B, OLD = (f"/api/v1/namespaces/shop/configmaps/{name}" for name in ("a", "b", "old"))
 WEB = "/apis/apps/v1/namespaces/shop/deployments/web"
 READY = {"Unpacked": "True Unpacked", "Installed": "True Installed", "Healthy": "True Healthy", "Ready": "True Ready"}
+PINNED = {**READY, "Pinned": "True Pinned"}
 FAILS = {
     "observedGeneration": 1,
     "conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}],
@@ -88,7 +89,7 @@ def test_a_pinned_revision_is_applied_without_asking_a_source(world: World) -> N
     second = install(world, "v2")
     world.shelf.calls.clear()
     install(world, "gone", pinnedRevision=first)
-    assert (world.conditions, value(world), world.exists(OLD), world.exists(B)) == (READY, "1", True, False)
+    assert (world.conditions, value(world), world.exists(OLD), world.exists(B)) == (PINNED, "1", True, False)
     assert world.shelf.calls == []
     assert outcomes(world) == [(first, "Healthy"), (second, "RolledBack")]
     assert world.message("Ready").endswith(
@@ -115,7 +116,7 @@ def test_a_pinned_revision_is_repaired_and_survives_a_restart(world: World) -> N
     world.restart()
     world.cluster.edit(A, data={"a": "edited"})
     world.settle()
-    assert (world.conditions, value(world)) == (READY, "1")
+    assert (world.conditions, value(world)) == (PINNED, "1")
 
 
 def test_a_revision_that_is_not_kept_changes_nothing_and_names_those_that_are(world: World) -> None:
@@ -129,13 +130,69 @@ def test_a_revision_that_is_not_kept_changes_nothing_and_names_those_that_are(wo
     assert value(world) == "2"
 
 
+CHANGES: dict[str, dict[str, Any]] = {
+    "another tag": {"tag": "v3"},
+    "config": {"tag": "v2", "config": {"a": 1}},
+    "another format": {"tag": "v2", "format": "helm"},
+    "a processor": {"tag": "v2", "processors": [{"kind": "metadata", "metadata": {"labels": {"a": "b"}}}]},
+    "a ConfigMap with config": {"tag": "v2", "configFrom": [{"kind": "ConfigMap", "name": "x"}], "config": {}},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_spec_that_was_changed_after_the_pin_is_not_ready(world: World, change: str) -> None:
+    first = world.deployment.status.revision
+    install(world, "v2")
+    install(world, "v2", pinnedRevision=first)
+    assert world.conditions == PINNED
+    install(world, **CHANGES[change], pinnedRevision=first)
+    changed = {"Installed": "False PinnedWithChanges", "Ready": "False PinnedWithChanges"}
+    assert (world.conditions, value(world)) == ({**PINNED, **changed}, "1")
+    assert "remove spec.pinnedRevision" in world.message("Ready")
+    world.restart()
+    world.settle()
+    assert world.conditions == {**PINNED, **changed}
+    install(world, "v2", pinnedRevision=first)
+    assert world.conditions == PINNED
+
+
+def test_what_is_said_about_a_pin_ends_with_it(world: World) -> None:
+    first = world.deployment.status.revision
+    install(world, "v2", pinnedRevision=first)
+    install(world, "v3", pinnedRevision=first)
+    install(world, "v3")
+    assert (world.conditions, value(world), world.deployment.status.pinned) == (READY, "3", None)
+
+
+@pytest.mark.parametrize("change", [{"paused": True}, {"prune": "Never"}, {"drift": {"mode": "Report"}}], ids=str)
+def test_what_leads_to_no_revision_may_be_changed_after_the_pin(world: World, change: dict[str, Any]) -> None:
+    first = world.deployment.status.revision
+    install(world, "v2", pinnedRevision=first)
+    install(world, "v2", pinnedRevision=first, **change)
+    assert world.conditions["Ready"] == "True Ready"
+
+
+def test_the_sources_of_what_is_installed_are_told_beside_those_of_the_spec(world: World) -> None:
+    first = world.deployment.status.revision
+    [old] = world.deployment.status.installed_sources
+    install(world, "v2")
+    [new] = world.deployment.status.installed_sources
+    assert world.deployment.status.sources[0].digest == new.digest != old.digest
+    install(world, "v2", pinnedRevision=first)
+    status = world.deployment.status
+    assert [pin.digest for pin in status.installed_sources] == [old.digest]
+    assert [pin.digest for pin in status.sources] == [new.digest]
+    assert status.display.sources == f"image:v1@{old.digest.removeprefix('sha256:')[:12]}"
+    assert status.history[0].sources == status.display.sources
+
+
 def test_a_pin_is_not_applied_while_paused(world: World) -> None:
     first = world.deployment.status.revision
     install(world, "v2")
     install(world, "v2", pinnedRevision=first, paused=True)
     assert (world.conditions["Installed"], value(world)) == ("False PausedWithChanges", "2")
     install(world, "v2", pinnedRevision=first)
-    assert (world.conditions, value(world)) == (READY, "1")
+    assert (world.conditions, value(world)) == (PINNED, "1")
 
 
 def test_a_revision_that_was_approved_once_needs_no_second_approval(world: World) -> None:
@@ -147,7 +204,7 @@ def test_a_revision_that_was_approved_once_needs_no_second_approval(world: World
     install(world, "v2", approval="Manual", approvedRevision=pending.revision)
     assert value(world) == "2"
     install(world, "v2", approval="Manual", approvedRevision=pending.revision, pinnedRevision=first)
-    assert (world.conditions, value(world)) == (READY, "1")
+    assert (world.conditions, value(world)) == (PINNED, "1")
 
 
 def test_a_revision_that_was_never_approved_cannot_be_pinned(world: World) -> None:

@@ -120,7 +120,7 @@ def test_the_annotation_on_the_definition_turns_all_off(on_live: bool) -> None:
     new = definition(of(color=BLUE), annotations=None if on_live else annotations)
     [warning] = Bench(old).inspect(new)
     assert warning == (
-        'CRD "greetings.example.com": upgrade not checked, '
+        'validating upgrade for CRD "greetings.example.com": not checked, '
         'since it has the annotation core.rukpak.io/safe-crd-upgrade-validation: "false"'
     )
 

@@ -46,6 +46,8 @@ CORRECTED = [
     ),
     Case("what a controller of Kubernetes writes goes, as if it had not been exported",
          make("Deployment", metadata={"annotations": {"deployment.kubernetes.io/revision": "3"}}), make("Deployment")),
+    Case("the UID of an account elsewhere, for which the token would be deleted",
+         make("Secret", metadata={"annotations": {"kubernetes.io/service-account.uid": "x"}}), make("Secret")),
     Case("last-applied-configuration goes, other annotations stay",
          make("Secret", metadata={"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}}),
          make("Secret", metadata={"annotations": {"a": "b"}})),
