@@ -61,8 +61,9 @@ class Context(RevisionContext):
             and status.revision == status.installed_revision
         )
         handled = status.last_handled_reconcile_at == self.requested_at
-        work = status.condition(ConditionType.RECONCILING)
-        is_renewed = work is not None and work.reason == Reason.FETCHING  # the result is not known yet
+        work, unpacked = status.condition(ConditionType.RECONCILING), status.condition(ConditionType.UNPACKED)
+        # The result is not known yet. If content is not available, what is installed counts meanwhile.
+        is_renewed = work and unpacked and (work.reason, unpacked.status) == (Reason.FETCHING, "True")
         return self.is_installed and settled and handled and not (self.spec.paused or status.rollback or is_renewed)
 
     def own_records(self, observed: Mapping[ObjectKey, Record]) -> list[Record]:

@@ -18,6 +18,8 @@ from controller.build.rendering.processing import process
 from controller.build.revision import Revision, Terms
 from controller.formats.applicable.applicable import make_applicable, revision_digest, scopes_of_crds
 
+_NOTHING = "the bundle renders no objects"
+
 
 def render(format_name: str, request: RenderRequest, processors: Sequence[Processor] = ()) -> Revision:
     """Return the revision of a content tree; of its terms, only the install namespace is set.
@@ -49,12 +51,13 @@ def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities)
     objects = _applicable(rendering.objects)
     # One by one: two hooks may share a name, since they do not exist at the same time.
     hooks = [_hook(hook, _applicable([hook.manifest])[0]) for hook in rendering.hooks]
+    is_silent = not (objects or hooks or rendering.warnings)
     return Revision(
         digest=revision_digest(objects, hooks),
         objects=tuple(objects),
         hooks=tuple(hooks),
         terms=terms,
-        warnings=tuple(rendering.warnings),
+        warnings=(_NOTHING,) if is_silent else tuple(rendering.warnings),
         namespace=rendering.namespace,
     )
 

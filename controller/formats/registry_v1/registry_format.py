@@ -59,14 +59,7 @@ class RegistryV1Format:
         accounts = make_service_accounts(version, request.install_namespace)
         objects = _merge_duplicates(accounts, _generate(bundle, options, provider, request))
         marks, unread = read_template(version.annotations)
-        nothing = () if objects else ("the bundle renders no objects: its ClusterServiceVersion has no deployments",)
-        warnings = (
-            *nothing,
-            *bundle.warnings,
-            *find_version_warnings(version),
-            *unread,
-            *find_unmet(bundle, capabilities),
-        )
+        warnings = (*bundle.warnings, *find_version_warnings(version), *unread, *find_unmet(bundle, capabilities))
         return Rendering(objects=objects, warnings=warnings, namespace=marks)
 
 

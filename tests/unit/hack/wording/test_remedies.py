@@ -20,6 +20,7 @@ FOREIGN = {
     "spec.preserveUnknownFields",
     "spec.progressDeadlineSeconds",
     "spec.replicas",
+    "spec.selector",
     "spec.suspend",
     "spec.template.metadata.annotations",
     "spec.ttlSecondsAfterFinished",
