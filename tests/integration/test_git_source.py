@@ -197,6 +197,15 @@ def test_a_full_commit_is_authorised_by_the_source(forge: Forge, access: Access)
     assert forge.server.requests
 
 
+def test_without_a_default_branch_a_ref_must_be_named(forge: Forge, access: Access) -> None:
+    forge.repository.git("symbolic-ref", "HEAD", "refs/heads/gone")
+    parameters = forge.parameters()
+    del parameters["ref"]
+    error = failure(lambda: SOURCE.resolve(parameters, access))
+    assert error.reason is Reason.NOT_FOUND
+    assert error.message == f"{PATH}.ref: the repository has no default branch; name a branch, tag or commit"
+
+
 @pytest.mark.parametrize("ref", ["mian", "refs/heads/mian", "0000000", "beef"])
 def test_an_unknown_ref(ref: str, forge: Forge, access: Access) -> None:
     error = failure(lambda: SOURCE.resolve(forge.parameters(ref), access))

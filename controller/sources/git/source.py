@@ -202,4 +202,6 @@ def _find_short(objects: Objects, ref: str, access: Access) -> str:
         if commits:
             return commits[0]
     message = f"{access.path}.ref: no branch, tag or commit {quote(ref)}; check the spelling or push it"
+    if ref == _DEFAULT_REF:
+        message = f"{access.path}.ref: the repository has no default branch; name a branch, tag or commit"
     raise BundleError(Reason.NOT_FOUND, message)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 _LONGEST = 4096
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - of the grammar
+_PLAIN = r'[^\s",=][^\s",]*'  # more than a token: some registries do not quote the URL of realm
 _SCHEME = re.compile(_TOKEN)
 # Possessive, so that an unclosed quote costs linear time.
-_PARAMETER = re.compile(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*+)"|({_TOKEN}))')
+_PARAMETER = re.compile(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*+)"|({_PLAIN}))')
 _ESCAPED = re.compile(r"\\(.)")
 
 

@@ -118,6 +118,9 @@ def parse_manifest(data: bytes, path: str, field: str = "ref") -> Image | Index:
     Raises: BundleError (UnsupportedContent).
     """
     subject = f"{path}.{field}"
+    if data.lstrip()[:1] == b"<":
+        problem = "the registry answered with a web page in place of a manifest"
+        raise _unsupported(subject, f"{problem}; correct the name of the registry, or what is in front of it")
     try:
         document = _Manifest.model_validate_json(data)
     except ValidationError as error:

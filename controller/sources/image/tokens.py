@@ -33,6 +33,7 @@ from controller.sources.transport import Response, Transport
 
 _ANSWER_BYTES = 64 * 1024
 _TOKEN = re.compile(r"[\x21-\x7e]+")
+_PATH = re.compile(r"/(?!/)")
 _CLIENT = "rukpak"
 _OK = 200
 
@@ -85,7 +86,9 @@ class TokenServer:
     def _asked(self, challenge: Challenge) -> dict[str, str]:
         scope = f"repository:{self._endpoint.repository}:pull"
         found = {name: challenge.parameters.get(name, "") for name in ("realm", "service", "scope")}
-        return {**found, "scope": found["scope"] or scope}
+        # A path alone is one of the registry itself.
+        realm = f"https://{self._endpoint.host}{found['realm']}" if _PATH.match(found["realm"]) else found["realm"]
+        return {**found, "realm": realm, "scope": found["scope"] or scope}
 
     def _exchange(self, asked: Mapping[str, str], credentials: RegistryCredentials | None) -> str:
         exchange = oras.auth.TokenAuth()

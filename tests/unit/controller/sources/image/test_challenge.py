@@ -24,6 +24,11 @@ CASES = [
     ("a scheme alone", "Negotiate", [("negotiate", {})]),
     ("blanks anywhere", '  BEARER  realm = "x" ,, service = y', [("bearer", {"realm": "x", "service": "y"})]),
     ("values without quotes", "Bearer realm=x,scope=a", [("bearer", {"realm": "x", "scope": "a"})]),
+    (
+        "a URL without quotes",
+        "Bearer realm=https://auth.example.com/token?a=b,service=x",
+        [("bearer", {"realm": "https://auth.example.com/token?a=b", "service": "x"})],
+    ),
     ("escaped quotes", r'Basic realm="a\"b\\c"', [("basic", {"realm": 'a"b\\c'})]),
     ("an empty value", 'Bearer realm="",scope="a"', [("bearer", {"realm": "", "scope": "a"})]),
     ("the first of two", 'Bearer realm="a",realm="b"', [("bearer", {"realm": "a"})]),

@@ -160,6 +160,23 @@ def test_an_empty_platform_is_none(platform: object, registry: FaultyRegistry, a
     assert len(fetch(registry, index, access)) == 2
 
 
+def test_a_token_server_may_be_named_by_a_path_of_the_registry(access: Access, tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    with FaultyRegistry(authority.server_context()) as registry:
+        registry.wants_token, registry.realm = True, "/token"
+        digest = registry.add_image("v1", *LAYERS)
+        assert SOURCE.resolve(parameters(registry, certificateData=authority.pem), access).digest == digest
+        assert {path.partition("?")[0] for _, path, _ in registry.requests} == {"/token", "/v2/org/bundle/manifests/v1"}
+
+
+def test_a_web_page_in_place_of_a_manifest_is_told(registry: FaultyRegistry, access: Access) -> None:
+    page = b"\n<!DOCTYPE html><html><title>Log in</title></html>"
+    digest = registry.add_document("x", "text/html", page)
+    error = failure(lambda: fetch(registry, digest, access))
+    assert error.reason is Reason.UNSUPPORTED_CONTENT
+    assert "answered with a web page" in error.message
+
+
 def test_an_archive_that_is_pushed_with_the_type_of_a_layer_is_unpacked(
     registry: FaultyRegistry, access: Access
 ) -> None:
