@@ -35,6 +35,8 @@ from controller.sources.chart.index import (
     UnreadableError,
     read_charts,
 )
+from controller.sources.chart.registry import OCI
+from controller.sources.chart.registry import connected as connected_to_registry
 from controller.sources.chart.request import ChartRequest, pinned_version
 from controller.sources.chart.shared import SharedIndexes
 from controller.sources.hosts import check_host
@@ -47,6 +49,8 @@ from controller.sources.trust import certificates_of, credential_headers
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _FETCH_AGE = 60.0  # seconds; a fetch mostly follows what has just resolved the version
+# What is wrong with the content, and not with the server.
+_OF_CONTENT = (Reason.CONTENT_REJECTED, Reason.DIGEST_MISMATCH, Reason.STORAGE_FULL, Reason.STORAGE_BROKEN)
 _SALT = secrets.token_bytes(32)  # keys of shared indexes tell nothing about the credentials in them
 
 
@@ -79,6 +83,7 @@ class Repository:
     ) -> None:
         self._address, self._transport, self._access = address, transport, access
         self._shared, self._missing = shared, missing
+        self._trust = {"certificateData": parameters.get("certificateData") or ""}
         self._name = replace(address, query="").url  # a query may contain a secret
         self._index_address = replace(address, path=f"{address.path}/index.yaml")
         self._headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
@@ -105,11 +110,35 @@ class Repository:
             download).
         """
         release = self._find(request, pinned_version(resolution))
+        if release.url.startswith(OCI):
+            yield from self._fetch_from_registry(release, request, resolution)
+            return
         with Spool(self._access.scratch, self._access.path) as spool:
             self._download(release).fetch(spool)
             if spool.digest != resolution.digest:
                 raise self._mismatch(request, release)
             yield from read_chart(spool.rewind(), self._access)
+
+    def _fetch_from_registry(self, release: Release, request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
+        """Yield the files of a chart of which the index says that a registry has it, as Bitnami's do since 2024.
+
+        The registry gets no credentials, and a message tells nothing about it: any index may name any host.
+        """
+        folder, _, last = release.url.rpartition("/")
+        parameters = {**self._trust, "repository": folder, "name": last.partition(":")[0]}
+        access = replace(self._access, credentials=None)
+        try:
+            with connected_to_registry(parameters, access, self._missing) as found:
+                yield from found.fetch(request, resolution)
+        except BundleError as error:
+            if error.reason in _OF_CONTENT:
+                raise
+            raise self._not_in_registry(release, folder) from None
+
+    def _not_in_registry(self, release: Release, folder: str) -> BundleError:
+        problem = f"index.yaml has an address of version {quote(release.version)} in a registry, which cannot be used"
+        remedy = f"set repository to {quote(folder)} to read it there, with auth if it requires some"
+        return BundleError(Reason.UNREACHABLE, f"{self._access.path}.repository: {problem}; {remedy}")
 
     # versions
 
@@ -180,6 +209,8 @@ class Repository:
 
     def _read_now(self, request: ChartRequest, release: Release) -> Resolution:
         """Return the digest of a chart that has none in the index, and pass its files on."""
+        if release.url.startswith(OCI):  # of a tag, which the digest of the chart would have to be asked of
+            raise self._not_in_registry(release, release.url.rpartition("/")[0])
         previous = self._access.previous
         is_known = previous is not None and pinned_version(previous) == release.version
         with Spool(self._access.scratch, self._access.path) as spool:

@@ -20,8 +20,9 @@ from controller.content.archive import write_entries
 from controller.sources.chart import repository
 from controller.sources.chart.source import ChartSource
 from hack.control_plane.certificates import write_certificates
-from tests.support.chart_repositories import entry_of, index_of, packed_chart, repository_of
+from tests.support.chart_repositories import add_chart, entry_of, index_of, packed_chart, repository_of
 from tests.support.charts import pack
+from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.faulty_server import FaultyServer
 
 PATH = "spec.sources[0].chart"
@@ -187,6 +188,62 @@ def test_similar_names_are_named(server: FaultyServer, client: Client) -> None:
     assert message == f"{problem}, or publish the chart"
     message = failure(lambda: client.resolve(client.parameters(server.address, name="database")), Reason.NOT_FOUND)
     assert message == f'{PATH}.name: the repository has no chart "database"; correct it, or publish the chart'
+
+
+@pytest.fixture
+def registry(certificates: Path) -> Iterator[FaultyRegistry]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / "kube-apiserver.crt", certificates / "kube-apiserver.key")
+    with FaultyRegistry(context) as registry:
+        yield registry
+
+
+def in_registry(server: FaultyServer, registry: FaultyRegistry, **fields: Any) -> str:
+    """Have an index lead to a chart in a registry, as Bitnami's does; return its digest."""
+    archive = packed_chart("web", "1.0.0")
+    urls = [f"oci://{registry.host}/charts/web:1.0.0"]
+    put(server, {"/index.yaml": index_of([entry_of("web", "1.0.0", archive, urls=urls, **fields)])})
+    return add_chart(registry, "web", "1.0.0", archive)
+
+
+def test_an_index_may_lead_to_a_registry_which_gets_no_credentials(
+    server: FaultyServer, registry: FaultyRegistry, client: Client
+) -> None:
+    digest = in_registry(server, registry)
+    wanted = client.parameters(server.address, version="1.0.0")
+    resolution = client.resolve(wanted, credentials=BASIC)
+    assert resolution.digest == digest
+    assert "Chart.yaml" in client.fetch(wanted, resolution, credentials=BASIC)
+    assert all("Authorization" not in headers for _, _, headers in registry.requests)
+
+
+def test_a_registry_of_an_index_that_cannot_be_used_is_told_with_the_way_that_works(
+    server: FaultyServer, registry: FaultyRegistry, client: Client
+) -> None:
+    in_registry(server, registry)
+    wanted = client.parameters(server.address, version="1.0.0")
+    resolution = client.resolve(wanted)
+    messages = set()
+    for status in (401, 403, 404, 500):
+        registry.faults = Faults(where="/blobs/", status=status)
+        messages.add(failure(lambda: client.fetch(wanted, resolution), Reason.UNREACHABLE))
+    [message] = messages  # nothing about the registry, which the index may name to find out what is there
+    assert message.endswith(
+        f'set repository to "oci://{registry.host}/charts" to read it there, with auth if it requires some'
+    )
+
+
+def test_what_a_registry_of_an_index_has_is_verified(
+    server: FaultyServer, registry: FaultyRegistry, client: Client
+) -> None:
+    digest = in_registry(server, registry)
+    wanted = client.parameters(server.address, version="1.0.0")
+    resolution = client.resolve(wanted)
+    registry.blobs[digest] = packed_chart("web", "6.6.6")
+    failure(lambda: client.fetch(wanted, resolution), Reason.DIGEST_MISMATCH)
+    urls = [f"oci://{registry.host}/charts/web:1.0.0"]
+    put(server, {"/index.yaml": index_of([entry_of("web", "1.0.0", None, urls=urls)])}, tag='"2"')
+    failure(lambda: client.resolve(wanted), Reason.UNREACHABLE)
 
 
 INVALID = [
