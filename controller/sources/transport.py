@@ -44,6 +44,7 @@ from controller.sources.transport_failures import LIBRARY_ERRORS, PlainServerErr
 log = logging.getLogger(__name__)
 
 _CHUNK = 64 * 1024
+_GZIP, _GZIPPED = ("gzip", "x-gzip"), (".tgz", ".tar.gz")
 _CONNECT_SECONDS = 5.0
 _TICK = 0.1  # seconds between two checks of the deadline, the cancel token and the pace
 _ATTEMPTS = 3
@@ -256,7 +257,10 @@ def _check_answer(response: Response) -> None:
     if sum(len(name) + len(value) for name, value in headers.items()) > _HEADER_BYTES:
         problem = f"its response header exceeds the limit of {describe_bytes(_HEADER_BYTES)}"
         raise unreachable(subject, host, problem)
-    if headers.get("Content-Encoding", "identity").lower() != "identity":
+    encoding = headers.get("Content-Encoding", "identity").lower()
+    # Some servers take the compression of the archive itself for one of the response (Apache's AddEncoding, Bitbucket).
+    is_archive = encoding in _GZIP and urlsplit(response.url).path.lower().endswith(_GZIPPED)
+    if encoding != "identity" and not is_archive:
         message = f"{subject}: {quote(host)} uses a content encoding that was not requested; turn it off on that server"
         raise BundleError(Reason.UNSUPPORTED_CONTENT, message)
 

@@ -358,6 +358,18 @@ def test_a_body_that_gets_on_is_waited_for(server: FaultyServer, access: Access)
 
 # bad input
 
+
+@pytest.mark.parametrize("path", ["/a.tgz", "/a.tar.gz", "/A.TGZ"])
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip"])
+def test_a_server_that_takes_the_compression_of_an_archive_for_its_own(
+    path: str, encoding: str, server: FaultyServer, access: Access
+) -> None:
+    archive = gzip.compress(tarball(("a.yaml", b"1")))
+    server.add(path, archive, headers={"Content-Encoding": encoding})
+    resolution = SOURCE.resolve(at(server, path), access)
+    assert resolution.digest == f"sha256:{sha256(archive)}"
+
+
 SMALL = Limits(compressed_bytes=1000, file_bytes=2000, entries=3, ratio=2, ratio_from=1000)
 LONG = {"Content-Length": "100"}
 
