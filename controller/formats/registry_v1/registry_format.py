@@ -21,7 +21,7 @@ from controller.formats.registry_v1.config.deployment_config import configure
 from controller.formats.registry_v1.config.options import Options, read_options
 from controller.formats.registry_v1.generators.access import make_cluster_roles, make_roles, make_service_accounts
 from controller.formats.registry_v1.generators.certificates import Provider, choose_provider, provider_of
-from controller.formats.registry_v1.generators.definitions import convert_definitions
+from controller.formats.registry_v1.generators.definitions import convert_definitions, find_unnamed_conversions
 from controller.formats.registry_v1.generators.kinds import place_others
 from controller.formats.registry_v1.generators.services import find_bundled_services, make_webhook_services
 from controller.formats.registry_v1.generators.webhooks import make_webhook_configurations
@@ -59,7 +59,9 @@ class RegistryV1Format:
         accounts = make_service_accounts(version, request.install_namespace)
         objects = _merge_duplicates(accounts, _generate(bundle, options, provider, request))
         marks, unread = read_template(version.annotations)
-        warnings = (*bundle.warnings, *find_version_warnings(version), *unread, *find_unmet(bundle, capabilities))
+        conversions = find_unnamed_conversions(bundle.definitions, version.webhooks)
+        found = (*bundle.warnings, *find_version_warnings(version), *unread)
+        warnings = (*found, *conversions, *find_unmet(bundle, capabilities))
         return Rendering(objects=objects, warnings=warnings, namespace=marks)
 
 

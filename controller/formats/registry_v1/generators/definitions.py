@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.objects import Object
+from controller.formats.objects import Object, as_mapping
 from controller.formats.registry_v1.bundle.service_version import CONVERSION, Webhook
 from controller.formats.registry_v1.generators import names
 from controller.formats.registry_v1.generators.certificates import Provider, annotate
@@ -52,3 +52,15 @@ def _convert(definition: Object, webhook: Webhook, namespace: str, provider: Pro
     }
     converted = {**definition, "spec": {**spec, "conversion": conversion}}
     return annotate(converted, provider.webhook_annotations(webhook.deployment, namespace))
+
+
+def find_unnamed_conversions(definitions: Sequence[Object], webhooks: Sequence[Webhook]) -> list[str]:
+    """Return a warning for each CRD with a conversion webhook of its own, which no definition names."""
+    named = {crd for each in webhooks if each.type == CONVERSION for crd in each.conversion_crds}
+    return [
+        f'CustomResourceDefinition "{name}": has a conversion webhook that no webhook definition of the bundle names; '
+        "it is left as it is; name it in spec.webhookdefinitions"
+        for definition in definitions
+        if (name := definition["metadata"].get("name", "")) not in named
+        and as_mapping(as_mapping(definition.get("spec")).get("conversion")).get("strategy") == "Webhook"
+    ]

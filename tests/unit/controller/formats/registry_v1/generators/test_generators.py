@@ -139,6 +139,16 @@ def test_a_definition_is_converted_by_its_webhook(tmp_path: Path) -> None:
     assert crd["metadata"]["annotations"] == INJECT
 
 
+def test_a_conversion_webhook_that_the_bundle_does_not_name_is_told(tmp_path: Path) -> None:
+    conversion = {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://x"}}}
+    rendering = render(write_bundle(tmp_path / "a", service_version(), definition(conversion=conversion)))
+    [warning] = rendering.warnings
+    assert warning.startswith('CustomResourceDefinition "things.example.com": has a conversion webhook that no webhook')
+    assert only(rendering, "CustomResourceDefinition")["spec"]["conversion"] == conversion
+    plain = definition(conversion={"strategy": "None"})
+    assert not render(write_bundle(tmp_path / "b", service_version(), plain)).warnings
+
+
 def test_a_conversion_path_that_is_empty_stays_empty(tmp_path: Path) -> None:
     hook = webhook("c.example.com", "Conversion", conversionCRDs=["things.example.com"], webhookPath="")
     rendering = made(tmp_path, definition(), webhooks=[hook], deployments=[deployment()], owned=["things.example.com"])
