@@ -44,6 +44,8 @@ class ApplyOptions:
     """By object, the fields that the API server would keep; see `find_left_behind`."""
     warnings: tuple[str, ...] = ()
     """About the revision, for status."""
+    conceals: bool = False
+    """Whether values of Secrets were rendered, so that no text of an object may be shown with a refusal."""
     repairs: bool = True
     """Whether drift is repaired, and not only reported (spec.drift.mode)."""
     installed: bool

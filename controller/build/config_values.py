@@ -7,6 +7,7 @@ A message says where a value of a Secret is wrong, and never what it is. Not her
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,12 +18,19 @@ from api.v1alpha2.fields import parse_field_path
 from api.v1alpha2.types import ConfigReference, Spec
 from controller.build.plugins import format_of
 from controller.build.validation import check_nesting
-from controller.formats.helm.redaction import Redactor
+from controller.formats.helm.redaction import HIDDEN, Redactor
 from controller.formats.values import merge_values, read_values
 
 MOST_BYTES = MEBIBYTE
 """Of the merged config as JSON."""
 _PLACE = "spec.configFrom"
+# The chart, the template and the line.
+_PLACE_OF_FAILURE = re.compile(r'((?:the chart|"[^"]*"): [^\s:]+:\d+(?::\d+)?: )')
+_QUOTED = re.compile(r'"[^"]*"')
+_WITHHELD = (
+    'the rendering failed; its message is not shown because values come from a Secret; run "rukpak render" with other '
+    "values to see it"
+)
 
 
 def merge_config(spec: Spec, texts: Sequence[bytes | None]) -> Mapping[str, Any]:
@@ -89,11 +97,20 @@ def reads_secrets(spec: Spec) -> bool:
 
 
 def withhold(error: BundleError, spec: Spec) -> BundleError:
-    """Return the error of a rendering without the values of a merged config that contains some from Secrets.
+    """Return the error of a rendering without texts that may be values of a merged config with some from Secrets.
 
-    A format that places these values itself leaves them out of its messages; processors do not.
+    Values are removed. A template may change them first, in any way: of its own text, only the place is shown, and of
+    what it renders, nothing that is quoted. Without processors, registry-v1 places values itself, and quotes none.
     """
-    is_clean = isinstance(format_of(spec.format), PlacesConfig) and not spec.processors
-    if is_clean or not reads_secrets(spec):
+    if not reads_secrets(spec):
         return error
-    return BundleError(error.reason, Redactor([spec.config]).redact(error.message), retry_after=error.retry_after)
+    message = error.message
+    if error.reason is Reason.RENDER_FAILED:
+        place = _PLACE_OF_FAILURE.match(message)
+        message = f"{place[1] if place else ''}{_WITHHELD}"
+    elif error.reason is Reason.INVALID_BUNDLE:
+        message = _QUOTED.sub(f'"{HIDDEN}"', message)
+    is_clean = isinstance(format_of(spec.format), PlacesConfig) and not spec.processors
+    if not is_clean:
+        message = Redactor([spec.config]).redact(message)
+    return BundleError(error.reason, message, retry_after=error.retry_after)

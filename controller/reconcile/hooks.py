@@ -16,6 +16,7 @@ from controller.apply.hooks.hook import HookEvent, kinds_of
 from controller.apply.hooks.runner import HookOptions, HookRemains, HookRunner
 from controller.apply.order import Stage, position_of
 from controller.apply.targets import TargetSet, make_install_namespace
+from controller.build.config_values import reads_secrets
 from controller.build.revision import Revision
 from controller.kube.client import User
 from controller.observe.explanations import Explainer, oldest_answer
@@ -165,6 +166,7 @@ class Hooks:
             proceed=lambda: self._watches.synced,
             progress=context.state.hooks,
             deadline=deadline,
+            conceals=reads_secrets(context.spec),
             explain=partial(self._explainer.explain, context.name, hooks=True, most=oldest_answer(deadline)),
             confirm=make_confirmation(self._watches, context, revision.digest),
         )

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from controller.kube.errors import Cause
 
 SHOWN = 5
+CONCEALED = "…"
+Conceal: TypeAlias = Callable[[str], str]
+"""Returns the path of a field without texts of the object."""
 
 # The types of `field.Error` that are followed by a value, and the value: quoted as in Go, a number or word, or JSON.
 # See field.Error.ErrorBody in apimachinery.
@@ -20,38 +24,61 @@ _VALUE = re.compile(
     r'(?:("(?:[^"\\]|\\.)*"|[-+\w.]+)|(?=[{\[]))'
 )
 _WITHOUT_VALUE = frozenset({"Required value", "Forbidden", "Too long", "Internal error"})
-_TYPED_ERRORS = ("field not declared in schema", "expected ", "duplicate entries for key")
+_UNKNOWN = "field not declared in schema"
+_TYPED_ERRORS = (_UNKNOWN, "expected ", "duplicate entries for key")
 # The keys of a list item, such as [name="web"]. In a set, [="web"], the key is the value.
 _ITEM_KEYS = re.compile(r" \[\w+=[^\]]*\]")
 _WORD = re.compile(r'"[A-Za-z]{1,30}"')
 _GOT = re.compile(r"&(?:value\.valueUnstructured)?\{(?:Value:)?(true|false|[-+.0-9eE]+)\}$")
 _BOOLEAN_FOR_TEXT = re.compile(r'must be of type string: "boolean"')
 _BOOLEAN_HINT = "quote it: YAML reads y, n, yes, no, on, off, true and false as booleans"
+_MAP = re.compile(
+    r"(?:^|\.)((?:data|stringData|binaryData|labels|annotations|matchLabels|nodeSelector|limits|requests|parameters))[.\[]"
+)
+_KEY = re.compile(r"\[(?!\d+\])[^\]]*\]")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CONVERSION_PREFIX = re.compile(r"unable to convert unstructured object to [^:]*: |error decoding from json: ")
 
 
-def text_of(cause: Cause) -> str:
-    """Return the text of a cause after the value, without a full stop; its form is `type: value: text`."""
+def text_of(cause: Cause, conceal: Conceal | None = None) -> str:
+    """Return the text of a cause after the value, without a full stop; its form is `type: value: text`.
+
+    Args:
+        cause: of a reply.
+        conceal: given if no text of the object may be shown.
+    """
     # Further lines are a difference of two specs.
     line = cause.message.partition("\n")[0]
     match = _VALUE.match(line)
     if match:
         text = lower(_after_value(line, match).removeprefix(f"{cause.field} in body ") or match[1])
-        return _with_hint(f"{text}{_given(match)}")
+        return _with_hint(text if conceal else f"{text}{_given(match)}")
     kind, _, text = line.partition(": ")
     # Anything else might be a value.
     return lower(text.rstrip(".") or kind) if kind in _WITHOUT_VALUE else "rejected"
 
 
-def describe(causes: Iterable[Cause]) -> str:
+def describe(causes: Iterable[Cause], conceal: Conceal | None = None) -> str:
     """Return the rejected fields and why, equal for equal causes in any order; empty without any."""
-    return enumerate_some(sorted({_describe_one(cause) for cause in causes}))
+    return enumerate_some(sorted({_describe_one(cause, conceal) for cause in causes}))
 
 
-def describe_typed_errors(text: str) -> str:
+def conceal_keys(path: str) -> str:
+    """Return the path of a field without what an object, and not its kind, calls something: keys of items and maps."""
+    found = _MAP.search(path)
+    shown = f"{path[: found.end(1)]}.{CONCEALED}" if found else path
+    return _KEY.sub(f"[{CONCEALED}]", shown)
+
+
+def conceal_all(path: str) -> str:
+    """Return the beginning of the path of a field: below it, any name may be one of the object's."""
+    first, dot, _ = path.partition(".")
+    return f"{first.partition('[')[0]}.{CONCEALED}" if dot else first
+
+
+def describe_typed_errors(text: str, conceal: Conceal | None = None) -> str:
     """Return path and error of each field that does not match the schema of its kind, but not its value."""
-    errors = (_typed_error(line.strip()) for line in text.splitlines())
+    errors = (_typed_error(line.strip(), conceal) for line in text.splitlines())
     return enumerate_some(dict.fromkeys(error for error in errors if error)) or "does not match the schema of its kind"
 
 
@@ -77,9 +104,10 @@ def lower(text: str) -> str:
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
-def _describe_one(cause: Cause) -> str:
+def _describe_one(cause: Cause, conceal: Conceal | None) -> str:
     # [] is the object as a whole.
-    return text_of(cause) if cause.field in ("", "[]") else f"{cause.field}: {text_of(cause)}"
+    text = text_of(cause, conceal)
+    return text if cause.field in ("", "[]") else f"{conceal(cause.field) if conceal else cause.field}: {text}"
 
 
 def _after_value(line: str, match: re.Match[str]) -> str:
@@ -111,15 +139,19 @@ def _got(text: str) -> str:
     return f", got a boolean; {_BOOLEAN_HINT}" if found[1] in ("true", "false") else ", got a number; quote it"
 
 
-def _typed_error(line: str) -> str:
+def _typed_error(line: str, conceal: Conceal | None) -> str:
     """Read `.spec.replicas: expected numeric (int or float), got string`; empty for another line."""
     for text in _TYPED_ERRORS:
         path, found, rest = line.partition(f": {text}")
         if not found or not path.startswith("."):
             continue
+        where = path[1:]
+        if conceal:
+            # The name of an unknown field is one of the object's.
+            where = conceal(where) if text != _UNKNOWN else f"{conceal(where.rpartition('.')[0])}.{CONCEALED}"
         if text == "expected ":
             expected, _, got = rest.partition(", got ")
-            return f"{path[1:]}: {text}{expected}{_got(got) if expected == 'string' else ''}"
-        keys = _ITEM_KEYS.match(rest)
-        return f"{path[1:]}: {text}{keys[0] if keys else ''}"
+            return f"{where}: {text}{expected}{_got(got) if expected == 'string' else ''}"
+        keys = None if conceal else _ITEM_KEYS.match(rest)
+        return f"{where}: {text}{keys[0] if keys else ''}"
     return ""

@@ -17,6 +17,9 @@ from http import HTTPStatus
 from api import names
 from api.v1alpha2.conditions import Reason
 from controller.apply.failures.causes import (
+    Conceal,
+    conceal_all,
+    conceal_keys,
     describe,
     describe_conversion_error,
     describe_typed_errors,
@@ -126,6 +129,14 @@ class _Reply:
     error: ApiError
     key: ObjectKey
     install_namespace: str
+    conceals: bool = False
+
+    @property
+    def conceal(self) -> Conceal | None:
+        """How to conceal names in the path of a field; None if they may be shown."""
+        if not self.conceals:
+            return None
+        return conceal_all if is_custom(self.key) else conceal_keys
 
     def to_failure(self, reason: Reason, text: str, *, recovery: Recovery = Recovery.NONE) -> ApplyFailure:
         """Return a failure of the object."""
@@ -137,15 +148,16 @@ class _Reply:
         return replace(self.to_failure(Reason.FORBIDDEN, f'"{account}" {text}'), account=account, missing=missing)
 
 
-def classify(error: ApiError, key: ObjectKey, *, install_namespace: str) -> ApplyFailure:
+def classify(error: ApiError, key: ObjectKey, *, install_namespace: str, conceals: bool = False) -> ApplyFailure:
     """Return what a failure reply to a write means for its object.
 
     Args:
         error: the reply, or the lack of one.
         key: of the object.
         install_namespace: of the BundleDeployment, which can be created if it is missing.
+        conceals: whether no text of the object may be shown, since values of Secrets were rendered.
     """
-    reply = _Reply(error=error, key=key, install_namespace=install_namespace)
+    reply = _Reply(error=error, key=key, install_namespace=install_namespace, conceals=conceals)
     return _denied(reply) or _BY_STATUS.get(error.status, _other)(reply)
 
 
@@ -157,7 +169,8 @@ def _denied(reply: _Reply) -> ApplyFailure | None:
     if match is None:
         return None
     who = f'{"admission webhook" if webhook else "admission policy"} "{match[1]}"'
-    said = "" if (reply.key.group, reply.key.kind) == ("", "Secret") else one_line(match[2] or "")
+    is_silent = reply.conceals or (reply.key.group, reply.key.kind) == ("", "Secret")
+    said = "" if is_silent else one_line(match[2] or "")
     return reply.to_failure(
         Reason.REFUSED, f"{who} denied the request: {said}" if said else f"{who} denied the request"
     )
@@ -240,7 +253,7 @@ def _invalid(reply: _Reply) -> ApplyFailure:
     # The field <nil> only means that rules were skipped because the object is invalid.
     causes = tuple(cause for cause in reply.error.causes if cause.field != "<nil>")
     texts = [text_of(cause) for cause in causes]
-    said = describe(causes) or "invalid"
+    said = describe(causes, reply.conceal) or "invalid"
     if any(_SECOND_CONTROLLER.match(text) for text in texts):
         return reply.to_failure(
             Reason.COLLISION, "controlled by another object; delete it", recovery=Recovery.JUDGE_AGAIN
@@ -269,7 +282,7 @@ def _server_error(reply: _Reply) -> ApplyFailure:
     message = reply.error.message
     not_typed = _NOT_TYPED.match(message)
     if not_typed:
-        return reply.to_failure(Reason.REFUSED, describe_typed_errors(not_typed[1]))
+        return reply.to_failure(Reason.REFUSED, describe_typed_errors(not_typed[1], reply.conceal))
     not_converted = _NOT_CONVERTED.match(message)
     if not_converted:
         return reply.to_failure(Reason.REFUSED, describe_conversion_error(not_converted[1]))

@@ -16,7 +16,7 @@ from typing import Any
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.failures.replies import Recovery, classify
+from controller.apply.failures.replies import ApplyFailure, Recovery, classify
 from controller.apply.hooks.hook import (
     BEFORE_CREATION,
     FAILED,
@@ -101,6 +101,8 @@ class HookOptions:
     """False once the BundleDeployment is paused or changed: then nothing more is sent."""
     progress: HookProgress
     deadline: float
+    conceals: bool = False
+    """Whether no text of a hook may be shown with a refusal, since values of Secrets were rendered."""
     """`spec.progressDeadline` in seconds."""
     explain: Explain
     """Explains hooks that have been running for a while."""
@@ -373,7 +375,7 @@ class HookRunner:
         try:
             value = self._apply(hook, resource, options)
         except ApiError as error:
-            failure = classify(error, hook.key, install_namespace=options.install_namespace["metadata"]["name"])
+            failure = _classify(error, hook, options)
             may_create = options.user is None and not hook.event.is_of_teardown
             if failure.recovery is not Recovery.CREATE_NAMESPACE or not may_create:
                 raise
@@ -420,8 +422,13 @@ def _version(live: Mapping[str, Any]) -> str:
 
 
 def _to_problem(error: ApiError, hook: PlannedHook, options: HookOptions) -> BundleError:
-    failure = classify(error, hook.key, install_namespace=options.install_namespace["metadata"]["name"])
+    failure = _classify(error, hook, options)
     return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+
+
+def _classify(error: ApiError, hook: PlannedHook, options: HookOptions) -> ApplyFailure:
+    namespace = options.install_namespace["metadata"]["name"]
+    return classify(error, hook.key, install_namespace=namespace, conceals=options.conceals)
 
 
 def _stands(live: dict[str, Any], hook: PlannedHook, options: HookOptions) -> bool:

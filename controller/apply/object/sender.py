@@ -80,7 +80,7 @@ class Sender:
 
     def refuse(self, task: Task, error: ApiError, options: ApplyOptions) -> Task:
         """Return a task that refuses an object, since it could not be read."""
-        failure = classify(error, task.target.key, install_namespace=options.install_namespace)
+        failure = _classify(error, task, options)
         return replace(task, action=Action.REFUSE, record=None, refusal=self._error(failure, task, options))
 
     def fail(self, task: Task, error: BundleError, options: ApplyOptions) -> Outcome:
@@ -118,11 +118,11 @@ class Sender:
         except BundleError as error:
             return self.fail(task, error, options)
         except ApiError as error:
-            failure = classify(error, task.target.key, install_namespace=options.install_namespace)
+            failure = _classify(error, task, options)
         try:
             next_request = None if failure.recovery in request.recoveries else self._recover(request, failure)
         except ApiError as error:
-            failure, next_request = classify(error, task.target.key, install_namespace=options.install_namespace), None
+            failure, next_request = _classify(error, task, options), None
         if next_request is None:
             if request.replaced:
                 task = _give_back(request, request.replaced)
@@ -301,6 +301,11 @@ def _give_back(request: ApplyRequest, replaced: managed_fields.Replaced) -> Task
 def _project(value: Mapping[str, Any], key: ObjectKey) -> Record:
     verdict = NOT_OBSERVED if needs_full_object(key.group, key.kind) else None
     return project(value, key.group, key.kind, verdict)
+
+
+def _classify(error: ApiError, task: Task, options: ApplyOptions) -> ApplyFailure:
+    namespace, conceals = options.install_namespace, options.conceals
+    return classify(error, task.target.key, install_namespace=namespace, conceals=conceals)
 
 
 def _about(task: Task, options: ApplyOptions) -> dict[str, str]:

@@ -23,6 +23,7 @@ from controller.apply.targets import (
     leave_out_missing,
     make_targets,
 )
+from controller.build.config_values import reads_secrets
 from controller.build.pins import recall_pins
 from controller.build.revision import Revision, Terms
 from controller.kube.resources import GroupVersionKind
@@ -236,6 +237,7 @@ class Planner:
             install_namespace=terms.install_namespace,
             spec_version=context.spec_version,
             wanted=targets,
+            conceals=reads_secrets(context.spec),
             repairs=(terms.drift or {}).get("mode", "Repair") == "Repair",
             installed=context.status.installed_revision == targets.revision,
             started=context.status.started_jobs,

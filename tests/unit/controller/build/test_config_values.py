@@ -160,3 +160,33 @@ def test_errors_of_a_rendering_do_not_show_values_of_secrets() -> None:
     error = BundleError(Reason.INVALID_CONFIG, 'namespace "hunter2" is not allowed')
     assert withhold(error, spec).message == 'namespace "…" is not allowed'
     assert withhold(error, spec_of({}, format_name="registry-v1")) is error
+
+
+ENCODED = "aHVudGVyMg=="
+FAILURES = {
+    "a message of a template": (
+        Reason.RENDER_FAILED, f'"c": c/templates/a.yaml:3:4: {ENCODED}',
+        '"c": c/templates/a.yaml:3:4: the rendering failed',
+    ),
+    "a message without a place": (Reason.RENDER_FAILED, f"the chart: {ENCODED}", "the rendering failed; its message"),
+    "a text of an object": (
+        Reason.INVALID_BUNDLE, f'c/templates/a.yaml:1: metadata.name: "{ENCODED}" is no name',
+        'c/templates/a.yaml:1: metadata.name: "…" is no name',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_what_a_template_made_of_a_value_of_a_secret_is_not_shown(name: str) -> None:
+    reason, message, expect = FAILURES[name]
+    spec = spec_of({"kind": "Secret"}, config={"values": {"password": "hunter2"}}, format_name="helm")
+    shown = withhold(BundleError(reason, message), spec)
+    assert shown.message.startswith(expect)
+    assert ENCODED not in shown.message
+    plain = BundleError(reason, message)
+    assert withhold(plain, spec_of({}, format_name="helm")) is plain
+
+
+def test_errors_of_a_rendering_without_secrets_are_shown_as_they_are() -> None:
+    error = BundleError(Reason.RENDER_FAILED, f'"c": c/templates/a.yaml:3:4: {ENCODED}')
+    assert withhold(error, spec_of({"kind": "ConfigMap"}, format_name="helm")) is error

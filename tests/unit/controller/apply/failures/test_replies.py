@@ -432,3 +432,34 @@ def test_values_that_never_end_are_read_in_no_time() -> None:
     dots = _status(500, NOT_TYPED + ". " * 30_000)
     assert _said(_classify(nested)) == "spec: invalid value"
     assert _said(_classify(dots)) == "does not match the schema of its kind"
+
+
+KEYED = ObjectKey("", "ConfigMap", "shop", "a")
+CUSTOM_KEYED = ObjectKey("example.com", "Widget", "shop", "a")
+# What a chart makes of a value of a Secret: the key of a map, the key of an item, a field, a value, a complaint.
+CONCEALED = [
+    (_invalid(("Invalid", f"data[{PLANTED}/!]", f'Invalid value: "{PLANTED}/!": a valid config key must consist of')),
+     KEYED, "data.…: a valid config key must consist of"),
+    (_invalid(("Invalid", f"metadata.labels.{PLANTED}", 'Invalid value: "x": is odd')), KEYED,
+     "metadata.labels.…: is odd"),
+    (_invalid(("NotSupported", "spec.a", 'Unsupported value: "secretword": supported values: "x"')), DEPLOYMENT,
+     'spec.a: supported values: "x"'),
+    (_invalid(("Invalid", f"spec.{PLANTED}.b", 'Invalid value: "x": is odd')), CUSTOM_KEYED, "spec.…: is odd"),
+    (_status(500, f"{NOT_TYPED}.spec.{PLANTED}: field not declared in schema"), DEPLOYMENT,
+     "spec.…: field not declared in schema"),
+    (_status(500, f'{NOT_TYPED}.spec.containers[name="{PLANTED}"].args: expected list, got x'), DEPLOYMENT,
+     "spec.containers[…].args: expected list"),
+    (_status(500, f'{NOT_TYPED}.spec.env: duplicate entries for key [name="{PLANTED}"]'), DEPLOYMENT,
+     "spec.env: duplicate entries for key"),
+    (_status(403, f'admission webhook "x" denied the request: {PLANTED} is bad', "Forbidden"), DEPLOYMENT,
+     'admission webhook "x" denied the request'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "key", "said"), CONCEALED)
+def test_where_values_of_secrets_were_rendered_no_text_of_an_object_is_shown(
+    error: ApiError, key: ObjectKey, said: str
+) -> None:
+    failure = classify(error, key, install_namespace="shop", conceals=True)
+    assert failure.message == f"{key}: {said}"
+    assert PLANTED in classify(error, key, install_namespace="shop").message or "secretword" in str(error.causes)
