@@ -177,7 +177,7 @@ def test_a_registry_keeps_its_content_over_a_restart_and_loses_what_is_deleted(f
 @pytest.mark.own_cluster
 def test_a_cluster_that_the_user_has_is_used_but_neither_killed_nor_audited(cluster: ControlPlane) -> None:
     since = cluster.audit_position()
-    selected = ["-k", "rbac or audit_log or outlive", f"--kubeconfig={cluster.kubeconfig}"]
+    selected = ["--all", "-k", "rbac or audit_log or outlive", f"--kubeconfig={cluster.kubeconfig}"]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__, *selected]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "1 passed" in done.stdout, done.stdout

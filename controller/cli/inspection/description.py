@@ -107,7 +107,8 @@ def _pins(pins: Iterable[SourcePin]) -> Iterator[str]:
             not pin.reference or name == pin.reference or name.endswith((f":{pin.reference}", f"@{pin.reference}"))
         )
         place = f" in {pin.destination}" if pin.destination else ""
-        yield f"  {pin.kind} {name}{'' if is_said else f' {pin.reference}'}{place}"
+        reference = "" if is_said else f"{':' if pin.kind == 'image' else ' '}{pin.reference}"
+        yield f"  {pin.kind} {name}{reference}{place}"
         yield f"    {pin.digest}"
 
 

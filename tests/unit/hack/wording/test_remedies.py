@@ -24,6 +24,7 @@ FOREIGN = {
     "spec.suspend",
     "spec.template.metadata.annotations",
     "spec.ttlSecondsAfterFinished",
+    "spec.webhookdefinitions",
 }
 """Fields of other kinds, and examples."""
 
