@@ -125,13 +125,15 @@ class Explainer:
                 inquiries[record.key] = replace(last, about=record.verdict, asked=now) if last else fresh
             if inquiries:
                 self._inquiries[part] = inquiries
+            # Before an answer arrives, which wakes the BundleDeployment: it is news for the next pass.
+            found = Explanations(
+                known={key: each.answer for key, each in inquiries.items() if each.answer},
+                next_change=_seconds_to_next(troubled, inquiries, now, most),
+            )
         for record in asked:
             with suppress(RuntimeError):  # after `stop`, during which a pass may continue
                 self._pool.submit(self._ask, part, record)
-        return Explanations(
-            known={key: each.answer for key, each in inquiries.items() if each.answer},
-            next_change=_seconds_to_next(troubled, inquiries, now, most),
-        )
+        return found
 
     def forget(self, name: str) -> None:
         """Forget a BundleDeployment that is gone."""
