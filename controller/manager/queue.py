@@ -112,8 +112,8 @@ class WorkQueue:
         """Shares and keys."""
         self._dirty: dict[str, float] = {}
         """When they were added: keys in `_ready`, and keys that were added again while being processed."""
-        self._processing: dict[str, tuple[str, float]] = {}
-        """Shares of the keys being processed, and when that started."""
+        self._processing: dict[str, tuple[str, float, float]] = {}
+        """Shares of the keys being processed, when that started, and the processor time of its thread then."""
         self._delayed: list[tuple[float, str]] = []
         """A heap. An entry is valid only while `_due` has the same time for its key."""
         self._due: dict[str, float] = {}
@@ -131,7 +131,7 @@ class WorkQueue:
         """Return a snapshot."""
         with self._condition:
             now = self._clock()
-            busy = [now - since for _, since in self._processing.values()]
+            busy = [now - since for _, since, _ in self._processing.values()]
             return QueueStats(
                 depth=self._ready.waiting,
                 adds=self._adds,
@@ -183,7 +183,7 @@ class WorkQueue:
                 if turn := self._ready.begin():
                     share, key = turn
                     now = self._clock()
-                    self._processing[key] = share, now
+                    self._processing[key] = share, now, time.thread_time()
                     _record(self._on_waited, now - self._dirty.pop(key))
                     return key
                 if self._closed:
@@ -191,10 +191,10 @@ class WorkQueue:
                 self._condition.wait(clamp_wait(self._delayed[0][0] - self._clock()) if self._delayed else None)
 
     def done(self, key: str) -> None:
-        """Note that a worker has finished a key."""
+        """Note that a worker has finished a key; call it on the thread that got the key."""
         with self._condition:
-            share, started = self._processing.pop(key)
-            self._ready.end(share)
+            share, started, began = self._processing.pop(key)
+            self._ready.end(share, seconds=time.thread_time() - began)
             _record(self._on_worked, self._clock() - started)
             if key in self._dirty:
                 self._line_up(key)

@@ -2,7 +2,8 @@
 
 A pass asks for a result by a ticket that identifies the inputs. While the work is active the pass continues without it
 and repairs what is installed. A new ticket cancels the work of the previous one. Tenants take turns, and none gets all
-threads (sharing/shares.py): sources that never end hold up only the tenant that names them.
+threads (sharing/shares.py): sources that never end hold up only the tenant that names them. Who has used less processor
+time is served first.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -173,6 +175,7 @@ class BackgroundWork:
     def _run(self, job: _Job, *, waited: bool) -> None:
         if waited:
             self._started(job.name)
+        began = time.thread_time()
         try:
             result = job.run()
         except BaseException as error:  # noqa: BLE001 - `take` raises it
@@ -180,6 +183,6 @@ class BackgroundWork:
         else:
             job.future.set_result(result)
         with self._lock:
-            self._turns.end(job.share)
+            self._turns.end(job.share, seconds=time.thread_time() - began)
             self._start_ready()
         self._finished(job.name)

@@ -1,12 +1,13 @@
 """Waiting for memory or places: rendering, git, helm and passes over large revisions wait until there is room.
 
-Sizes of memory are estimates that are never too small (formats/budget.py). Shares take turns (shares.py). No one polls:
-a request that is granted is called.
+Sizes of memory are estimates that are never too small (formats/budget.py). Shares take turns, in the order of the time
+for which they have held room (shares.py). No one polls: a request that is granted is called.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ class _Request:
     granted: Callable[[], None]
     """Called when it is granted, on any thread."""
     holds: bool = False
+    since: float = 0.0
+    """When it was granted, in monotonic seconds."""
 
 
 class Admission:
@@ -109,7 +112,7 @@ class Admission:
     def _remove(self, request: _Request) -> None:
         with self._lock:
             if request.holds:
-                self._turns.end(request.share, request.size)
+                self._turns.end(request.share, request.size, seconds=time.monotonic() - request.since)
             else:
                 self._turns.drop(request.share, request)
         self._grant()
@@ -122,5 +125,5 @@ class Admission:
     def _next(self) -> _Request | None:
         with self._lock:
             if request := self._turns.begin():
-                request.holds = True
+                request.holds, request.since = True, time.monotonic()
             return request

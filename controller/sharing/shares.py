@@ -1,7 +1,8 @@
 """Fair shares: no tenant takes so much of a limited resource that nothing is left for the next one.
 
 A share may take more of a resource only while more is free than it has taken: alone it gets half, with one other share
-a third, and so on. A share that has nothing yet gets some as long as any is free.
+a third, and so on. A share that has nothing yet gets some as long as any is free. Who waits is served in the order of
+the time that the shares have used, so that long items of one do not cost others more than its part.
 
 Not here: threads that wait for their turn (admission.py), and what is shared.
 """
@@ -9,11 +10,16 @@ Not here: threads that wait for their turn (admission.py), and what is shared.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from api.v1alpha2.types import BundleDeployment
 
 Item = TypeVar("Item")
+LEAD_SECONDS = 0.1
+"""How much more time a share may have used before it waits for others: those of little cost alternate."""
+MOST_LEAD_SECONDS = 10.0
+"""No share waits for others to use more time than this, whatever it has used."""
 
 
 def share_of(deployment: BundleDeployment) -> str:
@@ -73,7 +79,8 @@ class Shares:
 class Turns(Generic[Item]):
     """Items that wait for their turn: shares take turns, one item each. Not thread-safe: its user needs a lock.
 
-    An item that is too large for now is not overtaken, or it would never get its turn.
+    A share that has used more time than others waits until they have caught up, or have nothing to do (start-time fair
+    queuing). An item that is too large for now is not overtaken, or it would never get its turn.
 
     Args:
         total: the sizes of all active items together.
@@ -83,6 +90,10 @@ class Turns(Generic[Item]):
         self._shares = Shares(total)
         self._lines: OrderedDict[str, tuple[dict[Item, int], dict[Item, int]]] = OrderedDict()
         """The sizes of waiting items by share, next share first; the second dictionary waits behind the first."""
+        self._virtual = 0.0
+        """The seconds that each share would have used if all had always had something to do."""
+        self._used: dict[str, float] = {}
+        """The same for a share that has used more."""
 
     @property
     def waiting(self) -> int:
@@ -112,7 +123,8 @@ class Turns(Generic[Item]):
     def begin(self) -> Item | None:
         """Return the next item, which is active from now on; None if no item may start."""
         others_wait = len(self._lines) > 1
-        for share, line in self._lines.items():
+        for share in self._in_order():
+            line = self._lines[share]
             items = line[0] or line[1]
             item, size = next(iter(items.items()))
             if not self._shares.allows(share, size, others_wait=others_wait):
@@ -122,12 +134,27 @@ class Turns(Generic[Item]):
             del items[item]
             self._lines.move_to_end(share)
             self._forget_if_empty(share)
+            self._catch_up(self._used.get(share, 0.0))
             return item
         return None
 
-    def end(self, share: str, size: int = 1) -> None:
-        """Note that an item of a share is no longer active."""
+    def end(self, share: str, size: int = 1, *, seconds: float = 0.0) -> None:
+        """Note that an item of a share is no longer active, and how much time it has used."""
         self._shares.give_back(share, size)
+        used = self._used.get(share, self._virtual) + seconds
+        if used > self._virtual:
+            self._used[share] = min(used, self._virtual + MOST_LEAD_SECONDS)
+
+    def _in_order(self) -> Iterable[str]:
+        ahead = {share for share, used in self._used.items() if used - self._virtual >= LEAD_SECONDS}
+        if not ahead:
+            return self._lines
+        return sorted(self._lines, key=lambda share: self._used[share] if share in ahead else 0.0)
+
+    def _catch_up(self, used: float) -> None:
+        if used > self._virtual:
+            self._virtual = used
+            self._used = {share: used for share, used in self._used.items() if used > self._virtual}
 
     def _forget_if_empty(self, share: str) -> None:
         if not any(self._lines[share]):

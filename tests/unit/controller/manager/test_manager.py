@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -87,6 +88,16 @@ def test_one_that_is_stopped_while_it_starts_leaves_the_garbage_collector_as_it_
     with Running(settings):
         pass
     assert gc.callbacks == callbacks
+
+
+def test_threads_that_compute_let_those_that_answer_go_on(settings: Settings) -> None:
+    before = sys.getswitchinterval()
+    try:
+        with Running(settings) as running:
+            wait_for(lambda: running.manager.cluster.watches.synced, 10, "BundleDeployments are known")
+            assert sys.getswitchinterval() < before / 10
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_the_helm_in_use_is_logged_at_startup(settings: Settings, helm: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -112,3 +112,55 @@ def test_an_item_that_is_too_large_for_now_is_not_overtaken() -> None:
     turns.end("ANN", 4)
     assert [turns.begin(), turns.begin()] == ["large", "small"]
     assert turns.active == 9
+
+
+def serve(turns: Turns[tuple[str, float]], most: int = 100) -> str:
+    """Let items begin and end, one after the other; return the initials of their shares."""
+    begun = ""
+    while len(begun) < most and (item := turns.begin()):
+        share, seconds = item[0].split()[0], item[1]
+        begun += share[0]
+        turns.end(share, seconds=seconds)
+    return begun
+
+
+def line_up(turns: Turns[tuple[str, float]], share: str, seconds: float, count: int) -> None:
+    for number in range(count):
+        turns.add(share, (f"{share} {number}", seconds))
+
+
+def test_shares_get_equal_time_and_not_equally_many_items() -> None:
+    turns: Turns[tuple[str, float]] = Turns(1)
+    line_up(turns, "ANN", 5.0, 3)
+    line_up(turns, "BEN", 1.0, 12)
+    assert serve(turns) == "ABBBBBABBBBBABB"
+
+
+def test_shares_alternate_as_long_as_their_items_cost_little() -> None:
+    turns: Turns[tuple[str, float]] = Turns(1)
+    line_up(turns, "ANN", 0.02, 4)
+    line_up(turns, "BEN", 0.001, 4)
+    assert serve(turns) == "ABABABAB"
+
+
+def test_many_items_that_cost_little_count_as_well() -> None:
+    turns: Turns[tuple[str, float]] = Turns(1)
+    line_up(turns, "ANN", 0.04, 30)
+    line_up(turns, "BEN", 0.004, 300)
+    begun = serve(turns, 200)
+    assert begun.count("A") < begun.count("B") / 5
+
+
+def test_whoever_comes_late_has_no_claim_to_the_time_that_others_used_before() -> None:
+    turns: Turns[tuple[str, float]] = Turns(1)
+    line_up(turns, "ANN", 30.0, 4)
+    assert serve(turns, 3) == "AAA"
+    line_up(turns, "BEN", 1.0, 30)
+    assert serve(turns, 12) == "BBBBBBBBBBAB"
+
+
+def test_a_share_that_has_used_much_waits_for_nobody_who_has_nothing_to_do() -> None:
+    turns: Turns[tuple[str, float]] = Turns(1)
+    line_up(turns, "ANN", 30.0, 3)
+    line_up(turns, "BEN", 1.0, 1)
+    assert serve(turns) == "ABAA"
