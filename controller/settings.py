@@ -22,7 +22,7 @@ from controller.sources.hosts import parse_pattern
 
 if TYPE_CHECKING:
     from controller.kube.lease import LeaseTimes
-    from controller.revisions.accounts.service_accounts import AccountPolicy
+    from controller.revisions.accounts import AccountPolicy
 
 MAX_PORT = 65535
 MIN_RELIST_SECONDS = 10
@@ -109,7 +109,7 @@ class Settings:
 
         Raises: ValueError for an invalid name.
         """
-        from controller.revisions.accounts.service_accounts import AccountPolicy  # noqa: PLC0415 - slow, and not for --help
+        from controller.revisions.accounts import AccountPolicy  # noqa: PLC0415 - slow, and not for --help
 
         name = self.default_service_account
         if name and not _ACCOUNT_NAME.fullmatch(name):

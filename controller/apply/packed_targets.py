@@ -1,7 +1,7 @@
 """The targets of an installed revision in compressed form: a repair unpacks only those that have drifted. Pure.
 
 Targets are distributed over blocks by their keys, so that no index is needed, and serialized one by one in their
-block. Not here: how long they are kept (reconcile/installation/installed_targets.py).
+block. Not here: how long they are kept (reconcile/memory.py).
 """
 
 from __future__ import annotations

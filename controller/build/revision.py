@@ -1,6 +1,6 @@
 """A revision: one rendered set of objects, with everything needed to repair and delete them (rule 2).
 
-This module defines the value and its serialized form; `revisions/storage/store.py` keeps it in the cluster.
+This module defines the value and its serialized form; `revisions/store.py` keeps it in the cluster.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Terms:
     drift: Mapping[str, Any] | None = None
     optional: tuple[Mapping[str, str], ...] = ()
     account: Mapping[str, str] | None = None
-    """`deploymentUID`, `namespaceUID` and `serviceAccountUID` of the account: see revisions/accounts/identities.py."""
+    """`deploymentUID`, `namespaceUID` and `serviceAccountUID` of the account: see revisions/accounts.py."""
     kinds: tuple[RecordedKind, ...] = ()
     """The kinds of other API servers that it was rendered with: see recorded_kinds.py."""
     held: str = ""

@@ -12,8 +12,8 @@ from controller.cli.command import FAILED, MisuseError, tell
 from controller.content.store import StoreInUseError
 from controller.kube.errors import ConfigurationError
 from controller.manager import log
-from controller.manager.allocator import return_freed_memory
-from controller.manager.manager import make_manager
+from controller.manager.assemble import assemble
+from controller.manager.process import return_freed_memory
 from controller.manager.serving.server import ListenError
 from controller.settings import Settings
 
@@ -32,7 +32,7 @@ def main(options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     try:
-        manager = make_manager(settings)
+        manager = assemble(settings)
     except (ConfigurationError, StoreInUseError, ListenError) as error:
         tell(f"rukpak run: {error}")
         return FAILED

@@ -8,7 +8,7 @@ The Lease is written every few seconds, so it tells first that etcd was restored
 older than known then, however many writes other components have made since.
 
 A process takes over a Lease with its own identity without waiting: identities guarantee that the predecessor is gone
-(manager/identity.py). If there are two nevertheless, `acquireTime` distinguishes them.
+(manager/process.py). If there are two nevertheless, `acquireTime` distinguishes them.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ record, except that a controller which holds its Lease, too, may do so in its pl
 do two act for one BundleDeployment, whatever the label says. A BundleDeployment without any status is held by none, and
 may be claimed with a write that fails if anything was written since.
 
-Pure. Not here: how a BundleDeployment changes hands (reconcile/shards/custody.py).
+Pure. Not here: how a BundleDeployment changes hands (reconcile/shards.py).
 """
 
 from __future__ import annotations

@@ -1,33 +1,30 @@
-"""The controller: `make_manager` creates its parts from the settings, `Manager` starts and stops them.
-
-Not here: how the parts are created and connected (wiring/).
-"""
+"""Starts and stops a controller. Not here: how its parts are created and connected (assemble.py)."""
 
 from __future__ import annotations
 
 import logging
 import sys
 import threading
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 
-from controller.manager.collector import StartCollector
-from controller.manager.exits import exit_after_deaths
-from controller.manager.metrics import Metrics
-from controller.manager.serving.activity import Activity
+from api.errors import BundleError
+from api.plugins import Means
+from controller.build.programs import find_programs
+from controller.kube.events import EventRecorder
+from controller.kube.lease import Election
+from controller.manager.process import StartCollector
 from controller.manager.serving.server import Server
-from controller.manager.wiring.applying import Applying, make_applying
-from controller.manager.wiring.building import Building, make_building
-from controller.manager.wiring.cluster import Cluster, make_cluster
-from controller.manager.wiring.connections import connect
-from controller.manager.wiring.endpoints import make_probes, make_process_state, make_servers
-from controller.manager.wiring.leadership import Leadership, make_leadership, make_takeovers
-from controller.manager.wiring.passes import make_reconciler, make_workers
-from controller.manager.wiring.resources import make_resources
+from controller.manager.survey import ShardSurvey
 from controller.manager.workers import Workers
 from controller.processes.confinement import Mechanisms
 from controller.processes.supervision import Kind, Supervisor
+from controller.reconcile.context import Services
+from controller.revisions.orphans import Sweeper
+from controller.revisions.quarantine import Quarantine
 from controller.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -48,105 +45,107 @@ class Manager:
     """A controller that can be started and stopped once."""
 
     settings: Settings
-    cluster: Cluster
-    building: Building
-    applying: Applying
+    supervisor: Supervisor
+    """Restarts the threads of this process."""
+    services: Services
     workers: Workers
-    leadership: Leadership
+    events: EventRecorder
+    sweeper: Sweeper
+    quarantine: Quarantine
+    elected: threading.Event
+    """Set when this process may act."""
+    election: Election | None
+    """None: there are no other replicas, so this process acts from the start."""
+    survey: ShardSurvey
+    """Of the shards that nobody serves."""
     servers: tuple[Server, ...]
-
-    @property
-    def supervisor(self) -> Supervisor:
-        """Restarts the threads of this process."""
-        return self.cluster.client.supervisor
+    scratch: Callable[[], AbstractContextManager[Path]]
+    """Makes a folder for as long as programs are looked for."""
+    means: Means
+    """Which programs rendering runs."""
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, then finish running passes and release the Lease, within 2 s.
 
         While another process leads, only watch, to take over with warm caches.
         """
-        memory = self.settings.memory_limit()
+        memory, watches = self.settings.memory_limit(), self.services.watches
         about = {"version": version("rukpak"), "namespace": self.settings.namespace, "shard": self.settings.shard}
         log.info("starting", extra={**about, "memory": memory.bytes, "memoryLimit": memory.origin})
         _log_confinement(self.settings)
         sys.setswitchinterval(SWITCH_SECONDS)
         collector = StartCollector()
         collector.begin()
-        self.cluster.events.start()
-        self.leadership.start()
-        self.cluster.watches.start()
+        self.events.start()
+        if self.election:
+            self.election.start()
+        else:
+            self.elected.set()
+        watches.start()
         for server in self.servers:
             server.start()
-        self.supervisor.thread(Kind.OTHER, "programs", self.building.log_programs).start()
+        self.supervisor.thread(Kind.OTHER, "programs", self._log_programs).start()
         self.supervisor.thread(Kind.START, "act", lambda: self._act(stop)).start()
         while not stop.wait(START_SECONDS):
             self.supervisor.start_waiting()
-            collector.end_once(lambda: not self.cluster.watches.unsynced())
+            collector.end_once(lambda: not watches.unsynced())
         collector.end_once(lambda: True)
         log.info("stopping")
         self._drain()
 
     def _act(self, stop: threading.Event) -> None:
         """Start the workers once this process leads, then sweep until the end."""
-        self.leadership.elected.wait()
-        if self.leadership.follows:
-            self.cluster.watches.refresh()  # they may lag behind the last writes of the previous leader, such as pins
+        self.elected.wait()
+        watches, is_shard = self.services.watches, bool(self.settings.served_shard().name)
+        # Caches may lag behind the last writes of the previous leader, such as pins; of a named shard, what has left it
+        # since must be known.
+        if is_shard or (self.election and self.election.follows):
+            watches.refresh()
         if stop.is_set():
             return
         self.workers.start()
-        while not self.cluster.watches.synced:
+        while not watches.synced:
             if stop.wait(0.2):
                 return
-        self.supervisor.thread(Kind.OTHER, "shards", self.leadership.run_survey).start()
-        self.building.sweeper.run()
+        if not is_shard:  # only the default shard reports those that nobody serves
+            self.supervisor.thread(Kind.OTHER, "shards", self.survey.run).start()
+        self.sweeper.run()
 
     def _drain(self) -> None:
+        services = self.services
         self.workers.close()
-        self.building.sweeper.stop()
-        self.building.background.stop()
-        self.building.quarantine.end()
-        self.applying.explainer.stop()
-        self.cluster.watches.stop()
+        self.sweeper.stop()
+        services.background.stop()
+        self.quarantine.end()
+        services.explainer.stop()
+        services.watches.stop()
         self.workers.join(DRAIN_SECONDS)
-        self.cluster.events.stop(EVENTS_SECONDS)
-        self.applying.applier.stop()
-        self.leadership.stop(LAST_WRITES_SECONDS)
+        self.events.stop(EVENTS_SECONDS)
+        services.applier.stop()
+        self.survey.stop()
+        if services.takeovers:
+            services.takeovers.stop()
+        if self.election:
+            self.election.stop(LAST_WRITES_SECONDS)
         for server in self.servers:
             server.stop()
+
+    def _log_programs(self) -> None:
+        """Find the programs, which logs each of them, and log those that are missing. Never raises."""
+        try:
+            with self.scratch() as scratch:
+                found = find_programs(replace(self.means, scratch=scratch))
+        except BundleError as error:
+            log.info("programs not checked", extra={"problem": error.message})
+        except Exception as error:  # noqa: BLE001 - a bug of a plug-in that may not be in use
+            self.supervisor.note(Kind.OTHER, "programs", error)
+        else:
+            for name, program in found.items():
+                if isinstance(program, BundleError):
+                    log.info("format not available", extra={"format": name, "problem": program.message})
 
 
 def _log_confinement(settings: Settings) -> None:
     found = Mechanisms.found()
     level = logging.WARNING if found.lack() else logging.INFO
     log.log(level, "confinement of git and helm", extra={"confinement": settings.confinement, **found.described()})
-
-
-def make_manager(settings: Settings) -> Manager:
-    """Create all parts of a controller, not started.
-
-    Raises: ConfigurationError without a usable cluster configuration; ListenError if an address cannot be listened on;
-        any other OSError, or StoreInUseError, if the content store cannot be opened.
-    """
-    metrics, activity = Metrics(), Activity()
-    connections = connect(settings, metrics, activity)
-    resources = make_resources(settings)
-    connections.supervise(metrics.thread_died, partial(exit_after_deaths, resources.quarantine))
-    cluster = make_cluster(settings, connections.client, metrics)
-    building = make_building(settings, resources, cluster, metrics)
-    applying = make_applying(settings, cluster)
-    takeovers = make_takeovers(settings, connections, resources, cluster.dispatcher.ended)
-    reconciler = cluster.dispatcher.reconciler = make_reconciler(cluster, building, applying, metrics, takeovers)
-    connections.report_restored(cluster.start_over)
-    workers = make_workers(settings, cluster, reconciler, metrics)
-    leadership = make_leadership(settings, connections, resources, cluster, takeovers)
-    metrics.serve(make_process_state(settings, resources, cluster, building, leadership))
-    probes = make_probes(connections, cluster, workers, leadership, activity)
-    return Manager(
-        settings=settings,
-        cluster=cluster,
-        building=building,
-        applying=applying,
-        workers=workers,
-        leadership=leadership,
-        servers=make_servers(settings, metrics, probes, connections.unfenced),
-    )

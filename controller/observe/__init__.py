@@ -4,12 +4,10 @@ In: lists, watches and replies to our own writes. Out: records, verdicts on heal
 BundleDeployments to reconcile. Not here: what to do about it (`apply`, `reconcile`).
 
     watches          START HERE: everything that a pass asks; connects the modules below
-    listener         the interface that is notified of changes
     deployments      the latest known BundleDeployments
     statuses/        the status of each as the controller left it
-    dependencies     which of them depend on which
-    handovers        which of them take over objects of which
-    managed/         managed objects: watched kinds, objects by owner
+    relations        which of them depend on which, or take over objects of which
+    kinds            managed objects: watched kinds, objects by owner
     records          the part of a managed object that is kept
     journal          what has changed since a reader last looked
     definitions      CustomResourceDefinitions: storage version, declared status
@@ -19,5 +17,5 @@ BundleDeployments to reconcile. Not here: what to do about it (`apply`, `reconci
     progress         the health of one BundleDeployment over time
     explanations     why objects are not healthy, from their pods or Namespaces
 
-    following/       what BundleDeployments wait for besides their own objects
+    following        what BundleDeployments wait for besides their own objects
 """

@@ -25,18 +25,20 @@ from controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
 from controller.kube.watch.cache import Trace, make_trace
 from controller.kube.watch.reflector import Reflector
 from controller.observe.definitions import Definition, Definitions
-from controller.observe.dependencies import Dependency, Dependents, dependency_of
 from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
-from controller.observe.handovers import Takers, party_of
 from controller.observe.journal import Look
-from controller.observe.listener import Listener
-from controller.observe.managed.kind_watch import group_kind_of
-from controller.observe.managed.kinds import ManagedKinds
-from controller.observe.managed.objects import ManagedObjects
-from controller.observe.managed.projection import CLAIM, Projection
-from controller.observe.managed.registry import Registry
-from controller.observe.managed.served_kinds import ServedKinds
+from controller.observe.kinds import (
+    CLAIM,
+    Listener,
+    ManagedKinds,
+    ManagedObjects,
+    Projection,
+    Registry,
+    ServedKinds,
+    group_kind_of,
+)
 from controller.observe.records import ObjectKey, Record
+from controller.observe.relations import Dependency, Dependents, Takers, dependency_of, party_of
 from controller.observe.statuses.own import OwnStatuses
 from controller.observe.storage_classes import StorageClasses
 

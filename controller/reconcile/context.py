@@ -1,29 +1,177 @@
-"""One pass as a value: created when the pass starts, and replaced whenever status is written. Pure.
+"""One pass as a value: the BundleDeployment, what is remembered of it, and the services that passes use.
 
-The part that the finder needs is in revisions/state.py.
+It is created when the pass starts, and replaced whenever status is written. Steps are functions that take it. Not here:
+what is remembered (memory.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Self
 
+from api import names
 from api.v1alpha2.conditions import ConditionType, Reason
-from api.v1alpha2.types import BundleDeployment
+from api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
+from controller.apply.execute import Applier
+from controller.apply.hooks.runner import HookRunner
 from controller.apply.ownership import Owner, is_ours, loses_reference
+from controller.apply.prune import Remover
+from controller.build.builder import Builder
+from controller.kube.discovery import Discovery
+from controller.kube.events import Note
 from controller.kube.resources import GroupVersionKind, read_kinds
 from controller.kube.shard import wanted_shard
+from controller.kube.takeovers import Takeovers
+from controller.observe.explanations import Explainer
+from controller.observe.following import ContestedWatches, NamedWatches
 from controller.observe.records import ObjectKey, Record
-from controller.reconcile.state import State
-from controller.revisions.accounts.account import Account, account_in
-from controller.revisions.state import RevisionContext
+from controller.observe.watches import Watches
+from controller.reconcile.memory import InstalledTargetsCache, Memory
+from controller.retries import Retries
+from controller.revisions.accounts import Account, Accounts, account_in
+from controller.revisions.background import BackgroundWork
+from controller.revisions.inputs.config_objects import ConfigObjects
+from controller.revisions.large import LargeRevisions
+from controller.revisions.polling import Poller
+from controller.revisions.source_access import SourceAccess
+from controller.revisions.store import RevisionStore
+from controller.sharing.shares import share_of
+from controller.status.writer import StatusWriter
+from controller.telemetry import DEAF, Observer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context(RevisionContext):
-    """The BundleDeployment of a pass, its remembered state, and what several parts of a pass ask."""
+class Services:
+    """What passes use. Thread-safe."""
 
-    state: State
+    watches: Watches
+    discovery: Discovery
+    revisions: RevisionStore
+    builder: Builder
+    background: BackgroundWork
+    access: SourceAccess
+    configs: ConfigObjects
+    poller: Poller
+    large: LargeRevisions
+    accounts: Accounts
+    applier: Applier
+    remover: Remover
+    hook_runner: HookRunner
+    contested: ContestedWatches
+    explainer: Explainer
+    elsewhere: NamedWatches
+    """Of BundleDeployments of other shards that others depend on."""
+    givers: NamedWatches
+    """Of those that others take objects from."""
+    writer: StatusWriter
+    retries: Retries
+    installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
+    observer: Observer = DEAF
+    """Gets durations of applying and pruning, and counts of drift."""
+    takeovers: Takeovers | None = None
+    """From shards that nobody serves; None without leader election, where no Lease says who has stopped."""
+    abandoned: Callable[[], None]
+    """Called when a BundleDeployment is gone without its teardown: its revisions are left."""
+    now: Callable[[], datetime]
+    """The time of day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    """When the next pass over a BundleDeployment runs if no event triggers one before."""
+
+    after: float | None = None
+    """Seconds; None: only an event triggers the next pass."""
+    failed: bool = False
+    """The pass was aborted: requeue with backoff, after `after` at the earliest."""
+    cause: str = field(default="", compare=False)
+    """Why, for the log."""
+
+
+NEVER = Requeue()
+UNKNOWN_SECONDS = 30.0
+"""Until the next pass while a kind is not listed yet: its first list triggers a pass sooner, and so does a change that
+may make the cluster serve it."""
+UNLISTED = Requeue(after=UNKNOWN_SECONDS, cause="a kind is not listed yet")
+UNSYNCED = Requeue(after=UNKNOWN_SECONDS, cause="BundleDeployments are not listed yet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The BundleDeployment of a pass, what is remembered of it, and what several steps of a pass ask."""
+
+    deployment: BundleDeployment
+    """Completed with its default account; replaced when the pass has written status."""
+    memory: Memory
+    services: Services
+
+    def now(self) -> datetime:
+        """Return the time of day."""
+        return self.services.now()
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Of the BundleDeployment."""
+        return self.deployment.metadata
+
+    @property
+    def name(self) -> str:
+        """Of the BundleDeployment."""
+        return self.deployment.metadata.name
+
+    @property
+    def spec(self) -> Spec:
+        """Of the BundleDeployment."""
+        return self.deployment.spec
+
+    @property
+    def status(self) -> Status:
+        """Of the BundleDeployment, as this pass knows it."""
+        return self.deployment.status
+
+    @property
+    def share(self) -> str:
+        """The share that pays for what it uses (sharing/shares.py)."""
+        return share_of(self.deployment)
+
+    @property
+    def requested_at(self) -> str:
+        """The annotation that requests re-resolved sources; see `requested_at`."""
+        return requested_at(self.deployment)
+
+    @property
+    def is_config_known(self) -> bool:
+        """Whether what `spec.configFrom` refers to was read for this spec, and has not changed since."""
+        known = self.memory.config
+        return not self.spec.config_from or (known is not None and known.version == self.config_version)
+
+    @property
+    def config_version(self) -> str:
+        """Identifies the spec, and what its `configFrom` refers to as far as changes are known."""
+        return f"{self.spec_version} {self.memory.config_changes}"
+
+    @property
+    def spec_version(self) -> str:
+        """Generation and annotation: when either changes, every failure is retried immediately."""
+        return f"{self.deployment.metadata.generation} {self.requested_at}"
+
+    def write(self, status: Status, version: str = "") -> Self:
+        """Write status, if it has changed; returns the context with it.
+
+        Args:
+            status: new.
+            version: the resourceVersion that must not have changed meanwhile; empty: any.
+
+        Raises: ApiError.
+        """
+        written = self.services.writer.write_status(self.deployment, status, version=version)
+        return replace(self, deployment=written)
+
+    def record(self, notes: Iterable[Note]) -> None:
+        """Queue Events about the BundleDeployment."""
+        self.services.writer.record_events(self.deployment, notes)
 
     @property
     def owner(self) -> Owner:
@@ -86,3 +234,9 @@ class Context(RevisionContext):
             and seen.metadata.deletion_timestamp is None
             and wanted_shard(seen.metadata.labels) == wanted_shard(self.metadata.labels)
         )
+
+
+def requested_at(deployment: BundleDeployment) -> str:
+    """Return the annotation that requests re-resolved sources; removing it requests nothing."""
+    handled = deployment.status.last_handled_reconcile_at
+    return deployment.metadata.annotations.get(names.RECONCILE_REQUESTED_AT) or handled

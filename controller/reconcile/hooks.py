@@ -13,163 +13,154 @@ from functools import partial
 
 from api.errors import BundleError
 from controller.apply.hooks.hook import HookEvent, kinds_of
-from controller.apply.hooks.runner import HookOptions, HookRemains, HookRunner
+from controller.apply.hooks.runner import HookOptions, HookRemains
 from controller.apply.order import Stage, position_of
 from controller.apply.targets import TargetSet, make_install_namespace
 from controller.build.config_values import reads_secrets
 from controller.build.revision import Revision
-from controller.kube.client import User
-from controller.observe.explanations import Explainer, oldest_answer
+from controller.kube.impersonation import User
+from controller.observe.explanations import oldest_answer
 from controller.observe.records import ObjectKey
-from controller.observe.watches import Watches
-from controller.reconcile.confirmation import make_confirmation
+from controller.reconcile import stored
 from controller.reconcile.context import Context
-from controller.retries import SLOW_SECONDS, Retries
-from controller.revisions.accounts.account import account_of
-from controller.revisions.accounts.service_accounts import Accounts
-from controller.revisions.finder import Wanted
-from controller.revisions.kept import KeptRevisions
+from controller.reconcile.finding import Wanted
+from controller.reconcile.ownership import make_confirmation
+from controller.retries import SLOW_SECONDS
+from controller.revisions.accounts import account_of
 
 Gate = Callable[[], BundleError | None]
 """Called once, before what it guards; returns why that must wait."""
 
 
-class Hooks:
-    """Runs the hooks of BundleDeployments when they are due."""
+def before_upgrade(context: Context, wanted: Wanted) -> Wanted:
+    """Return the wanted revision if its hooks are done, else the one applied last and why the wanted one waits.
 
-    def __init__(
-        self,
-        *,
-        runner: HookRunner,
-        watches: Watches,
-        kept: KeptRevisions,
-        accounts: Accounts,
-        retries: Retries,
-        explainer: Explainer,
-    ) -> None:
-        self._runner, self._watches, self._kept = runner, watches, kept
-        self._accounts, self._retries, self._explainer = accounts, retries, explainer
+    Raises: ApiError.
+    """
+    status, revision = context.status, wanted.revision
+    context.memory.hooks.next_change = None
+    if not wanted.current or revision is None or context.spec.paused:
+        return wanted
+    if status.installed_revision == revision.digest:
+        context.memory.hooks.contested = None  # of an upgrade that was given up
+    has_begun = status.revision == revision.digest and not status.managed_state
+    if not status.installed_revision or has_begun or _is_untouched(context, wanted):
+        return wanted
+    error = _run(revision, HookEvent.PRE_ROLLBACK if wanted.recalled else HookEvent.PRE_UPGRADE, context)
+    if error is None:
+        return wanted
+    last = stored.last_good(context)
+    return replace(wanted, revision=last, current=False, failure=error, pending=revision.digest)
 
-    def before_upgrade(self, context: Context, wanted: Wanted) -> Wanted:
-        """Return the wanted revision if its hooks are done, else the one applied last and why the wanted one waits.
 
-        Raises: ApiError.
-        """
-        status, revision = context.status, wanted.revision
-        context.state.hooks.next_change = None
-        if not wanted.current or revision is None or context.spec.paused:
-            return wanted
-        if status.installed_revision == revision.digest:
-            context.state.hooks.contested = None  # of an upgrade that was given up
-        has_begun = status.revision == revision.digest and not status.managed_state
-        if not status.installed_revision or has_begun or _is_untouched(context, wanted):
-            return wanted
-        error = self._run(revision, HookEvent.PRE_ROLLBACK if wanted.recalled else HookEvent.PRE_UPGRADE, context)
-        if error is None:
-            return wanted
-        last = self._kept.last_good(context)
-        return replace(wanted, revision=last, current=False, failure=error, pending=revision.digest)
+def before_install(context: Context, revision: Revision, targets: TargetSet) -> Gate:
+    """Return the gate before the workloads of a first install; it is open for everything else."""
+    if not revision.hooks or context.status.installed_revision:
+        return _open
+    own = {record.key for record in context.own_records(context.services.watches.managed(context.name))}
+    has_begun = any(key in own for key in targets.by_key if _waits_for_hooks(key))
+    return _open if has_begun else lambda: _run(revision, HookEvent.PRE_INSTALL, context)
 
-    def before_install(self, context: Context, revision: Revision, targets: TargetSet) -> Gate:
-        """Return the gate before the workloads of a first install; it is open for everything else."""
-        if not revision.hooks or context.status.installed_revision:
-            return _open
-        own = {record.key for record in context.own_records(self._watches.managed(context.name))}
-        has_begun = any(key in own for key in targets.by_key if _waits_for_hooks(key))
-        return _open if has_begun else lambda: self._run(revision, HookEvent.PRE_INSTALL, context)
 
-    def after_apply(self, context: Context, wanted: Wanted, targets: TargetSet) -> BundleError | None:
-        """Run the hooks after a revision was applied; returns why they are not done.
+def after_apply(context: Context, wanted: Wanted, targets: TargetSet) -> BundleError | None:
+    """Run the hooks after a revision was applied; returns why they are not done.
 
-        If a first install has nothing that waits for the hooks before it, these run here, too.
+    If a first install has nothing that waits for the hooks before it, these run here, too.
 
-        Raises: ApiError.
-        """
-        revision = wanted.revision
-        if not wanted.current or revision is None or _is_done(context, wanted):
-            return None
-        is_ungated = not context.status.installed_revision and not any(map(_waits_for_hooks, targets.by_key))
-        before = self._run(revision, HookEvent.PRE_INSTALL, context) if is_ungated else None
-        return before or self._run(revision, _event_after(context, wanted), context)
+    Raises: ApiError.
+    """
+    revision = wanted.revision
+    if not wanted.current or revision is None or _is_done(context, wanted):
+        return None
+    is_ungated = not context.status.installed_revision and not any(map(_waits_for_hooks, targets.by_key))
+    before = _run(revision, HookEvent.PRE_INSTALL, context) if is_ungated else None
+    return before or _run(revision, _event_after(context, wanted), context)
 
-    def are_left(self, context: Context, wanted: Wanted) -> bool:
-        """Whether an applied revision waits for hooks: it is not installed then, even if another one is wanted."""
-        revision = wanted.revision
-        if revision is None or _is_done(context, wanted):
-            return False
-        return not self._runner.has_run(revision, _event_after(context, wanted), context.state.hooks)
 
-    def around_teardown(self, context: Context, event: HookEvent) -> BundleError | None:
-        """Run the hooks before or after a teardown; returns why they are not done.
+def are_left(context: Context, wanted: Wanted) -> bool:
+    """Whether an applied revision waits for hooks: it is not installed then, even if another one is wanted."""
+    revision = wanted.revision
+    if revision is None or _is_done(context, wanted):
+        return False
+    return not context.services.hook_runner.has_run(revision, _event_after(context, wanted), context.memory.hooks)
 
-        Raises: ApiError.
-        """
-        revision = self._kept.last_good(context)
-        return self._run(revision, event, context) if revision else None
 
-    def tidy(
-        self, context: Context, revisions: Iterable[Revision], user: User | None, unfinished: str = ""
-    ) -> HookRemains:
-        """Delete the hooks of revisions that are done and that their policies do not keep, until that has succeeded.
+def around_teardown(context: Context, event: HookEvent) -> BundleError | None:
+    """Run the hooks before or after a teardown; returns why they are not done.
 
-        Args:
-            context: of the pass.
-            revisions: whose hooks these are.
-            user: the account that deletes; None: the controller.
-            unfinished: the digest of the one whose hooks may not all have run.
+    Raises: ApiError.
+    """
+    revision = stored.last_good(context)
+    return _run(revision, event, context) if revision else None
 
-        Raises: ApiError if discovery does not answer.
-        """
-        progress, found = context.state.hooks, list(revisions)
-        kinds = {kind for revision in found for kind in kinds_of(revision)}
-        if unknown := self._watches.require(context.name, kinds):
-            return HookRemains(unknown=tuple(unknown))
-        remains = []
-        for revision in found:
-            run = {event for event in HookEvent if self._runner.has_run(revision, event, progress)}
-            over = run if revision.digest == unfinished else set(HookEvent)
-            remains.append(self._runner.tidy(revision, self._options(context, revision, user), over.__contains__))
-        return HookRemains(
-            failures=tuple(failure for each in remains for failure in each.failures),
-            running=tuple(key for each in remains for key in each.running),
+
+def tidy(context: Context, revisions: Iterable[Revision], user: User | None, unfinished: str = "") -> HookRemains:
+    """Delete the hooks of revisions that are done and that their policies do not keep, until that has succeeded.
+
+    Args:
+        context: of the pass.
+        revisions: whose hooks these are.
+        user: the account that deletes; None: the controller.
+        unfinished: the digest of the one whose hooks may not all have run.
+
+    Raises: ApiError if discovery does not answer.
+    """
+    progress, found = context.memory.hooks, list(revisions)
+    kinds = {kind for revision in found for kind in kinds_of(revision)}
+    if unknown := context.services.watches.require(context.name, kinds):
+        return HookRemains(unknown=tuple(unknown))
+    remains = []
+    for revision in found:
+        run = {event for event in HookEvent if context.services.hook_runner.has_run(revision, event, progress)}
+        over = run if revision.digest == unfinished else set(HookEvent)
+        remains.append(
+            context.services.hook_runner.tidy(revision, _options(context, revision, user), over.__contains__)
         )
+    return HookRemains(
+        failures=tuple(failure for each in remains for failure in each.failures),
+        running=tuple(key for each in remains for key in each.running),
+    )
 
-    def seconds_to_retry(self, context: Context) -> float:
-        """Return the seconds until the next pass for a hook that is not done, if no event triggers one before."""
-        times = (self._retries.seconds_to_next(context.name), context.state.hooks.next_change)
-        return min(SLOW_SECONDS, *(seconds for seconds in times if seconds is not None))
 
-    def _run(self, revision: Revision, event: HookEvent, context: Context) -> BundleError | None:
-        if not revision.hooks:
-            return None
-        name, account = context.name, account_of(revision.terms)
-        if hindrance := self._accounts.hindrance(context.deployment, account, [revision.terms]):
-            return hindrance
-        context.state.unapplied.discard(revision.digest)  # it names its hooks until these are tidied up
-        self._watches.require(name, kinds_of(revision))  # the watches report when a hook has finished
-        options = replace(
-            self._options(context, revision, account.user if account else None),
-            proceed=lambda: (
-                self._watches.synced and (event.is_of_teardown or context.is_same_spec(self._watches.outline(name)))
-            ),
-        )
-        return self._runner.run(revision, event, options)
+def seconds_to_retry(context: Context) -> float:
+    """Return the seconds until the next pass for a hook that is not done, if no event triggers one before."""
+    times = (context.services.retries.seconds_to_next(context.name), context.memory.hooks.next_change)
+    return min(SLOW_SECONDS, *(seconds for seconds in times if seconds is not None))
 
-    def _options(self, context: Context, revision: Revision, user: User | None) -> HookOptions:
-        deadline = context.spec.progress_deadline_seconds
-        return HookOptions(
-            owner=context.owner,
-            user=user,
-            spec_version=context.spec_version,
-            collision_protection=context.spec.collision_protection,
-            install_namespace=make_install_namespace(revision),
-            proceed=lambda: self._watches.synced,
-            progress=context.state.hooks,
-            deadline=deadline,
-            conceals=reads_secrets(context.spec),
-            explain=partial(self._explainer.explain, context.name, hooks=True, most=oldest_answer(deadline)),
-            confirm=make_confirmation(self._watches, context, revision.digest),
-        )
+
+def _run(revision: Revision, event: HookEvent, context: Context) -> BundleError | None:
+    if not revision.hooks:
+        return None
+    name, account = context.name, account_of(revision.terms)
+    if hindrance := context.services.accounts.hindrance(context.deployment, account, [revision.terms]):
+        return hindrance
+    context.memory.unapplied.discard(revision.digest)  # it names its hooks until these are tidied up
+    context.services.watches.require(name, kinds_of(revision))  # the watches report when a hook has finished
+    options = replace(
+        _options(context, revision, account.user if account else None),
+        proceed=lambda: (
+            context.services.watches.synced
+            and (event.is_of_teardown or context.is_same_spec(context.services.watches.outline(name)))
+        ),
+    )
+    return context.services.hook_runner.run(revision, event, options)
+
+
+def _options(context: Context, revision: Revision, user: User | None) -> HookOptions:
+    deadline = context.spec.progress_deadline_seconds
+    return HookOptions(
+        owner=context.owner,
+        user=user,
+        spec_version=context.spec_version,
+        collision_protection=context.spec.collision_protection,
+        install_namespace=make_install_namespace(revision),
+        proceed=lambda: context.services.watches.synced,
+        progress=context.memory.hooks,
+        deadline=deadline,
+        conceals=reads_secrets(context.spec),
+        explain=partial(context.services.explainer.explain, context.name, hooks=True, most=oldest_answer(deadline)),
+        confirm=make_confirmation(context, revision.digest),
+    )
 
 
 def _waits_for_hooks(key: ObjectKey) -> bool:

@@ -7,60 +7,38 @@ It never waits: an event or a timer triggers the next pass. An unchanged BundleD
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from api.errors import BundleError
+from api.v1alpha2.status import AccountUsed
+from api.v1alpha2.types import BundleDeployment
 from controller.apply.options import OvertakenError
 from controller.kube.client import ApiError
-from controller.observe.watches import Watches
-from controller.reconcile.context import Context
-from controller.reconcile.contexts import Contexts
-from controller.reconcile.deletion.deleter import Deleter
-from controller.reconcile.hooks import Hooks
-from controller.reconcile.installation.installer import Installer
-from controller.reconcile.installation.work import Planner
-from controller.reconcile.installed.settled import Settled
-from controller.reconcile.reporter import Reporter, awaits_change, defer
-from controller.reconcile.requeue import NEVER, UNLISTED, UNSYNCED, Requeue, Scheduler
-from controller.reconcile.search import Search
-from controller.reconcile.shards.custody import Custody
-from controller.reconcile.waiting.approval import Approvals
-from controller.retries import SLOW_SECONDS, Retries
-from controller.revisions.accounts.service_accounts import OF_RIGHTS, RIGHTS_SECONDS
-from controller.revisions.large import CrowdedError, LargeRevisions
+from controller.reconcile import deletion, gates, hooks, reporting, settled, shards, stored
+from controller.reconcile.context import NEVER, UNLISTED, UNSYNCED, Context, Requeue, Services
+from controller.reconcile.finding import PREPARATION, find_wanted, poll_sources
+from controller.reconcile.installation import announce, apply, watch_contested
+from controller.reconcile.memory import Memories
+from controller.reconcile.ownership import kept_terms
+from controller.reconcile.planning import make_work
+from controller.retries import SLOW_SECONDS
+from controller.revisions.accounts import OF_ABSENCE, OF_RIGHTS, RIGHTS_SECONDS, is_up_to_date, judge, record
+from controller.revisions.large import CrowdedError
+from controller.revisions.polling import is_polled
+from controller.status.history import begin_rollback
 from controller.status.report import Report
-from controller.status.rollback import begin_rollback
 
 log = logging.getLogger(__name__)
-
 OVERTAKEN = Requeue(failed=True, cause="the BundleDeployment has changed, as its watch has not shown yet")
 MISSED_SECONDS = 0.2
 """Until the next pass after a change of the cluster during this one; discovery may lag behind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """The steps of a pass, in order."""
-
-    custody: Custody
-    search: Search
-    settled: Settled
-    approvals: Approvals
-    hooks: Hooks
-    planner: Planner
-    installer: Installer
-    deleter: Deleter
-    reporter: Reporter
-    scheduler: Scheduler
-
-
 class Reconciler:
     """Runs passes: one at a time for each BundleDeployment, many BundleDeployments in parallel."""
 
-    def __init__(
-        self, *, watches: Watches, contexts: Contexts, steps: Steps, retries: Retries, large: LargeRevisions
-    ) -> None:
-        self._watches, self._contexts, self._steps = watches, contexts, steps
-        self._retries, self._large = retries, large
+    def __init__(self, services: Services) -> None:
+        self._services, self._memories = services, Memories()
 
     def reconcile(self, name: str) -> Requeue:
         """Run one pass over one BundleDeployment.
@@ -68,17 +46,18 @@ class Reconciler:
         Returns: when the next pass runs if no event triggers one before.
         Raises: ApiError if the pass was aborted; failures that a user can cause become conditions.
         """
-        history = self._watches.history
-        if not self._watches.synced:
+        watches = self._services.watches
+        history = watches.history
+        if not watches.synced:
             return UNSYNCED
-        deployment = self._watches.deployment(name)
+        deployment = watches.deployment(name)
         if deployment is None:
             return self._forget(name)
-        if self._contexts.states.is_another(deployment.metadata):
+        if self._memories.is_another(deployment.metadata):
             self._forget(name)  # deleted and recreated between two passes
-        context = self._contexts.begin(deployment)
-        if self._watches.history != history:
-            self._contexts.states.forget(name)  # of what does not count any more
+        context = self._begin(deployment)
+        if watches.history != history:
+            self._memories.forget(name)  # of what does not count any more
             return UNSYNCED
         try:
             requeue = self._act(context)
@@ -87,118 +66,203 @@ class Reconciler:
         except OvertakenError:
             requeue = OVERTAKEN
         else:
-            self._large.leave(name)
-        context.state.drop_large()
-        context.state.bug = None
+            self._services.large.leave(name)
+        context.memory.drop_large()
+        context.memory.bug = None
         log.debug("pass ended", extra={"BundleDeployment": name, "after": requeue.after, "cause": requeue.cause})
         return requeue
 
+    def _begin(self, deployment: BundleDeployment) -> Context:
+        """Return the context of a new pass; failures that wait for the cluster are retried when it has changed."""
+        deployment = self._services.accounts.policy.complete(deployment)
+        context = self._context_of(deployment)
+        if self._memories.begin_pass(context.memory):
+            self._services.retries.end_waits(context.name)
+        return context
+
+    def _context_of(self, deployment: BundleDeployment) -> Context:
+        memory = self._memories.of(deployment.metadata)
+        return Context(deployment=deployment, memory=memory, services=self._services)
+
     def _act(self, context: Context) -> Requeue:
         """Advance or tear down a BundleDeployment, unless another shard has it."""
-        taken = self._steps.custody.take(context)
+        taken = shards.take(context)
         if taken is None:
             return self._forget(context.name)
         if isinstance(taken, Requeue):
             return taken
-        return self._tear_down(taken) if taken.metadata.deletion_timestamp else self._advance(taken)
-
-    def _tear_down(self, context: Context) -> Requeue:
-        self._steps.search.forget(context.name)
-        requeue = self._steps.deleter.tear_down(context)
-        self._steps.installer.watch_hooks(context)
+        if taken.metadata.deletion_timestamp is None:
+            return self._advance(taken)
+        self._end_fetching(taken.name)
+        requeue = deletion.tear_down(taken)
+        watch_contested(taken)
         return requeue
 
     def _advance(self, context: Context) -> Requeue:
         """Find, plan, apply, report, and write status."""
-        steps = self._steps
         if context.deployment.problem:
-            return steps.reporter.refuse_spec(context)
-        if self._watches.require(context.name, context.recorded_kinds):  # report nothing until all objects are known
+            return reporting.refuse_spec(context)
+        # Report nothing until all objects are known.
+        if self._services.watches.require(context.name, context.recorded_kinds):
             return UNLISTED
         try:
-            context = steps.search.prepare(context)
-            report = steps.settled.report(context)
-            if report is None or not steps.settled.is_kept(context):
-                context, report = self._install(context, report)
-            report = steps.reporter.complete(context, report)
+            context = _prepare(context)
+            report = settled.report(context)
+            if report is None or not settled.is_kept(context):
+                context, report = _install(context, report)
+            report = reporting.complete(context, report)
             report = replace(report, rollback=begin_rollback(context.deployment, report, context.now()))
         except ApiError as error:
-            return steps.reporter.refuse(context, error)
-        context.state.awaits_change = awaits_change(context, report)
-        if deferred := defer(context, report):
+            return reporting.refuse(context, error)
+        context.memory.awaits_change = reporting.awaits_change(context, report)
+        if deferred := reporting.defer(context, report):
             return deferred
-        context = steps.reporter.publish(context, report)
-        if self._contexts.states.missed(context.state):  # the next pass retries what waits
+        context = reporting.publish(context, report)
+        if self._memories.missed(context.memory):  # the next pass retries what waits
             return Requeue(after=MISSED_SECONDS, cause="the cluster changed during the pass")
-        return steps.scheduler.next_pass(context, report)
-
-    def _install(self, context: Context, settled: Report | None) -> tuple[Context, Report]:
-        """Work on the wanted revision.
-
-        Args:
-            context: of the pass.
-            settled: the report if nothing but the stored revision is missing; it must be built again first.
-        """
-        steps = self._steps
-        context, wanted = steps.search.find(context)
-        wanted = steps.approvals.admit(context, wanted)
-        if settled and not (wanted.current or wanted.held):
-            return context, steps.settled.describe_unkept(settled, wanted)
-        wanted = steps.hooks.before_upgrade(context, wanted)
-        work = steps.planner.plan(context, wanted)
-        if isinstance(work, Report):
-            return context, work
-        work = steps.installer.announce(work)
-        steps.approvals.commit(work)
-        return work.context, steps.installer.apply(work)
+        return reporting.next_pass(context, report)
 
     def report_bug(self, name: str, bug: BaseException) -> None:
         """Report in status that a bug ended the pass over a BundleDeployment.
 
         Raises: ApiError.
         """
-        deployment = self._watches.deployment(name)
+        deployment = self._services.watches.deployment(name)
         if deployment is not None:
-            self._steps.reporter.report_bug(self._contexts.current(deployment), bug)
+            reporting.report_bug(self._context_of(deployment), bug)
 
     def retry_sources(self, name: str) -> None:
         """Retry failed sources in the next pass, and read local content again: a Secret or ConfigMap has changed."""
-        self._contexts.states.sources_changed(name)
-        self._steps.search.retry_sources(name)
+        self._memories.sources_changed(name)
+        self._services.retries.succeeded(name, PREPARATION)
+        self._services.poller.retry(name)
 
     def config_changed(self, name: str) -> None:
         """Read the ConfigMaps and Secrets of `spec.configFrom` again in the next pass: one of them has changed."""
-        self._contexts.states.config_changed(name)
+        self._memories.config_changed(name)
 
     def retry_rights(self, name: str) -> None:
         """Retry in the next pass what was forbidden: RBAC rules have changed."""
-        self._retries.end(name, OF_RIGHTS, lag=RIGHTS_SECONDS)
-        self._contexts.states.rights_changed(name)
-        self._contexts.states.config_changed(name)
+        self._services.retries.end(name, OF_RIGHTS, lag=RIGHTS_SECONDS)
+        self._memories.rights_changed(name)
+        self._memories.config_changed(name)
 
     def retry_objects(self, name: str) -> None:
         """Retry in the next pass the objects that wait for another owner or a deletion: one of them may be free."""
-        self._retries.end_waits(name)
+        self._services.retries.end_waits(name)
 
     def cluster_changed(self) -> list[str]:
         """Record a change of the cluster; returns the BundleDeployments that wait for one, to be requeued."""
-        return self._contexts.states.cluster_changed()
+        return self._memories.cluster_changed()
 
     def start_over(self) -> None:
         """Forget everything, as after a restart: the cluster is in an older state than known."""
-        self._watches.refresh()
-        self._contexts.states.clear()
-        self._retries.clear()
+        self._services.watches.refresh()
+        self._memories.clear()
+        self._services.retries.clear()
 
     def _forget(self, name: str) -> Requeue:
-        self._steps.custody.end_wait(name)
-        self._steps.search.forget(name)
-        self._steps.approvals.forget(name)
-        self._large.leave(name)
-        self._steps.reporter.forget(name)
-        self._watches.forget(name)
-        self._steps.planner.forget(name)
-        self._steps.installer.forget(name)
-        self._steps.settled.forget(name)
-        self._contexts.forget(name)
+        """Drop all that is known of a BundleDeployment that is gone or has another shard."""
+        services = self._services
+        if services.takeovers:
+            services.takeovers.end(name)
+        self._end_fetching(name)
+        services.elsewhere.watch(name, {})
+        services.givers.watch(name, {})
+        services.contested.watch(name, ())
+        services.large.leave(name)
+        services.accounts.forget(name)
+        services.watches.forget(name)
+        services.installed.keep(name, None)
+        services.explainer.forget(name)
+        services.retries.forget(name)
+        memory = self._memories.forget(name)
+        if memory and not memory.torn_down:  # a user has removed its finalizer
+            services.abandoned()
         return NEVER
+
+    def _end_fetching(self, name: str) -> None:
+        """Cancel all work for a BundleDeployment that needs no content any more."""
+        self._services.background.cancel(name)
+        self._services.access.watch_secrets(name, ())
+        self._services.configs.forget(name)
+
+
+def _install(context: Context, unkept: Report | None) -> tuple[Context, Report]:
+    """Work on the wanted revision.
+
+    Args:
+        context: of the pass.
+        unkept: the report if nothing but the stored revision is missing; it must be built again first.
+    """
+    context, refusal = _record_account(context)
+    wanted = find_wanted(context, refusal)
+    stored.restore(context)
+    wanted = gates.admit(context, wanted)
+    if unkept and not (wanted.current or wanted.held):
+        return context, settled.describe_unkept(unkept, wanted)
+    wanted = hooks.before_upgrade(context, wanted)
+    work = make_work(context, wanted)
+    if isinstance(work, Report):
+        return context, work
+    work = announce(work)
+    gates.commit(work)
+    return work.context, apply(work)
+
+
+def _prepare(context: Context) -> Context:
+    """Set the finalizer, and poll the sources that are due.
+
+    Returns: the context with the new status.
+    Raises: ApiError.
+    """
+    context = replace(context, deployment=context.services.writer.with_finalizer(context.deployment))
+    if any(map(is_polled, context.spec.sources)):
+        context, _ = _record_account(context)
+    return poll_sources(context)
+
+
+def _record_account(context: Context) -> tuple[Context, BundleError | None]:
+    """Record the account before it is used; returns also why it may not be used."""
+    before = context.status.account
+    context, refusal = _register(context)
+    if before and context.status.account != before:
+        context.services.retries.forget(context.name)  # another account may not fail
+    return context, refusal
+
+
+def _register(context: Context) -> tuple[Context, BundleError | None]:
+    """Record the account of a spec, unless status records it already.
+
+    Returns: the context with the new status, and why the account may not be used.
+    Raises: ApiError.
+    """
+    account = context.account
+    if account is None or not account.namespace or is_up_to_date(context.deployment):
+        return context, None
+    used = context.status.account
+    try:
+        found = context.services.accounts.identify(account)
+    except BundleError as error:
+        if error.reason not in OF_ABSENCE:
+            return context, error
+        return _note_generation(context), None  # reported when it is needed
+    kept = [] if used else kept_terms(context)
+    if refusal := judge(context.deployment, account, found, kept):
+        return context, refusal
+    return _record_used(context, record(context.deployment, account, found)), None
+
+
+def _note_generation(context: Context) -> Context:
+    """Record that this spec is older than the next account of that name, and so does not accept it."""
+    used = context.status.account
+    if used is None:
+        return context
+    return _record_used(context, used.model_copy(update={"generation": context.metadata.generation}))
+
+
+def _record_used(context: Context, used: AccountUsed) -> Context:
+    if used == context.status.account:
+        return context
+    status = context.status.model_copy(update={"account": used})
+    return context.write(status)

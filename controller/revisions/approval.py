@@ -3,7 +3,7 @@
 What is approved is one revision, by its digest, applied by one account. The revision store records which revisions wait
 (`Terms.held`), because users who may write a status must not be able to approve anything: a revision that is held there
 is neither applied nor repaired nor deletes anything, whatever status says. Not here: what is done meanwhile
-(reconcile/waiting/approval.py).
+(reconcile/gates.py).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from api.plugins import MEBIBYTE, Credentials, LocalContent
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.build.context import BuildContext
-from controller.observe.following.named import NamedWatches, WatchedObject
+from controller.observe.following import NamedWatches, WatchedObject
 from controller.revisions.inputs.credentials import SecretReader
 from controller.revisions.quarantine import Quarantine, subject_of
 from controller.sharing.admission import Admission

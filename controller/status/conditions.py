@@ -19,8 +19,8 @@ from api.v1alpha2.types import BundleDeployment, Condition, Pinned, Rollback, Sp
 from controller.apply.teardown import describe_awaited
 from controller.content.digests import digest_of_json
 from controller.content.limits import quote, visible
+from controller.status.history import rollback_after
 from controller.status.report import Deletion, Report
-from controller.status.rollback import rollback_after
 from controller.status.texts import list_drifted, list_some, short, what_strays_are
 
 # The most severe failure is shown: one that needs a person before one that clears automatically.

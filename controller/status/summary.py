@@ -34,9 +34,8 @@ from controller.status.conditions import (
     pinned_after,
     skipped_kinds,
 )
-from controller.status.history import record
+from controller.status.history import record, rollback_after
 from controller.status.report import Deletion, Report
-from controller.status.rollback import rollback_after
 from controller.status.texts import describe_pins, short
 
 UPGRADE_WARNING_SECONDS = 3600.0

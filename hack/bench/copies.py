@@ -27,7 +27,7 @@ from controller.build.revision import Revision, pack, pack_terms, unpack
 from controller.content.digests import digest_of
 from controller.formats.applicable.applicable import revision_digest
 from controller.observe.records import project
-from controller.revisions.storage.secrets import secret_name
+from controller.revisions.store import secret_name
 from controller.status.texts import short
 from hack.bench.api import BUNDLE_DEPLOYMENTS, Api
 from hack.bench.workloads import Manifest, path_of

@@ -18,9 +18,8 @@ from api.v1alpha2.conditions import Reason
 from controller.build.revision import Revision, Terms
 from controller.formats.applicable.applicable import revision_digest
 from controller.kube.client import ApiError, Client, connect
-from controller.revisions.storage.orphans import remove_orphans
-from controller.revisions.storage.quota import TENANT_BYTES
-from controller.revisions.storage.store import CHUNK_BYTES, RevisionStore
+from controller.revisions.orphans import remove_orphans
+from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, is_answered
 from tests.support.revisions import make_secrets

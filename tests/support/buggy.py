@@ -8,19 +8,20 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from controller.build.builder import Builder
 from controller.cli import main
-from controller.reconcile.installation.work import Planner
+from controller.reconcile import reconciler, settled
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.support.buggy")
 PASS, RENDERING = "pass", "rendering"
 
 
-def break_method(owner: type, name: str, place: str) -> None:
-    """Make a method fail while the file names its place."""
+def break_method(owner: type | ModuleType, name: str, place: str) -> None:
+    """Make a method or function fail while the file names its place."""
     intact = getattr(owner, name)
     switch = Path(os.environ["RUKPAK_STORE"]) / "bug"
 
@@ -33,7 +34,7 @@ def break_method(owner: type, name: str, place: str) -> None:
 
 
 if __name__ == "__main__":
-    for method in ("plan", "plan_repair"):
-        break_method(Planner, method, PASS)
+    break_method(reconciler, "make_work", PASS)
+    break_method(settled, "plan_repair", PASS)
     break_method(Builder, "_render", RENDERING)
     sys.exit(main(sys.argv[1:]))

@@ -25,13 +25,13 @@ from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import BUILT_IN_GROUPS, DEPLOYMENTS, GroupVersionKind, Resource
 from controller.kube.shard import DEFAULT_SHARD
-from controller.observe.dependencies import Dependency, dependency_of
 from controller.observe.deployments import SeenDeployment, make_seen
 from controller.observe.health.rules import assess, needs_full_object
 from controller.observe.health.subject import Context
 from controller.observe.journal import UNREAD, Look
-from controller.observe.managed.owned_objects import OwnedObjects
+from controller.observe.kinds import OwnedObjects
 from controller.observe.records import ObjectKey, Record, project
+from controller.observe.relations import Dependency, dependency_of
 from controller.observe.statuses.own import OwnStatuses
 from controller.observe.statuses.writers import writers_of
 from controller.observe.watches import Watches

@@ -31,28 +31,21 @@ from controller.kube.events import EventRecorder, Note, Regarding
 from controller.kube.resources import DEPLOYMENTS, SECRETS
 from controller.kube.takeovers import Takeovers
 from controller.observe.explanations import Explainer
-from controller.observe.following.contested import Contested, ContestedWatches
-from controller.observe.following.grants import GrantWatches
-from controller.observe.following.named import NamedWatches, WatchedObject
+from controller.observe.following import Contested, ContestedWatches, GrantWatches, NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey
 from controller.observe.statuses.own import OwnStatuses
-from controller.reconcile.context import Context
-from controller.reconcile.installation.installed_targets import MOST_BYTES, InstalledTargetsCache
-from controller.reconcile.requeue import Requeue
-from controller.reconcile.state import State
-from controller.reconcile.wiring import Parts, make_reconciler
+from controller.reconcile.context import Context, Requeue, Services
+from controller.reconcile.finding import BUILD
+from controller.reconcile.memory import MOST_BYTES, InstalledTargetsCache, Memory
+from controller.reconcile.reconciler import Reconciler
 from controller.retries import Retries
-from controller.revisions.accounts.service_accounts import AccountPolicy, Accounts
+from controller.revisions.accounts import AccountPolicy, Accounts
 from controller.revisions.background import BackgroundWork, Place
-from controller.revisions.finder import Finder
 from controller.revisions.inputs.config_objects import ConfigObjects
-from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
-from controller.revisions.making import BUILD, Maker
 from controller.revisions.polling import Poller
 from controller.revisions.source_access import SourceAccess, SourceProgress
-from controller.revisions.storage.secrets import RevisionSecrets, StoredSecret, make_stored
-from controller.revisions.storage.store import RevisionStore
+from controller.revisions.store import RevisionSecrets, RevisionStore, StoredSecret, make_stored
 from controller.sharing.admission import Admission
 from controller.status.writer import StatusWriter
 from tests.support.deployments import manifest
@@ -311,47 +304,32 @@ class World:
         absent, grants = cast("NamedWatches", Unwatched()), cast("GrantWatches", self.grants)
         accounts = Accounts(client, self.policy, absent, grants)
         self.large = LargeRevisions(self.admission, Limits(), self.woken.append)
-        kept = KeptRevisions(revisions, self.large)
-        finder = Finder(
-            maker=Maker(
-                builder=builder,
-                discovery=discovery,
-                background=background,
-                access=access,
-                configs=ConfigObjects(client, cast("NamedWatches", self.config_objects), lambda: self.seconds),
-                retries=self.retries,
-                is_aggregated=watches.served.is_aggregated,
-            ),
-            kept=kept,
+        self.services = Services(
+            watches=watches,
+            discovery=discovery,
+            revisions=revisions,
+            builder=builder,
+            background=background,
+            access=access,
+            configs=ConfigObjects(client, cast("NamedWatches", self.config_objects), lambda: self.seconds),
             poller=Poller(builder, background, self.retries, access, clock=self.read_clock, now=self.read_clock),
-            policy=self.policy,
+            large=self.large,
+            accounts=accounts,
+            applier=self.applier,
+            remover=remover,
+            hook_runner=HookRunner(client, discovery, watches, self.retries),
+            contested=cast("ContestedWatches", self.contested),
+            explainer=Explainer(client, lambda _name: None),
+            elsewhere=cast("NamedWatches", self.followed),
+            givers=cast("NamedWatches", self.followed_givers),
             writer=writer,
+            retries=self.retries,
+            installed=self.installed,
+            takeovers=cast("Takeovers", self.leases),
+            abandoned=self.sweeps.ask,
+            now=self.now,
         )
-        self.reconciler = make_reconciler(
-            Parts(
-                watches=watches,
-                discovery=discovery,
-                finder=finder,
-                kept=kept,
-                revisions=revisions,
-                large=self.large,
-                accounts=accounts,
-                applier=self.applier,
-                remover=remover,
-                hook_runner=HookRunner(client, discovery, watches, self.retries),
-                contested=cast("ContestedWatches", self.contested),
-                explainer=Explainer(client, lambda _name: None),
-                elsewhere=cast("NamedWatches", self.followed),
-                givers=cast("NamedWatches", self.followed_givers),
-                writer=writer,
-                retries=self.retries,
-                installed=self.installed,
-                takeovers=cast("Takeovers", self.leases),
-                abandoned=self.sweeps.ask,
-                now=self.now,
-            )
-        )
-        self.finder, self.kept = finder, kept
+        self.reconciler = Reconciler(self.services)
 
     def now(self) -> datetime:
         """Return the time of day, as a test has set it."""
@@ -366,9 +344,14 @@ class World:
         self.applier.stop()
         self.start()
 
-    def context(self, state: State) -> Context:
+    def context(self, memory: Memory) -> Context:
         """Return the context of a pass that starts now."""
-        return Context(deployment=self.deployment, state=state, now=self.now)
+        return Context(deployment=self.deployment, memory=memory, services=self.services)
+
+    @property
+    def memory(self) -> Memory:
+        """What the controller remembers of the BundleDeployment."""
+        return self.reconciler._memories.of(self.deployment.metadata)
 
     # what a user does
 

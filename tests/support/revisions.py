@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from controller.kube.client import Client
-from controller.revisions.storage.quota import TENANT_BYTES
-from controller.revisions.storage.secrets import RevisionSecrets
-from controller.revisions.storage.store import RevisionStore
+from controller.revisions.store import TENANT_BYTES, RevisionSecrets, RevisionStore
 
 
 def make_secrets(client: Client, namespace: str) -> RevisionSecrets:

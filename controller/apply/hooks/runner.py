@@ -41,7 +41,7 @@ from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import NAMESPACES, Resource
 from controller.observe.explanations import PODS, Explanations, list_pods
-from controller.observe.following.contested import Contested
+from controller.observe.following import Contested
 from controller.observe.health.pods import NOT_OBSERVED, NOT_READY, PENDING
 from controller.observe.health.verdict import State, Verdict
 from controller.observe.progress import Explain, HealthTracker

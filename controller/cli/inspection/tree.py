@@ -32,8 +32,7 @@ from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, is_scaled, key_of, project
-from controller.revisions.storage.secrets import RevisionSecrets
-from controller.revisions.storage.store import RevisionStore
+from controller.revisions.store import RevisionSecrets, RevisionStore
 
 STRAY = "part of no revision"
 _HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")

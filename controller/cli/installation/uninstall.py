@@ -29,7 +29,7 @@ from controller.kube.configuration import find_context
 from controller.kube.errors import ApiError
 from controller.kube.shard import is_shard_name, wanted_shard
 from controller.manager import log
-from controller.manager.manager import make_manager
+from controller.manager.assemble import assemble
 from controller.settings import Settings
 
 STOP_SECONDS = 10.0
@@ -148,7 +148,7 @@ def _controller(options: argparse.Namespace, shard: str) -> Iterator[None]:
             metrics_address="off",
             probe_address="off",
         )
-        runner = threading.Thread(target=make_manager(settings).run, args=(stop,), name="controller", daemon=True)
+        runner = threading.Thread(target=assemble(settings).run, args=(stop,), name="controller", daemon=True)
         runner.start()
         try:
             yield

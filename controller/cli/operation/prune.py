@@ -27,8 +27,7 @@ from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, project
-from controller.revisions.storage.secrets import RevisionSecrets
-from controller.revisions.storage.store import RevisionStore, unpack_whole
+from controller.revisions.store import RevisionSecrets, RevisionStore, unpack_whole
 
 _NEEDED = frozenset({"list", "delete"})
 _STAYS = "may hold data or is marked to be kept; delete it with kubectl if nobody needs it"

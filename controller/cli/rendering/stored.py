@@ -11,8 +11,7 @@ from controller.build.revision import Revision
 from controller.cli.command import MisuseError, connect, tell
 from controller.cli.deployments.access import Deployments
 from controller.kube.client import Client
-from controller.revisions.storage.secrets import RevisionSecrets
-from controller.revisions.storage.store import RevisionStore
+from controller.revisions.store import RevisionSecrets, RevisionStore
 from controller.status.texts import short
 
 _REVISION = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch

@@ -40,8 +40,8 @@ from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
-from controller.observe.handovers import find_hindrance
 from controller.observe.records import ObjectKey, entry_of, is_scaled, key_of, project
+from controller.observe.relations import find_hindrance
 
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _RENDERED = "as rendered"

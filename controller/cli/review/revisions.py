@@ -24,8 +24,7 @@ from controller.cli.rendering.render import render_deployment
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.revisions.storage.secrets import RevisionSecrets
-from controller.revisions.storage.store import RevisionStore
+from controller.revisions.store import RevisionSecrets, RevisionStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

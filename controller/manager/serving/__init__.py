@@ -5,9 +5,7 @@ What is measured is left to `manager/metrics.py`.
 
     server              START HERE: a listener; one request per connection
     connection          reading and writing within limits of time and size
-    connection_limiter  how many peers may be connected, and which one makes room for a new one
     probes              whether the process is healthy and ready, and the paths that say so
-    activity            when the API server last responded, and when a pass last made progress
     reviews             who may read the metrics
     certificate         the TLS certificate: given files, or self-signed
 """

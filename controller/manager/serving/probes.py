@@ -15,11 +15,12 @@ from http import HTTPStatus
 from controller.kube.client import ApiError, Client
 from controller.kube.lease import Election
 from controller.manager.queue import QueueStats
-from controller.manager.serving.activity import Activity
 from controller.manager.serving.server import Reply, Route
 from controller.manager.workers import Workers
 from controller.observe.watches import Watches
 
+WORKING = ("worker", "apply")
+"""Name prefixes of the threads that work on passes."""
 STUCK_SECONDS = 300.0
 """A pass in which no request ends for this long hangs: each request ends within 35 s."""
 SILENT_SECONDS = 15.0
@@ -27,6 +28,31 @@ SILENT_SECONDS = 15.0
 REQUEST_TIMEOUT = (2.0, 2.0)
 REQUEST_PERIOD_SECONDS = 1.0
 """At most one such request in this time, however often readiness is probed."""
+
+
+class Activity:
+    """Thread-safe, since each field is one number. The clock is in monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._answered = self._worked = clock()
+
+    def request_ended(self, status: int) -> None:
+        """Note the end of a request to the API server, on the thread that made it; status 0: no response."""
+        if status:
+            self._answered = self._clock()
+        if threading.current_thread().name.startswith(WORKING):
+            self._worked = self._clock()
+
+    @property
+    def unanswered_seconds(self) -> float:
+        """Seconds since the API server responded."""
+        return self._clock() - self._answered
+
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds since a request of a pass ended, with or without a response."""
+        return self._clock() - self._worked
 
 
 class Probes:

@@ -23,8 +23,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from urllib.parse import urlsplit
 
-from controller.manager.serving.connection import PeerConnection
-from controller.manager.serving.connection_limiter import ConnectionLimiter, ConnectionLimits
+from controller.manager.serving.connection import ConnectionLimiter, ConnectionLimits, PeerConnection
 from controller.processes.supervision import Kind, Supervisor
 
 log = logging.getLogger(__name__)

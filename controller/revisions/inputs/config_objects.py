@@ -20,10 +20,9 @@ from api.v1alpha2.types import BundleDeployment, ConfigReference
 from controller.build.config_values import merge_config
 from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import CONFIG_MAPS, SECRETS
-from controller.observe.following.named import NamedWatches, WatchedObject
+from controller.observe.following import NamedWatches, WatchedObject
 from controller.retries import SLOW_SECONDS
-from controller.revisions.accounts.account import Account, account_in
-from controller.revisions.accounts.service_accounts import Seen, check_before_reading
+from controller.revisions.accounts import Account, Seen, account_in, check_before_reading
 
 _RESOURCES = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
 

@@ -15,10 +15,11 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SecretReference, Source
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import SECRETS, SERVICE_ACCOUNTS
-from controller.observe.following.named import WatchedObject
-from controller.revisions.accounts.account import Account, account_in
-from controller.revisions.accounts.service_accounts import (
+from controller.observe.following import WatchedObject
+from controller.revisions.accounts import (
+    Account,
     Seen,
+    account_in,
     check_before_reading,
     find_absence,
     translate_refusal,

@@ -14,9 +14,8 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import CONFIG_MAPS
-from controller.observe.following.named import WatchedObject
-from controller.revisions.accounts.account import Account
-from controller.revisions.accounts.service_accounts import check_before_reading, translate_refusal
+from controller.observe.following import WatchedObject
+from controller.revisions.accounts import Account, check_before_reading, translate_refusal
 
 Seen = Callable[[WatchedObject, str | None], None]
 """Called with an object that is read, and its resourceVersion; empty: it does not exist; None: it never changes."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from api import names
 from controller.kube.client import Client
-from controller.revisions.storage.secrets import REVISION
+from controller.revisions.store import REVISION
 from hack.bench.api import BUNDLE_DEPLOYMENTS
 from hack.bench.soak.churn import HISTORY_LIMIT, STORE
 from hack.bench.soak.contents import PLURALS, Identity, Manifest, collection, content, expected

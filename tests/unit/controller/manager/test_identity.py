@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from controller.content.store import ContentStore
-from controller.manager.identity import make_identity
+from controller.manager.process import make_identity
 
 
 def test_the_next_process_with_this_lock_is_the_same(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from api.plugins import Means
 from api.v1alpha2.conditions import Reason
 from controller.build.plugins import format_of
 from controller.kube.errors import ConfigurationError
-from controller.manager.manager import Manager, make_manager
-from controller.manager.wiring import building
+from controller.manager import manager
+from controller.manager.assemble import assemble
+from controller.manager.manager import Manager
 from controller.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.support.fake_api import FakeApi
@@ -53,7 +54,7 @@ class Running:
 
     def __init__(self, settings: Settings) -> None:
         self.stop = threading.Event()
-        self.manager: Manager = make_manager(settings)
+        self.manager: Manager = assemble(settings)
         self.thread = threading.Thread(target=self.manager.run, args=(self.stop,), daemon=True)
 
     def __enter__(self) -> Self:
@@ -67,19 +68,19 @@ class Running:
 
 
 def test_making_a_controller_asks_the_cluster_for_nothing(api: FakeApi, settings: Settings) -> None:
-    make_manager(replace(settings, metrics_address="off", probe_address="off"))
+    assemble(replace(settings, metrics_address="off", probe_address="off"))
     assert not api.received
 
 
 def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError):
-        make_manager(Settings(kubeconfig=str(tmp_path / "missing"), store=str(tmp_path / "store")))
+        assemble(Settings(kubeconfig=str(tmp_path / "missing"), store=str(tmp_path / "store")))
 
 
 def test_it_watches_until_it_is_stopped(api: FakeApi, settings: Settings) -> None:
     with Running(settings) as running:
         wait_for(lambda: api.watches() >= 1 + len(WAITED_FOR), 10, "everything is watched")
-        wait_for(lambda: running.manager.cluster.watches.synced, 10, "BundleDeployments are known")
+        wait_for(lambda: running.manager.services.watches.synced, 10, "BundleDeployments are known")
     assert running.stop.is_set()
 
 
@@ -92,10 +93,11 @@ def test_one_that_is_stopped_while_it_starts_leaves_the_garbage_collector_as_it_
 
 def test_threads_that_compute_let_those_that_answer_go_on(settings: Settings) -> None:
     before = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)  # Python's own
     try:
         with Running(settings) as running:
-            wait_for(lambda: running.manager.cluster.watches.synced, 10, "BundleDeployments are known")
-            assert sys.getswitchinterval() < before / 10
+            wait_for(lambda: running.manager.services.watches.synced, 10, "BundleDeployments are known")
+            assert sys.getswitchinterval() < 0.001
     finally:
         sys.setswitchinterval(before)
 
@@ -128,12 +130,12 @@ def test_a_failure_to_find_programs_stops_nothing(
     def fail(_means: Means) -> None:
         raise failure
 
-    monkeypatch.setattr(building, "find_programs", fail)
+    monkeypatch.setattr(manager, "find_programs", fail)
     caplog.set_level("INFO")
     said = {"thread died", "programs not checked"}
     with Running(settings) as running:
         wait_for(lambda: said & set(caplog.messages), 60, "the failure is logged")
-        wait_for(lambda: running.manager.cluster.watches.synced, 60, "BundleDeployments are known")
+        wait_for(lambda: running.manager.services.watches.synced, 60, "BundleDeployments are known")
     assert len([message for message in caplog.messages if message in said]) == 1
 
 
@@ -161,7 +163,9 @@ def test_an_unreadable_bundle_deployment_still_has_its_revisions(api: FakeApi, s
     api.put(DEPLOYMENTS, "odd", spec={"format": 3})
     api.put(REVISIONS, ODD, about={"labels": {names.REVISION_LABEL: "odd"}})
     with Running(settings) as running:
-        wait_for(lambda: running.manager.cluster.watches.synced and api.lists(REVISIONS), 10, "orphans were looked for")
+        wait_for(
+            lambda: running.manager.services.watches.synced and api.lists(REVISIONS), 10, "orphans were looked for"
+        )
     assert ODD in api.objects[REVISIONS]
 
 

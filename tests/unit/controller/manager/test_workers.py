@@ -16,7 +16,7 @@ from controller.kube.errors import ApiError
 from controller.manager.queue import WorkQueue
 from controller.manager.workers import Workers
 from controller.processes.supervision import Kind, Supervisor
-from controller.reconcile.requeue import NEVER, Requeue
+from controller.reconcile.context import NEVER, Requeue
 
 SECONDS = 10.0
 REFUSAL = ApiError(503, "ServiceUnavailable", "overloaded", retry_after=17)

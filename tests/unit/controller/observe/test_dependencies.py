@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.v1alpha2.conditions import Reason
-from controller.observe.dependencies import Dependency, Dependents, dependency_of, find_cycle
+from controller.observe.relations import Dependency, Dependents, dependency_of, find_cycle
 from tests.support.deployments import deployment
 from tests.support.watching import World
 

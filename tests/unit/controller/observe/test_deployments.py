@@ -13,6 +13,7 @@ from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.shard import Shard
 from controller.observe.deployments import SeenDeployment, SeenDeployments, make_seen
+from hack.control_plane.waiting import wait_for
 from tests.support.deployments import DIGEST, manifest
 from tests.support.fake_api import FakeApi
 from tests.support.watching import CONFIG_MAP, DEPLOYMENTS, World
@@ -117,7 +118,7 @@ def test_one_that_is_gone_asks_for_a_last_pass(world: World) -> None:
     world.hear("deployment shop")
     world.api.delete(DEPLOYMENTS, "shop")
     world.hear("deployment shop")
-    assert world.watches.deployment("shop") is None
+    wait_for(lambda: world.watches.deployment("shop") is None, 10, "it is gone")
 
 
 def test_who_was_orphaned_is_known_although_the_finalizer_is_gone(world: World) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from api.v1alpha2.reading import read
 from api.v1alpha2.types import BundleDeployment
-from controller.observe.handovers import Party, Takers, find_hindrance, party_of
+from controller.observe.relations import Party, Takers, find_hindrance, party_of
 from tests.support.deployments import manifest
 
 RUNNING = (False, False, False)

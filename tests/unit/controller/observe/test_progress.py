@@ -14,7 +14,7 @@ from controller.apply.drift.ledger import Left
 from controller.observe.explanations import Explanations
 from controller.observe.health.verdict import HEALTHY, State, Verdict
 from controller.observe.journal import Journal
-from controller.observe.managed.owned_objects import OwnedObjects
+from controller.observe.kinds import OwnedObjects
 from controller.observe.progress import HealthTracker, Progress
 from controller.observe.records import ObjectKey, Record
 

@@ -10,7 +10,7 @@ import pytest
 
 from controller.kube.errors import ApiError
 from controller.kube.resources import CONFIG_MAPS, SECRETS
-from controller.observe.following.named import WatchedObject
+from controller.observe.following import WatchedObject
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from controller.kube.errors import ApiError
-from controller.revisions.storage.secrets import RETIRED
+from controller.revisions.store import RETIRED
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, World
 

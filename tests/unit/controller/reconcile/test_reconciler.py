@@ -16,11 +16,11 @@ from controller.bugs import InternalError, reconcile_id
 from controller.kube.client import Response
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
-from controller.reconcile.context import Context
-from controller.reconcile.installation.work import Work
-from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, UNSYNCED
-from controller.revisions.accounts.service_accounts import RIGHTS_SECONDS, AccountPolicy
-from controller.revisions.storage.orphans import remove_orphans
+from controller.reconcile import installation
+from controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNSYNCED, Context
+from controller.reconcile.planning import Work
+from controller.revisions.accounts import RIGHTS_SECONDS, AccountPolicy
+from controller.revisions.orphans import remove_orphans
 from controller.status.texts import short
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import VERBS, Json, KilledError
@@ -801,7 +801,7 @@ def test_that_sources_are_being_resolved_is_told_when_it_takes_longer_than_three
     for _ in range(2):
         assert world.reconcile().after == 3
         assert world.conditions == {}
-        world.reconciler._contexts.states.of(world.deployment.metadata).since -= 1.5
+        world.memory.since -= 1.5
     world.reconcile()
     assert world.conditions["Unpacked"] == "False Fetching"
 
@@ -825,7 +825,7 @@ def test_a_failure_stays_while_it_is_tried_again_after_a_restart(world: World) -
     world.cluster.taken()
     world.reconcile()
     assert STATUS not in world.requests()
-    world.reconciler._contexts.states.of(world.deployment.metadata).since -= 20
+    world.memory.since -= 20
     world.reconcile()
     assert world.conditions["Ready"] == "False Fetching"
 
@@ -1376,7 +1376,7 @@ def test_what_is_never_pruned_is_known_by_name_when_that_is_changed(world: World
 def test_very_many_that_are_left_are_known_by_the_revisions_that_have_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.reconcile.ownership.holdings.describe_left", lambda left: (MORE,) if left else ())
+    monkeypatch.setattr("controller.reconcile.ownership.describe_left", lambda left: (MORE,) if left else ())
     test_what_is_never_pruned_is_known_by_name_when_that_is_changed(world)
     assert len(world.revision_store.digests(NAME)) == 1
 
@@ -1850,15 +1850,15 @@ def test_a_pass_that_began_before_writes_nothing_and_leaves_nothing(
 ) -> None:
     installed(world)
     world.wish("v2")
-    contexts, begin = world.reconciler._contexts, world.reconciler._contexts.begin
+    begin = world.reconciler._begin
 
     def restore_and_begin(deployment: BundleDeployment) -> Context:
         world.reconciler.start_over()
         return begin(deployment)
 
-    monkeypatch.setattr(contexts, "begin", restore_and_begin)
+    monkeypatch.setattr(world.reconciler, "_begin", restore_and_begin)
     world.cluster.taken()
-    assert (world.reconcile(), world.requests(), contexts.states._states) == (UNSYNCED, [], {})
+    assert (world.reconcile(), world.requests(), world.reconciler._memories._memories) == (UNSYNCED, [], {})
 
 
 def test_a_pass_that_is_overtaken_applies_nothing_and_writes_no_status(
@@ -1866,16 +1866,14 @@ def test_a_pass_that_is_overtaken_applies_nothing_and_writes_no_status(
 ) -> None:
     installed(world)
     world.wish("v2")
-    steps = world.reconciler._steps
-    announce = steps.installer.announce
 
     def announce_and_restore(work: Work) -> Work:
-        announced = announce(work)
+        announced = installation.announce(work)
         world.reconciler.start_over()
         world.cluster.taken()
         return announced
 
-    monkeypatch.setattr(steps.installer, "announce", announce_and_restore)
+    monkeypatch.setattr("controller.reconcile.reconciler.announce", announce_and_restore)
     with pytest.raises(ApiError, match="listed again"):
         world.reconcile()
     assert world.requests() == []
@@ -1884,6 +1882,6 @@ def test_a_pass_that_is_overtaken_applies_nothing_and_writes_no_status(
 
 def test_what_is_remembered_of_the_newer_state_does_not_count(world: World) -> None:
     installed(world)
-    before = world.reconciler._contexts.states.of(world.deployment.metadata)
+    before = world.memory
     world.reconciler.start_over()
-    assert world.reconciler._contexts.states.of(world.deployment.metadata) is not before
+    assert world.memory is not before

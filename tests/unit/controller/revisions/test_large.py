@@ -6,7 +6,7 @@ import pytest
 
 from api import names
 from controller.build.revision import PackedRevision
-from controller.revisions.storage import store as revisions
+from controller.revisions import store as revisions
 from controller.sharing.admission import Admission
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
@@ -32,8 +32,8 @@ def world() -> Iterator[World]:
 
 
 def held_after_a_pass(world: World) -> list[str]:
-    state = world.reconciler._contexts.states._states[NAME]
-    return [*state.revisions, *state.targets, *state.packed]  # type: ignore[list-item]
+    memory = world.memory
+    return [*memory.revisions, *(digest for digest, _ in memory.targets), *memory.packed]
 
 
 @pytest.mark.thorough

@@ -12,8 +12,8 @@ from api.errors import BundleError
 from api.plugins import Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
-from controller.observe.following.named import NamedWatches, WatchedObject
-from controller.revisions.accounts.service_accounts import Seen
+from controller.observe.following import NamedWatches, WatchedObject
+from controller.revisions.accounts import Seen
 from controller.revisions.inputs.credentials import SecretReader
 from controller.revisions.quarantine import Quarantine, subject_of
 from controller.revisions.source_access import SourceAccess, SourceProgress

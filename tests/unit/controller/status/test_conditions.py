@@ -12,8 +12,8 @@ from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Ret
 from api.v1alpha2.types import Status
 from controller.apply.drift.explanation import DriftedField, DriftedObject
 from controller.apply.prune import Removal
+from controller.status.history import digest_of_pins
 from controller.status.report import Deletion, Report
-from controller.status.rollback import digest_of_pins
 from controller.status.summary import summarize, summarize_deletion
 from tests.support.deployments import deployment
 from tests.support.reports import (

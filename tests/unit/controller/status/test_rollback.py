@@ -13,8 +13,8 @@ from api.v1alpha2.types import Rollback
 from controller.observe.health.aggregate import Health
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey
+from controller.status.history import begin_rollback, digest_of_pins, find_rollback, find_target, seconds_to_rollback
 from controller.status.report import Held, Report
-from controller.status.rollback import begin_rollback, digest_of_pins, find_rollback, find_target, seconds_to_rollback
 from tests.support.deployments import deployment
 from tests.support.reports import outcome
 

@@ -11,7 +11,7 @@ import pytest
 from controller.apply.drift.explanation import DriftedObject
 from controller.apply.drift.ledger import Ledger, Left
 from controller.observe.journal import UNREAD, Look
-from controller.observe.managed.owned_objects import OwnedObjects
+from controller.observe.kinds import OwnedObjects
 from controller.observe.records import ObjectKey, Record
 from tests.support.clock import Clock
 

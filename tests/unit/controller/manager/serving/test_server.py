@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from controller.manager.serving.certificate import Certificate
-from controller.manager.serving.connection_limiter import ConnectionLimits
+from controller.manager.serving.connection import ConnectionLimits
 from controller.manager.serving.server import METRICS, PROBES, ListenError, Reply, Route, Server
 from controller.processes.supervision import Supervisor
 

@@ -18,8 +18,7 @@ import trustme
 from controller.manager.serving import connection as connection_module
 from controller.manager.serving import server as module
 from controller.manager.serving.certificate import Certificate
-from controller.manager.serving.connection import HEAD_BYTES
-from controller.manager.serving.connection_limiter import ConnectionLimits
+from controller.manager.serving.connection import HEAD_BYTES, ConnectionLimits
 from controller.manager.serving.server import METRICS, PROBES, Reply, Server
 from controller.processes.supervision import Kind, Supervisor
 from hack.control_plane.waiting import wait_for

@@ -9,8 +9,7 @@ import pytest
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.watch.reflector import Reflector
-from controller.observe.following.contested import MOST, Contested, ContestedWatches, _ContestedObject
-from controller.observe.following.object_follower import ObjectFollower
+from controller.observe.following import MOST, Contested, ContestedWatches, ObjectFollower, _ContestedObject
 from controller.observe.records import ObjectKey, Record
 from tests.support.fake_cluster import CONFIG_MAPS, FakeCluster
 

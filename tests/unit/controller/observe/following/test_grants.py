@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.observe.following.grants import RESOURCES, GrantWatches
+from controller.observe.following import RESOURCES, GrantWatches
 from hack.control_plane.waiting import wait_for
 from tests.support.fake_api import FakeApi
 

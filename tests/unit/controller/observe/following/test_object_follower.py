@@ -11,7 +11,7 @@ import pytest
 from controller.kube.client import User
 from controller.kube.resources import SECRETS as KIND
 from controller.kube.watch.cache import Trace, make_trace
-from controller.observe.following.object_follower import Followed, ObjectFollower, PollingPace, Subscription
+from controller.observe.following import Followed, ObjectFollower, PollingPace, Subscription
 from hack.control_plane.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault, Received
 

@@ -9,7 +9,7 @@ import pytest
 from api import names
 from controller.kube.resources import GroupVersionKind
 from controller.observe.health.verdict import HEALTHY
-from controller.observe.managed.kind_watch import KindWatch
+from controller.observe.kinds import KindWatch
 from controller.observe.records import project
 from tests.support.watching import CONFIG_MAP, KEY, MAPS, WORKLOAD, World, reply, workload
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller.observe.journal import UNREAD
-from controller.observe.managed.owned_objects import OwnedObjects
+from controller.observe.kinds import OwnedObjects
 from controller.observe.records import ObjectKey, Record
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")

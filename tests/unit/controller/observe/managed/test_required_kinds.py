@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from controller.observe.managed.required_kinds import RequiredKinds
+from controller.observe.kinds import RequiredKinds
 
 MAP, WIDGET, GADGET = ("", "ConfigMap"), ("example.com", "Widget"), ("example.com", "Gadget")
 

@@ -12,8 +12,7 @@ from api import names
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
 from controller.build.revision import Terms
-from controller.revisions.accounts.account import Account
-from controller.revisions.accounts.identities import Identity, account_to_keep, is_up_to_date, judge, record
+from controller.revisions.accounts import Account, Identity, account_to_keep, is_up_to_date, judge, record
 from tests.support import deployments
 
 ACCOUNT = Account("shop", "deployer")

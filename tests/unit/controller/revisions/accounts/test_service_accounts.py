@@ -8,10 +8,8 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.kube.resources import SERVICE_ACCOUNTS
-from controller.observe.following.grants import GrantWatches
-from controller.observe.following.named import NamedWatches, WatchedObject
-from controller.revisions.accounts.account import Account
-from controller.revisions.accounts.service_accounts import AccountPolicy, Accounts
+from controller.observe.following import GrantWatches, NamedWatches, WatchedObject
+from controller.revisions.accounts import Account, AccountPolicy, Accounts
 from tests.support.deployments import deployment
 from tests.support.fake_cluster import SERVED, FakeCluster, Json
 from tests.support.reconciling import Grants

@@ -12,8 +12,7 @@ from controller.build.revision import Revision, Terms
 from controller.formats.applicable.applicable import revision_digest
 from controller.kube.errors import ApiError
 from controller.kube.resources import SECRETS
-from controller.revisions.storage.secrets import RevisionSecrets
-from controller.revisions.storage.store import CHUNK_BYTES, RevisionStore
+from controller.revisions.store import CHUNK_BYTES, RevisionSecrets, RevisionStore
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import FakeCluster
 from tests.support.reconciling import SeenSecrets

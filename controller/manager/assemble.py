@@ -1,0 +1,362 @@
+"""Assembles a controller from its settings: the one place that knows which part is made of which others.
+
+Nothing is started here, and no request is sent. Not here: starting and stopping (manager.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+
+from api import names
+from api.plugins import Limits
+from api.v1alpha2.types import BundleDeployment
+from controller.apply.execute import Applier
+from controller.apply.hooks.runner import HookRunner
+from controller.apply.prune import Remover
+from controller.build.builder import Builder
+from controller.build.context import BuildSettings
+from controller.content.shares import DiskShares
+from controller.content.store import ContentStore, StoreInUseError
+from controller.kube.client import Client, connect
+from controller.kube.configuration import is_in_pod
+from controller.kube.discovery import Discovery
+from controller.kube.events import EventRecorder
+from controller.kube.fence import Fence
+from controller.kube.lease import Election
+from controller.kube.takeovers import Takeovers
+from controller.manager.manager import Manager
+from controller.manager.metrics import Metrics, ProcessState
+from controller.manager.process import exit_after_deaths, exit_after_loss, make_identity
+from controller.manager.queue import WorkQueue
+from controller.manager.serving.listeners import listen
+from controller.manager.serving.probes import Activity, Probes
+from controller.manager.survey import ShardSurvey
+from controller.manager.workers import Dispatcher, Workers
+from controller.observe.explanations import Explainer
+from controller.observe.following import ContestedWatches, GrantWatches, NamedWatches, ObjectFollower
+from controller.observe.watches import Watches
+from controller.processes.confinement import Mechanisms
+from controller.processes.memory_limit import MemoryLimit
+from controller.processes.supervision import Kind, Supervisor
+from controller.reconcile.context import Services
+from controller.reconcile.reconciler import Reconciler
+from controller.retries import Retries
+from controller.revisions.accounts import Accounts
+from controller.revisions.background import BackgroundWork
+from controller.revisions.inputs.config_objects import ConfigObjects
+from controller.revisions.inputs.credentials import SecretReader
+from controller.revisions.large import LargeRevisions
+from controller.revisions.orphans import Sweeper, remove_orphans
+from controller.revisions.polling import Poller
+from controller.revisions.quarantine import Quarantine
+from controller.revisions.source_access import SourceAccess
+from controller.revisions.store import RevisionSecrets, RevisionStore
+from controller.settings import Settings
+from controller.sharing.admission import Admission
+from controller.sharing.shares import share_of
+from controller.status.writer import StatusWriter
+
+log = logging.getLogger(__name__)
+
+WATCHES = 60
+"""Connections for watches of kinds, grants and single objects."""
+UNFENCED = 8
+"""Connections for the Lease, reviews and the probe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Process:
+    """What all other parts are made of."""
+
+    settings: Settings
+    metrics: Metrics
+    client: Client
+    """For passes and watches."""
+    unfenced: Client
+    """For the Lease, reviews and the probe, which neither fence nor a full pool may block."""
+    fence: Fence | None
+    """What every write of `client` must pass; None: without leader election."""
+    store: ContentStore
+    memory: MemoryLimit
+    limits: Limits
+    """Of one bundle, scaled to the memory."""
+    admission: Admission
+    """Of memory."""
+    quarantine: Quarantine
+
+
+def assemble(settings: Settings) -> Manager:
+    """Create all parts of a controller, not started.
+
+    Raises: ConfigurationError without a usable cluster configuration; ListenError if an address cannot be listened on;
+        any other OSError, or StoreInUseError, if the content store cannot be opened.
+    """
+    activity = Activity()
+    process = _make_process(settings, activity)
+    client, metrics, policy = process.client, process.metrics, settings.accounts()
+
+    def _share(name: str) -> str:
+        found = services.watches.outline(name)
+        return share_of(policy.complete(found)) if found else ""  # deleted or unreadable: done quickly
+
+    queue = WorkQueue(workers=settings.workers, share=_share, on_waited=metrics.waited, on_worked=metrics.worked)
+    dispatcher, follower = Dispatcher(queue), ObjectFollower(client)
+    events = EventRecorder(client, f"{names.GROUP}/rukpak")
+    sweeper = Sweeper(
+        partial(remove_orphans, client, settings.namespace), partial(client.supervisor.note, Kind.OTHER, "sweep")
+    )
+    services = _make_services(process, dispatcher, follower, events, sweeper)
+    reconciler = dispatcher.reconciler = Reconciler(services)
+
+    def _start_over() -> None:
+        follower.drop()
+        dispatcher.cluster_restored()
+
+    client.on_restored = process.unfenced.on_restored = _start_over
+    workers = Workers(
+        queue,
+        reconciler.reconcile,
+        settings.workers,
+        supervisor=client.supervisor,
+        report=reconciler.report_bug,
+        on_pass=metrics.pass_ended,
+    )
+    elected, survey = threading.Event(), _make_survey(process, services)
+    election = _make_election(process, elected)
+    _measure(process, services, queue, survey, elected)
+    probes = Probes(
+        watches=services.watches,
+        workers=workers,
+        queue=queue.stats,
+        election=election,
+        activity=activity,
+        client=process.unfenced,
+    )
+    return Manager(
+        settings=settings,
+        supervisor=client.supervisor,
+        services=services,
+        workers=workers,
+        events=events,
+        sweeper=sweeper,
+        quarantine=process.quarantine,
+        elected=elected,
+        election=election,
+        survey=survey,
+        servers=listen(settings, metrics, probes, process.unfenced),
+        scratch=process.store.scratch,
+        means=settings.means(process.memory),
+    )
+
+
+def _make_process(settings: Settings, activity: Activity) -> _Process:
+    metrics, fence = Metrics(), Fence() if settings.leader_elect else None
+    client = _connect(settings, settings.workers + settings.apply_workers + WATCHES, fence)
+    unfenced = _connect(settings, UNFENCED)
+    client.relist_seconds = settings.relist_interval
+
+    def _request_ended(method: str, host: str, status: int) -> None:
+        metrics.request_ended(method, host, status)
+        activity.request_ended(status)
+
+    client.on_request = unfenced.on_request = _request_ended
+    store, memory = _open_store(settings), settings.memory_limit()
+    circumstances = f"{version('rukpak')} {memory.bytes}"
+    quarantine = Quarantine(lambda: store.folder and store.folder / "quarantine", circumstances)
+    client.supervisor = unfenced.supervisor = Supervisor(metrics.thread_died, partial(exit_after_deaths, quarantine))
+    return _Process(
+        settings=settings,
+        metrics=metrics,
+        client=client,
+        unfenced=unfenced,
+        fence=fence,
+        store=store,
+        memory=memory,
+        limits=memory.limits(Limits()),
+        admission=Admission(memory.work_bytes),
+        quarantine=quarantine,
+    )
+
+
+def _connect(settings: Settings, pool: int, fence: Fence | None = None) -> Client:
+    return connect(
+        kubeconfig=settings.kubeconfig or None,
+        context=settings.context or None,
+        pool=pool,
+        user_agent=f"rukpak/{version('rukpak')}{f' shard/{settings.shard}' if settings.shard else ''}",
+        fence=fence,
+    )
+
+
+def _open_store(settings: Settings) -> ContentStore:
+    """Open the first content store that no other process uses."""
+    *others, last = settings.store_folders()
+    for folder in others:
+        try:
+            return ContentStore(folder)
+        except StoreInUseError:
+            log.info("content store is in use by another process, trying the next one", extra={"folder": str(folder)})
+    return ContentStore(last)
+
+
+def _make_services(
+    process: _Process, dispatcher: Dispatcher, follower: ObjectFollower, events: EventRecorder, sweeper: Sweeper
+) -> Services:
+    settings, client, retries = process.settings, process.client, Retries()
+    discovery = Discovery(client)
+    watches = Watches(client, discovery, dispatcher, settings.served_shard())
+    applier = Applier(client, discovery, watches, retries, settings.apply_workers)
+    builder = _make_builder(process)
+    background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed, process.metrics)
+    access = SourceAccess(
+        SecretReader(client, settings.readable_namespaces()),
+        NamedWatches(follower, dispatcher.secret_changed),
+        dispatcher.ended,
+        process.admission,
+        process.quarantine,
+    )
+    return Services(
+        watches=watches,
+        discovery=discovery,
+        revisions=RevisionStore(
+            client, _watch_revisions(process, watches, dispatcher), settings.revision_mebibytes << 20
+        ),
+        builder=builder,
+        background=background,
+        access=access,
+        configs=ConfigObjects(client, NamedWatches(follower, dispatcher.config_changed)),
+        poller=Poller(builder, background, retries, access),
+        large=LargeRevisions(process.admission, process.limits, dispatcher.ended),
+        accounts=Accounts(
+            client,
+            settings.accounts(),
+            NamedWatches(follower, dispatcher.ended),
+            GrantWatches(client, dispatcher.rights_changed),
+        ),
+        applier=applier,
+        remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
+        hook_runner=HookRunner(client, discovery, watches, retries),
+        contested=ContestedWatches(follower, discovery, dispatcher.contested_changed),
+        explainer=Explainer(client, dispatcher.health_explained),
+        elsewhere=NamedWatches(follower, dispatcher.deployment_changed),
+        givers=NamedWatches(follower, dispatcher.contested_changed),
+        writer=StatusWriter(client, watches, events),
+        retries=retries,
+        observer=process.metrics,
+        takeovers=_make_takeovers(process, dispatcher.ended),
+        abandoned=sweeper.request,
+        now=lambda: datetime.now(UTC).replace(microsecond=0),
+    )
+
+
+def _make_builder(process: _Process) -> Builder:
+    settings, store_bytes = process.settings, process.settings.store_mebibytes << 20
+    return Builder(
+        process.store,
+        BuildSettings(
+            store_bytes=store_bytes,
+            limits=process.limits,
+            timeout=settings.fetch_timeout,
+            network=settings.network(in_pod=is_in_pod()),
+            means=settings.means(process.memory),
+        ),
+        lambda: datetime.now(UTC),
+        shares=DiskShares.of_store(store_bytes, process.limits),
+        observer=process.metrics,
+    )
+
+
+def _watch_revisions(process: _Process, watches: Watches, dispatcher: Dispatcher) -> RevisionSecrets:
+    """Create the watch of the revision store: a pass runs where status names a damaged revision."""
+
+    def _reconcile_damaged(deployments: Iterable[BundleDeployment]) -> None:
+        for each in deployments:
+            name, status = each.metadata.name, each.status
+            named = {status.revision, status.installed_revision, *(entry.revision for entry in status.history)}
+            if any(digest and secrets.is_lost(name, digest) for digest in named):
+                dispatcher.deployment_changed(name)
+
+    def _damaged(name: str) -> None:
+        found = watches.outline(name)
+        _reconcile_damaged([found] if found else [])
+
+    secrets = RevisionSecrets(
+        process.client, process.settings.namespace, _damaged, lambda: _reconcile_damaged(watches.outlines())
+    )
+    watches.include(secrets.reflector)
+    return secrets
+
+
+def _make_election(process: _Process, elected: threading.Event) -> Election | None:
+    """Create the election, unless it is disabled; the process exits immediately if it loses the Lease."""
+    if process.fence is None:
+        return None
+    return _elections(process)(
+        name=process.settings.served_shard().lease,
+        fence=process.fence,
+        on_elected=elected.set,
+        on_lost=partial(exit_after_loss, process.quarantine),
+    )
+
+
+def _make_takeovers(process: _Process, notify: Callable[[str], None]) -> Takeovers | None:
+    """Create what takes over from shards that nobody serves; None without leader election."""
+    if process.fence is None:
+        return None
+    make = _elections(process)
+
+    def _take(lease: str, on_elected: Callable[[], None], on_lost: Callable[[], None]) -> Election:
+        return make(name=lease, fence=Fence(), on_elected=on_elected, on_lost=on_lost)
+
+    return Takeovers(_take, notify)
+
+
+def _elections(process: _Process) -> partial[Election]:
+    return partial(
+        Election,
+        client=process.unfenced,
+        namespace=process.settings.namespace,
+        identity=make_identity(process.store.lock),
+        annotations={names.VERSION: version("rukpak")},
+        times=process.settings.lease_times(),
+    )
+
+
+def _make_survey(process: _Process, services: Services) -> ShardSurvey:
+    settings, watches = process.settings, services.watches
+    return ShardSurvey(
+        process.unfenced,
+        settings.namespace,
+        watches.count_foreign,
+        watches.stand_in_for if services.takeovers else lambda _unserved, _abandoned: None,
+        identity=make_identity(process.store.lock),
+        patience=2 * settings.lease_times().duration,
+    )
+
+
+def _measure(
+    process: _Process, services: Services, queue: WorkQueue, survey: ShardSurvey, elected: threading.Event
+) -> None:
+    """Have scrapes include the state of the process."""
+    settings = process.settings
+    process.metrics.serve(
+        ProcessState(
+            queue=queue.stats,
+            workers=settings.workers,
+            leading=elected.is_set,
+            deployments=services.watches.outlines,
+            store_bytes=process.store.bytes_used,
+            preparations=services.background.counts,
+            version=version("rukpak"),
+            confinement=Mechanisms.found().counted(),
+            only_problems=settings.condition_metrics == "problems",
+            shard=settings.served_shard(),
+            unserved=survey.unserved,
+        )
+    )

@@ -1,0 +1,398 @@
+"""One pass over a BundleDeployment that is being deleted: deletes its objects in order, then removes its finalizer.
+
+Nothing is repaired any more. Objects are deleted as the account that applied them, even if the spec names another one
+now. If it cannot act, the controller does not act in its place, unless an administrator requests that. Missing rights
+never block a deletion: objects that the account may not touch are abandoned, and named in an Event.
+
+A deletion is slow after 5 s. From then on a Terminating Namespace is read now and then, since only its conditions say
+what is left in it (observe/explanations.py). The order is left to apply/teardown.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import ConditionType, Reason, Retry
+from controller.apply.hooks.hook import HookEvent
+from controller.apply.order import served_group
+from controller.apply.ownership import loses_reference
+from controller.apply.possession import RevisionObject
+from controller.apply.prune import Removal, RemovalCause
+from controller.apply.teardown import (
+    BLOCKED_AFTER_SECONDS,
+    SLOW_AFTER_SECONDS,
+    Teardown,
+    describe_awaited,
+    is_orphaned,
+    plan_teardown,
+)
+from controller.kube.client import ApiError
+from controller.kube.impersonation import User
+from controller.kube.resources import GroupVersionKind
+from controller.observe.deployments import ORPHAN_FINALIZER
+from controller.observe.explanations import NOTHING, Explanations, may_explain
+from controller.observe.records import ObjectKey, Record
+from controller.reconcile import hooks, stored
+from controller.reconcile.context import NEVER, UNLISTED, Context, Requeue
+from controller.reconcile.ownership import (
+    describe_awaited_takers,
+    drop_revisions,
+    installed_kinds,
+    look_for_strays,
+    name_all,
+    named_kinds,
+    notes_on_strays,
+    read_unwatched,
+    revisions_with_hooks,
+)
+from controller.revisions.accounts import account_of
+from controller.status.notes import (
+    note_on_dependents,
+    note_on_hindrance,
+    note_on_hooks,
+    notes_on_abandoned,
+    notes_on_removals,
+    notes_on_teardown,
+)
+from controller.status.report import Deletion
+from controller.status.summary import summarize_deletion
+
+RECHECK_SECONDS = 1.0
+TAKERS_SECONDS = 5.0
+"""Until the next look at what others take over: no event reports that they know what."""
+_LOST = "no kept revision can be read, so the installed objects are not known"
+log = logging.getLogger(__name__)
+
+
+def tear_down(context: Context) -> Requeue:
+    """Delete what was installed, in order, and remove the finalizer when nothing is left.
+
+    Returns: when the next pass runs if no event triggers one before.
+    Raises: CrowdedError, or ApiError if the pass was aborted.
+    """
+    if names.FINALIZER not in context.metadata.finalizers:
+        return NEVER
+    _report_dependents(context)
+    context.memory.orphaned |= ORPHAN_FINALIZER in context.metadata.finalizers
+    context.memory.orphaned |= context.services.watches.was_orphaned(context.name, context.metadata.uid)
+    kinds = sorted({*context.recorded_kinds, *named_kinds(context)})
+    if context.services.watches.require(context.name, kinds):
+        return UNLISTED
+    return _delete(context, kinds)
+
+
+def _report_dependents(context: Context) -> None:
+    """Report, until status says that it is being deleted, which BundleDeployments depend on it."""
+    is_announced = context.status.observed_generation == context.metadata.generation
+    if not is_announced and (dependents := context.services.watches.dependents(context.name)):
+        context.record([note_on_dependents(dependents)])
+
+
+def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
+    if unknown := context.services.watches.find_unknown(context.name, _kinds_with_objects(context, kinds)):
+        message = f"{', '.join(unknown)}: cannot be listed; check the APIService of the API group"
+        return _fail(context, BundleError(Reason.API_UNAVAILABLE, message))
+    mandate = find_mandate(context)
+    left = _left(context, mandate)
+    context.memory.orphaned |= is_orphaned(left.values(), context.owner)
+    # What --cascade=orphan has stripped of references is kept, but is nobody's to give.
+    is_stripped = context.memory.orphaned and not context.orphan
+    if awaited := "" if is_stripped else describe_awaited_takers(context, left.keys()):
+        _write(context, Deletion(remaining=len(left), handing_over=awaited))
+        context.memory.awaits_change = True
+        return Requeue(after=TAKERS_SECONDS, cause="others take over objects")
+    if mandate.hindrance:
+        return _abandon(context, mandate, mandate.hindrance)
+    _abandon_denied(context, mandate.unreadable)
+    left = {key: each for key, each in left.items() if key not in context.memory.abandoned}
+    teardown = plan_teardown(left, context.owner, orphan=_orphans(context))
+    event = HookEvent.PRE_DELETE if teardown.remaining else HookEvent.POST_DELETE
+    runs_hooks = not (_orphans(context) or mandate.without_hooks)
+    if hook_failure := hooks.around_teardown(context, event) if runs_hooks else None:
+        return _await_hook(context, teardown, hook_failure)
+    error = next((each for each in mandate.unreadable.values() if each.reason is not Reason.FORBIDDEN), None)
+    if not (teardown.remaining or error):
+        waits = None if _orphans(context) else _tidy_hooks(context, mandate)
+        context.memory.torn_down = waits is None
+        return waits or _finish(context)
+    return _remove(_announce(context, teardown), teardown, mandate, error)
+
+
+def _kinds_with_objects(context: Context, kinds: list[GroupVersionKind]) -> list[GroupVersionKind]:
+    """Return these kinds without those that only its own APIService could serve, and never did.
+
+    These have no objects, and cannot be listed before their APIService is deleted.
+    """
+    records = context.own_records(context.services.watches.managed(context.name))
+    own = {served_group(record.key) for record in records} - {""}
+    if not any(kind.group in own for kind in kinds):
+        return kinds
+    installed = installed_kinds(context)
+    return [kind for kind in kinds if kind.group not in own or kind in installed]
+
+
+def _remove(context: Context, teardown: Teardown, mandate: Mandate, unreadable: BundleError | None) -> Requeue:
+    cause = RemovalCause.ORPHAN if _orphans(context) else RemovalCause.TEARDOWN
+    removals = _remove_now(context, teardown, cause, mandate.user)
+    context.record([*notes_on_teardown(removals), *notes_on_removals(removals)])
+    deletion = _describe(context, teardown, removals, unreadable)
+    _write(context, deletion)
+    context.memory.awaits_change = True
+    if deletion.error:
+        return Requeue(after=deletion.error.retry_after, failed=True, cause="an object cannot be deleted")
+    # An object that has changed was not deleted (409), and no event reports a change of its status alone.
+    after = RECHECK_SECONDS if teardown.now else deletion.next_change
+    return Requeue(after=after, cause="objects are being deleted")
+
+
+def _left(context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
+    """Return the existing objects that revisions name or, without any revision, those that carry the marks."""
+    observed = context.services.watches.managed(context.name)
+    named = observed if mandate.named is None else mandate.named
+    look_for_strays(context, observed, named)
+    context.record(notes_on_strays(context))
+    return {key: each for key, each in observed.items() if key in named and key not in context.memory.abandoned}
+
+
+def _abandon(context: Context, mandate: Mandate, hindrance: BundleError) -> Requeue:
+    """Finish without an account that may act: what the garbage collector does not delete is kept."""
+    if hindrance.reason is Reason.FORBIDDEN:  # to the controller itself, not to the account
+        return _fail(context, hindrance)
+    observed = context.services.watches.managed(context.name)
+    ours = plan_teardown(observed, context.owner, orphan=_orphans(context)).remaining
+    named = observed if mandate.named is None else mandate.named
+    staying = {record.key for record in ours if record.key in named and not is_garbage_collected(record)}
+    unseen = {
+        key: each
+        for key, each in (mandate.named or {}).items()
+        if context.services.watches.is_forbidden(*each.group_kind)
+    }
+    staying |= {key for key, each in unseen.items() if not each.carries_reference}
+    context.record([note_on_hindrance(hindrance, staying)])
+    return _finish(context)
+
+
+def _fail(context: Context, error: BundleError) -> Requeue:
+    _write(context, Deletion(remaining=0, error=error))
+    return Requeue(failed=True, cause="nothing can be deleted")
+
+
+def _announce(context: Context, teardown: Teardown) -> Context:
+    """Report the deletion once before the first object is deleted, since many objects take a while."""
+    if context.status.observed_generation == context.metadata.generation:
+        return context
+    return _write(context, Deletion(remaining=len(teardown.remaining)))
+
+
+def _await_hook(context: Context, teardown: Teardown, failure: BundleError) -> Requeue:
+    _write(context, Deletion(remaining=len(teardown.remaining), error=failure))
+    context.memory.awaits_change = True
+    is_failure = failure.reason is not Reason.WAITING_FOR_HOOK
+    return Requeue(after=hooks.seconds_to_retry(context), failed=is_failure, cause="a hook has not finished")
+
+
+def _tidy_hooks(context: Context, mandate: Mandate) -> Requeue | None:
+    """Delete what is left of hooks that are done; returns when that is tried again, None if nothing waits for it.
+
+    What the account may not delete is left to users, as any object.
+    """
+    remains = hooks.tidy(context, revisions_with_hooks(context), mandate.user)
+    if remains.unknown:
+        return UNLISTED
+    failures = [each for each in remains.failures if each.error]
+    denied = [each for each in failures if mandate.user and each.error and each.error.reason is Reason.FORBIDDEN]
+    if len(denied) < len(failures):
+        error = next(each.error for each in failures if each not in denied)
+        _write(context, Deletion(remaining=len(failures), error=error))
+        return Requeue(after=hooks.seconds_to_retry(context), failed=True, cause="a hook cannot be deleted")
+    left = [note_on_hooks(sorted(remains.running))] if remains.running else []
+    context.record([*notes_on_abandoned(denied), *left])
+    return None
+
+
+def _finish(context: Context) -> Requeue:
+    """Delete the revisions, which were needed until now, and then remove the finalizer."""
+    drop_revisions(context)
+    _remove_finalizer(context)
+    return NEVER
+
+
+def _orphans(context: Context) -> bool:
+    """Whether the objects are kept: by the spec, or by `--cascade=orphan` at the deletion."""
+    return context.orphan or context.memory.orphaned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mandate:
+    """As which account objects are deleted, and which objects."""
+
+    user: User | None
+    """None: as the controller."""
+    named: Mapping[ObjectKey, RevisionObject] | None
+    """What revisions name; None: none can be read, and only the marks identify objects."""
+    hindrance: BundleError | None = None
+    """Why the account may not act."""
+    without_hooks: bool = False
+    """No account may run them."""
+    unreadable: Mapping[ObjectKey, BundleError] = field(default_factory=dict)
+    """Why named objects that are not watched cannot be read."""
+
+
+def find_mandate(context: Context) -> Mandate:
+    """Return the account and the objects, after reading those that are not watched.
+
+    Raises: CrowdedError, ApiError.
+    """
+    mandate = _find(context)
+    if mandate.hindrance:
+        return mandate
+    return replace(mandate, unreadable=read_unwatched(context, mandate.named or {}, mandate.user))
+
+
+def _find(context: Context) -> Mandate:
+    named = name_all(context)
+    revision = stored.last_good(context)
+    account = account_of(revision.terms) if revision else context.account
+    hindrance = context.services.accounts.hindrance(context.deployment, account, [revision.terms] if revision else ())
+    if context.metadata.annotations.get(names.TEARDOWN_AS) == names.CONTROLLER:
+        return Mandate(user=None, named=named, without_hooks=hindrance is not None)
+    if account is None and named is None and context.services.watches.managed(context.name):
+        return Mandate(user=None, named=named, hindrance=BundleError(Reason.REVISION_LOST, _LOST))
+    return Mandate(user=account.user if account else None, named=named, hindrance=hindrance)
+
+
+def _remove_now(context: Context, teardown: Teardown, cause: RemovalCause, user: User | None) -> list[Removal]:
+    """Delete or release the objects of one step of a teardown.
+
+    Of those that the account may not delete, ordinary ones are left to the garbage collector, and those without
+    ownerReference are released as that account, or left as they are if it may not change them either.
+
+    Args:
+        context: of the pass; records abandoned objects in its memory.
+        teardown: what to delete now.
+        cause: of the removal.
+        user: the account; None: the controller.
+
+    Raises: ApiError.
+    """
+    removals = context.services.remover.remove(teardown.now, context.name, cause, user)
+    denied = [each for each in removals if user and _is_denied(each)]
+    if not denied or user is None:
+        return removals
+    abandoned = [each for each in denied if cause is not RemovalCause.ORPHAN and is_garbage_collected(each.record)]
+    kept = [each.record for each in denied if each not in abandoned]
+    released = context.services.remover.remove(kept, context.name, RemovalCause.ORPHAN, user)
+    stuck = [each for each in released if _is_denied(each)]
+    _give_up(context, [*abandoned, *stuck])
+    why = f'kept because "{user.name}" may not delete it'
+    return [
+        *(each for each in removals if each not in denied),
+        *(each if each.error else replace(each, kept=why) for each in released if each not in stuck),
+    ]
+
+
+def _abandon_denied(context: Context, failures: Mapping[ObjectKey, BundleError]) -> None:
+    """Abandon the objects that the account may not read, and report each once."""
+    denied = {key: each for key, each in failures.items() if each.reason is Reason.FORBIDDEN}
+    known = context.memory.abandoned
+    _give_up(
+        context,
+        [Removal(record=Record(key=key), error=each) for key, each in denied.items() if key not in known],
+    )
+
+
+def _give_up(context: Context, removals: list[Removal]) -> None:
+    context.memory.abandoned |= {each.record.key for each in removals}
+    context.record(notes_on_abandoned(removals))
+
+
+def _is_denied(removal: Removal) -> bool:
+    return removal.error is not None and removal.error.reason is Reason.FORBIDDEN
+
+
+def is_garbage_collected(record: Record) -> bool:
+    """Whether the garbage collector deletes an object once its BundleDeployment is gone."""
+    return bool(record.controller_uid) and not loses_reference(record, orphan=False)
+
+
+def _describe(
+    context: Context, teardown: Teardown, removals: Iterable[Removal], unreadable: BundleError | None
+) -> Deletion:
+    """Return what a pass has achieved, with what it waits for once the deletion is slow.
+
+    Args:
+        context: of the pass.
+        teardown: the objects that existed when it started.
+        removals: of the pass.
+        unreadable: why some objects cannot be read.
+    """
+    seconds = _age(context)
+    is_slow = seconds >= SLOW_AFTER_SECONDS
+    found = _explain(context, teardown.awaited) if is_slow else NOTHING
+    return Deletion(
+        remaining=len(teardown.remaining),
+        awaited=tuple(_name(record, found) for record in teardown.awaited) if is_slow else (),
+        blocked=seconds >= BLOCKED_AFTER_SECONDS,
+        error=next((removal.error for removal in removals if removal.error), unreadable),
+        next_change=min(_seconds_to_report(seconds), found.next_change or BLOCKED_AFTER_SECONDS),
+    )
+
+
+def _explain(context: Context, awaited: Iterable[Record]) -> Explanations:
+    namespaces = [record for record in awaited if may_explain(record)]
+    return context.services.explainer.explain(context.name, namespaces) if namespaces else NOTHING
+
+
+def _write(context: Context, deletion: Deletion) -> Context:
+    """Write status if it has changed; returns the context with it.
+
+    Raises: ApiError.
+    """
+    if deletion.error:
+        _log(context, deletion.error)
+    status = summarize_deletion(context.deployment, deletion, context.now())
+    return context.write(status)
+
+
+def _remove_finalizer(context: Context) -> None:
+    """Remove our finalizer.
+
+    Raises: ApiError.
+    """
+    finalizers = [finalizer for finalizer in context.metadata.finalizers if finalizer != names.FINALIZER]
+    try:
+        context.services.writer.set_finalizers(context.deployment, finalizers)
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+    log.info("BundleDeployment removed", extra={"BundleDeployment": context.name})
+
+
+def _log(context: Context, error: BundleError) -> None:
+    """Log a failure that is news; what only waits is none."""
+    last = context.status.condition(ConditionType.READY)
+    if error.reason.retry is not Retry.WAIT and (last is None or last.message != error.message):
+        about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
+        log.warning("objects not deleted", extra=about)
+
+
+def _name(record: Record, explanations: Explanations) -> str:
+    known = explanations.known.get(record.key)
+    return describe_awaited(record, f"{known.reason}: {known.message}" if known else "")
+
+
+def _seconds_to_report(seconds: float) -> float:
+    """Return in how many seconds a deletion of this age is slow, or blocked."""
+    due = (at - seconds for at in (SLOW_AFTER_SECONDS, BLOCKED_AFTER_SECONDS) if at > seconds)
+    return next(due, BLOCKED_AFTER_SECONDS)
+
+
+def _age(context: Context) -> float:
+    """Return for how long it has taken: by the time of day, which a restart keeps, or as seen by this process."""
+    since = context.metadata.deletion_timestamp
+    return max((context.now() - since).total_seconds() if since else 0.0, context.memory.deletion_age())

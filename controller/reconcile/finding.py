@@ -1,0 +1,512 @@
+"""Finds the revision that a BundleDeployment asks for: pinned, kept in the revision store, or still being built.
+
+Sources are resolved and revisions built in the background (revisions/background.py); meanwhile a pass continues with
+what is installed. A pass asks for a result by a ticket, which identifies the inputs. A failure is recorded for the
+ticket and the version of the spec: after a change of the spec or the annotation it is retried immediately. Pins are
+recorded in status as soon as a pass knows them, together with the revision if that is available by then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import TypeVar
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import ConditionType, Reason
+from api.v1alpha2.types import BundleDeployment, SourcePin
+from controller.bugs import keep_first
+from controller.build.config_values import withhold
+from controller.build.context import BuildContext
+from controller.build.pins import Pins, Resolved, Sources, match_pins, recall_pins, record_pins
+from controller.build.recorded_kinds import recall_kinds, record_kinds
+from controller.build.request import Request, inputs_digest
+from controller.build.revision import PackedRevision, RecordedKind, Revision, has_objects
+from controller.build.validation import check
+from controller.reconcile import stored
+from controller.reconcile.context import Context
+from controller.revisions.background import Place
+from controller.revisions.downgrades import refuse_downgrade
+from controller.revisions.polling import is_polled
+from controller.revisions.source_access import SourceProgress
+from controller.status.history import find_rollback
+from controller.status.report import Held, Report
+from controller.status.summary import summarize
+from controller.status.texts import short
+
+log = logging.getLogger(__name__)
+
+NAMED = 10
+"""Of the kept revisions, how many a message names."""
+PREPARATION = "preparation"
+RESOLVE, BUILD = PURPOSES = ("resolve", "build")
+RESOLVING = "resolving the sources"
+FETCHING = "fetching and rendering the content"
+QUEUED = "queued for a fetch worker behind other BundleDeployments"
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a spec asks for, as far as this pass knows."""
+
+    revision: Revision | None
+    """To work on: the wanted one, or if that is not available the one applied last (rule 2)."""
+    recalled: bool = False
+    """Whether `revision` was applied before and is wanted instead of what the sources lead to."""
+    current: bool = False
+    """Whether `revision` is the one that the spec asks for, or is kept instead of one that may not be applied."""
+    failure: BundleError | None = None
+    pending: str = ""
+    """Digest of the wanted one while its hooks must run first."""
+    held: Held | None = None
+    """The one that the spec asks for, if it may not be applied; `revision` is then the one that is kept instead."""
+    fetching: str = ""
+    """What is being done to make the wanted one available."""
+    sources: Sources | None = None
+    """None: unchanged."""
+
+    def report(self, context: Context) -> Report:
+        """Return what is known before anything is compared; the rest is copied from status."""
+        status = context.status
+        # Status must keep naming a revision that was started and not finished.
+        pending = self.pending if status.managed_state else ""
+        return Report(
+            wanted=self.revision.digest if self.current and self.revision else pending,
+            failure=self.failure,
+            held=self.held,
+            sources=self.sources.pins if self.sources else None,
+            handled_reconcile_at=self.sources.requested_at if self.sources else None,
+            fetching=self.fetching,
+            install_namespace=status.install_namespace,
+            managed_state=status.managed_state,
+            managed_kinds=status.managed_kinds,
+        )
+
+
+def choose(deployment: BundleDeployment, sources: Sources | None) -> str:
+    """Return the digest of the kept revision that is wanted; empty: the one that the sources lead to. Pure.
+
+    What a user pins comes first, then the rollback of an upgrade that has failed.
+
+    Args:
+        deployment: with its status.
+        sources: None while they are being resolved.
+    """
+    if deployment.spec.pinned_revision:
+        return deployment.spec.pinned_revision
+    rollback = find_rollback(deployment, sources.pins) if sources else None
+    return rollback.to_revision if rollback else ""
+
+
+def _is_renewed(context: Context, last: Revision | None, sources: Sources | None) -> bool:
+    """Whether what the spec asks for is installed, and is only resolved or rendered once more, as a user asked."""
+    status, generation = context.status, context.metadata.generation
+    installed = status.condition(ConditionType.INSTALLED)
+    is_current = installed is not None and (installed.status, installed.observed_generation) == ("True", generation)
+    if not is_current or last is None or not last.digest == status.revision == status.installed_revision:
+        return False
+    known = {(pin.spec_digest, pin.digest) for pin in status.installed_sources}
+    return sources is None or {(pin.spec_digest, pin.digest) for pin in sources.pins} == known
+
+
+class _UnresolvedError(BundleError):
+    """Not all sources could be resolved; `found` are the pins of the others."""
+
+    def __init__(self, cause: BundleError, found: tuple[SourcePin, ...]) -> None:
+        super().__init__(cause.reason, cause.message, retry_after=cause.retry_after)
+        self.found = found
+
+
+def find_wanted(context: Context, refusal: BundleError | None = None) -> Wanted:
+    """Return what the spec asks for.
+
+    Args:
+        context: of the pass.
+        refusal: why its sources may not be used.
+
+    Raises: ApiError.
+    """
+    wanted = _keep_last(context, refusal) if refusal else _find_wanted(context)
+    _watch_secrets(context)
+    return wanted
+
+
+def _find_wanted(context: Context) -> Wanted:
+    sources: Sources | None = None
+    try:
+        _check(context)
+        sources = _sources(context)
+        if digest := choose(context.deployment, sources):
+            return _recall_revision(context, digest, sources)
+        if sources:
+            _refuse_downgrade(context, sources)
+        revision = _revision(context, sources) if sources else None
+    except _UnresolvedError as error:
+        return _keep_last(context, error, Sources(pins=error.found, requested_at=context.requested_at))
+    except BundleError as error:
+        return _keep_last(context, error, sources)
+    if revision is None:
+        work = _describe_work(context, BUILD if sources else RESOLVE)
+        last = stored.last_good(context)
+        return Wanted(revision=last, current=_is_renewed(context, last, sources), fetching=work, sources=sources)
+    context.memory.source_progress = SourceProgress()
+    stored.drop_replaced(context, revision.digest)
+    return Wanted(revision=revision, current=True, sources=sources)
+
+
+def _recall_revision(context: Context, digest: str, sources: Sources | None) -> Wanted:
+    """Return a revision that is kept, without asking sources or rendering.
+
+    Raises: BundleError (RevisionNotKept), CrowdedError, ApiError.
+    """
+    _cancel(context)
+    _note_success(context)
+    context.memory.source_progress = SourceProgress()
+    revision = stored.recall(context, digest)
+    if revision is None:
+        kept = ", ".join(short(each.revision) for each in context.status.history[:NAMED]) or "none"
+        message = (
+            f"spec.pinnedRevision: revision {short(digest)} is not kept; kept revisions: {kept}; "
+            "name one of them in full, or remove the field"
+        )
+        raise BundleError(Reason.REVISION_NOT_KEPT, message)
+    return Wanted(revision=revision, recalled=True, current=True, sources=sources)
+
+
+def _keep_last(context: Context, failure: BundleError, sources: Sources | None = None) -> Wanted:
+    return Wanted(revision=stored.last_good(context), failure=failure, sources=sources)
+
+
+def _check(context: Context) -> None:
+    try:
+        if not context.spec.pinned_revision:
+            check(context.spec)
+        context.services.accounts.policy.check(context.spec)
+    except BundleError:
+        _cancel(context)
+        context.memory.source_progress = SourceProgress()
+        raise
+
+
+def poll_sources(context: Context) -> Context:
+    """Re-resolve the sources that are due; returns the context with changed pins recorded.
+
+    Raises: ApiError.
+    """
+    poller, memory = context.services.poller, context.memory.poll
+    if not _may_poll(context):
+        poller.stop(context.deployment, memory)
+        return context
+    pins = poller.poll(context.deployment, memory)
+    _watch_secrets(context)
+    return _record(context, pins) if pins else context
+
+
+def seconds_to_poll(context: Context) -> float | None:
+    """Return the seconds until the next poll; None without one, or while one is active."""
+    return (
+        context.services.poller.seconds_to_next(context.deployment, context.memory.poll) if _may_poll(context) else None
+    )
+
+
+def _may_poll(context: Context) -> bool:
+    """Whether a valid spec asks for polls, and no annotation asks for a new resolution."""
+    if context.spec.pinned_revision or not any(map(is_polled, context.spec.sources)):
+        return False
+    if context.requested_at != context.status.last_handled_reconcile_at:
+        return False
+    try:
+        check(context.spec)  # `find` reports the failure
+        context.services.accounts.policy.check(context.spec)
+    except BundleError:
+        return False
+    return True
+
+
+def _record(context: Context, pins: tuple[SourcePin, ...]) -> Context:
+    """Write new pins and that their content is being fetched: neither may be lost if the process is killed."""
+    status = context.status
+    report = Report(
+        sources=pins,
+        fetching=FETCHING,
+        install_namespace=status.install_namespace,
+        managed_state=status.managed_state,
+        managed_kinds=status.managed_kinds,
+    )
+    return context.write(summarize(context.deployment, report, context.now()))
+
+
+def _sources(context: Context) -> Sources | None:
+    """Return a pin for each source; None while they are resolved."""
+    spec, status, requested = context.spec, context.status, context.requested_at
+    if spec.pinned_revision:  # no source is asked
+        return Sources(pins=status.sources, requested_at=requested)
+    renew = requested != status.last_handled_reconcile_at
+    known = match_pins(spec, () if renew else status.sources)
+    if None not in known:
+        return Sources(pins=tuple(pin for pin in known if pin), requested_at=requested)
+    remembered = context.memory.resolved
+    before = remembered[1] if remembered and remembered[0] == context.spec_version else None
+    if not status.sources and (recalled := _recall(context)):
+        # A new revision may be stored before status has its pins; only those in memory have the validators.
+        return before if before and record_pins(before.pins) == record_pins(recalled.pins) else recalled
+    if before:
+        return before
+    resolved = _resolve_in_background(context, known)
+    if resolved is None:
+        return None
+    if resolved.failure:
+        failure = _note_failure(context, resolve_ticket(context), resolved.failure)
+        raise failure if renew else _UnresolvedError(failure, resolved.found)
+    _note_success(context)
+    sources = Sources(pins=resolved.found, requested_at=requested)
+    context.memory.resolved = (context.spec_version, sources)
+    return sources
+
+
+def _recall(context: Context) -> Sources | None:
+    """Return the pins of a kept revision of exactly this spec, which a wiped status must not change (rule 1)."""
+    for digest in stored.named(context):
+        found = stored.read(context, digest)
+        known = match_pins(context.spec, recall_pins(found.terms.pins)) if found else (None,)
+        pins = tuple(pin for pin in known if pin)
+        sources = Sources(pins=pins, requested_at=context.requested_at)
+        if found and None not in known and inputs_digest(_request_with_config(context, sources)) == found.terms.inputs:
+            return sources
+    return None
+
+
+def _revision(context: Context, sources: Sources) -> Revision | None:
+    """Return the revision of these pins, kept or new; None while it is built."""
+    request = _request_with_config(context, sources)
+    inputs = inputs_digest(request)
+    # Until its kinds are known a revision is named only in memory, not in status.
+    others: list[Revision | PackedRevision] = []
+    for digest in dict.fromkeys((*stored.named(context), *context.memory.digests)):
+        found = stored.read(context, digest)
+        if found and found.terms.inputs == inputs:
+            _cancel(context)
+            _note_success(context)
+            return stored.revise(context, request, found)
+        others.extend([context.memory.packed.get(digest, found)] if found else [])
+    made = _build_in_background(context, request, others)
+    return _keep(context, request, made) if made else None
+
+
+def _keep(context: Context, request: Request, made: Revision | PackedRevision) -> Revision | None:
+    try:
+        _refuse_emptiness(context, made)
+        made = stored.write(context, made)
+    except BundleError as error:
+        raise _note_failure(context, build_ticket(request), error) from None
+    _note_success(context)
+    return stored.learn(context, made)
+
+
+def _refuse_downgrade(context: Context, sources: Sources) -> None:
+    """Refuse lower versions than those that are installed, unless the spec allows them.
+
+    Raises: BundleError (Downgrade).
+    """
+    if context.spec.allow_downgrade or not any(pin.version for pin in sources.pins):
+        return
+    if installed := stored.read(context, context.status.installed_revision):
+        refuse_downgrade(sources.pins, recall_pins(installed.terms.pins))
+
+
+def _refuse_emptiness(context: Context, made: Revision | PackedRevision) -> None:
+    """Refuse a revision without objects if there are some, since all of them would be pruned.
+
+    Raises: BundleError (NoContent).
+    """
+    if has_objects(made):
+        return
+    last = stored.last_good(context)
+    if last and has_objects(last):
+        problem = "the content renders no objects, but the installed revision has some, which would be deleted"
+        remedy = "correct the content or spec.config, or delete the BundleDeployment"
+        raise BundleError(Reason.NO_CONTENT, f"spec: {problem}; {remedy}")
+
+
+def _tried(context: Context, ticket: str) -> str:
+    """Return the key of a failure: every change of the spec or the annotation makes a new one."""
+    return f"{ticket} {context.spec_version}"
+
+
+def resolve_ticket(context: Context) -> str:
+    """Return the ticket of resolving sources."""
+    return f"resolve {context.spec_version}"
+
+
+def build_ticket(request: Request) -> str:
+    """Return the ticket of building a revision."""
+    return f"build {inputs_digest(request)}"
+
+
+def make_request(context: Context, sources: Sources) -> Request:
+    """Return the request to build the revision of a BundleDeployment from its sources."""
+    return Request(
+        name=context.name,
+        spec=context.spec,
+        pins=sources.pins,
+        install_namespace=context.spec.install_namespace or context.status.install_namespace,
+        requested_at=sources.requested_at,
+    )
+
+
+def _resolve_in_background(context: Context, known: Pins) -> Resolved | None:
+    """Return the resolved sources; None while they are being resolved.
+
+    Args:
+        context: of the pass.
+        known: a pin for each source that needs no resolution; None for each that does.
+
+    Raises: BundleError, also from an earlier pass while the retry is pending or active.
+    """
+    return _take(
+        context,
+        resolve_ticket(context),
+        RESOLVE,
+        lambda cancelled, build_context: _resolve(context, known, cancelled, build_context),
+    )
+
+
+def _build_in_background(
+    context: Context, request: Request, kept: Sequence[Revision | PackedRevision]
+) -> Revision | PackedRevision | None:
+    """Return the revision that was built; None while it is being built.
+
+    Args:
+        context: of the pass.
+        request: what to build.
+        kept: revisions that it may turn out to be.
+
+    Raises: BundleError, also from an earlier pass while the retry is pending or active.
+    """
+    # What was started last counts if nothing was ever installed completely.
+    last = sorted(kept, key=lambda each: each.digest != context.status.installed_revision)
+    known = last[0].terms.kinds if last else None
+    return _take(
+        context,
+        build_ticket(request),
+        BUILD,
+        lambda cancelled, build_context: _build(context, request, kept, cancelled, build_context, known=known),
+    )
+
+
+def _request_with_config(context: Context, sources: Sources) -> Request:
+    """Return the request to build the revision of a BundleDeployment from its sources, with its config.
+
+    Raises: BundleError if its config is not available; ApiError.
+    """
+    request, memory = make_request(context, sources), context.memory
+    if not context.spec.config_from:
+        if memory.config:
+            memory.config = None
+            context.services.configs.forget(context.name)
+        return request
+    # The version first: what changes while this reads it is read again.
+    found = context.services.configs.read(context.deployment, context.config_version, memory.config, context.share)
+    memory.config = found
+    if found.failure:
+        raise found.failure
+    return replace(request, spec=context.spec.model_copy(update={"config": found.config}))
+
+
+def _describe_work(context: Context, purpose: str) -> str:
+    """Return what is being done for a purpose, for status."""
+    if context.services.background.is_queued(context.name, purpose):
+        return QUEUED
+    text = context.memory.source_progress.text
+    return f"{FETCHING if purpose == BUILD else RESOLVING}{text and f' ({text})'}"
+
+
+def _watch_secrets(context: Context) -> None:
+    """Watch the Secrets of sources that fail."""
+    # Not while sources are retried because of a changed Secret: that change would be reported over and over.
+    if context.services.background.is_busy(context.name):
+        return
+    progress = (context.memory.source_progress, context.memory.poll.progress)
+    context.services.access.watch_secrets(context.name, progress, share=context.share)
+
+
+def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleError:
+    """Record a failure for its retry, and log it if it is news; returns it."""
+    tried = _tried(context, ticket)
+    last = context.services.retries.last(context.name, PREPARATION, tried)
+    context.services.retries.failed(context.name, PREPARATION, tried, error)
+    about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
+    is_news = last is None or last.message != error.message
+    log.log(logging.WARNING if is_news else logging.DEBUG, "revision not available", extra=about)
+    return error
+
+
+def _note_success(context: Context) -> None:
+    """Forget the recorded failure."""
+    context.services.retries.succeeded(context.name, PREPARATION)
+
+
+def _cancel(context: Context) -> None:
+    """Cancel resolving and building, but not polls."""
+    context.services.background.cancel(context.name, *PURPOSES)
+
+
+def _resolve(context: Context, known: Pins, cancelled: Event, build_context: BuildContext) -> Resolved:
+    """Resolve sources; for a first install, start to build before a pass asks for it."""
+    resolved = context.services.builder.resolve(context.spec, known, cancelled, build_context)
+    status = context.status
+    is_first = not (status.revision or status.installed_revision)
+    if is_first and not (resolved.failure or context.spec.config_from or cancelled.is_set()):
+        request = make_request(context, Sources(pins=resolved.found, requested_at=context.requested_at))
+        context.services.background.begin(
+            context.name,
+            build_ticket(request),
+            lambda cancelled: _build(context, request, (), cancelled, build_context),
+            Place(share=context.share, purpose=BUILD),
+        )
+    return resolved
+
+
+def _build(
+    context: Context,
+    request: Request,
+    kept: Sequence[Revision | PackedRevision],
+    cancelled: Event,
+    build_context: BuildContext,
+    *,
+    known: Collection[RecordedKind] | None = None,
+) -> Revision | PackedRevision:
+    """Build with the capabilities of now; `known` are the kinds that the installed revision was rendered with."""
+    capabilities = recall_kinds(context.services.discovery.capabilities(), known)
+    try:
+        made = context.services.builder.build(request, capabilities, cancelled, build_context, kept=kept)
+    except BundleError as error:
+        raise withhold(error, request.spec) from None
+    return record_kinds(made, capabilities, context.services.watches.served.is_aggregated)
+
+
+def _take(
+    context: Context,
+    ticket: str,
+    purpose: str,
+    work: Callable[[Event, BuildContext], Result],
+) -> Result | None:
+    """Return the result of slow work; None while it is active. A failure is raised until its retry has ended."""
+    name, tried = context.name, _tried(context, ticket)
+    if held := context.services.retries.holding(name, PREPARATION, tried):
+        raise held
+    if context.memory.source_progress.ticket != context.spec_version:
+        context.memory.source_progress = SourceProgress(context.spec_version)
+    build_context = context.services.access.build_context(context.deployment, context.memory.source_progress)
+    try:
+        place = Place(share=context.share, purpose=purpose)
+        result = context.services.background.take(name, ticket, lambda cancelled: work(cancelled, build_context), place)
+    except BundleError as error:
+        last = context.services.retries.last(name, PREPARATION, tried)
+        raise _note_failure(context, ticket, keep_first(last, error)) from None
+    if result is None and (last := context.services.retries.last(name, PREPARATION, tried)):
+        raise last
+    return result

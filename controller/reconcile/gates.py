@@ -1,0 +1,306 @@
+"""Lets a revision pass that may be applied, and keeps the one on the cluster while another one waits.
+
+It waits for approval, and then for the BundleDeployments that it depends on. One that waits for approval is judged as
+far as reading allows, so that people know what they approve. BundleDeployments of other shards are read while something
+waits for them, and followed by name. Not here: the rules (revisions/approval.py, observe/relations.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, PERMISSION_ITEMS, PERMISSION_LENGTH, PROBLEM_ITEMS
+from api.v1alpha2.types import NewPermissions, Pending
+from controller.build.revision import Revision
+from controller.content.limits import visible
+from controller.kube.resources import DEPLOYMENTS
+from controller.observe.following import WatchedObject
+from controller.observe.relations import MISSING, Dependency, dependency_of, find_cycle
+from controller.permissions.permissions import added, digest_of, permissions_of, summarize
+from controller.reconcile import stored
+from controller.reconcile.context import Context
+from controller.reconcile.finding import Wanted
+from controller.reconcile.memory import Preview
+from controller.reconcile.planning import Work, preview_work
+from controller.retries import SLOW_SECONDS
+from controller.revisions.approval import REPLACED, Decision, decide
+from controller.status.notes import note_on_approval
+from controller.status.report import Held
+from controller.status.texts import describe_changes, list_some, short
+
+log = logging.getLogger(__name__)
+MOST = 256
+"""BundleDeployments that are looked at to find a cycle."""
+
+
+def admit(context: Context, wanted: Wanted) -> Wanted:
+    """Return the wanted revision if it may be applied; else the one on the cluster, and why the wanted one waits.
+
+    Raises: CrowdedError, ApiError.
+    """
+    spec, revision = context.spec, wanted.revision
+    if not wanted.current or revision is None:
+        return wanted
+    if not (spec.may_hold_revisions or revision.terms.held or spec.denied_revision == revision.digest):
+        return wanted
+    target = stored.last_good(context)
+    try:
+        adds_permissions = _adds_permissions(context, revision, target)
+        is_recalled = wanted.recalled and any(each.revision == revision.digest for each in context.status.history)
+        match decide(spec, revision, target, adds_permissions=adds_permissions, is_recalled=is_recalled):
+            case Decision.GO_AHEAD:
+                return _go_ahead(context, wanted, revision, target)
+            case Decision.DENY:
+                _hold(context, revision)
+                held = Held(revision=revision.digest, error=_denied(revision))
+            case decision:
+                is_account = decision is Decision.AWAIT_ACCOUNT
+                revision = revision if is_account else _hold(context, revision)
+                proposal = _Proposal(
+                    context=context, wanted=wanted, revision=revision, target=target, is_account=is_account
+                )
+                held = _propose(proposal)
+    except BundleError as error:
+        return replace(wanted, revision=target, current=False, failure=error)
+    return replace(wanted, revision=target, current=target is not None, held=held)
+
+
+def _go_ahead(context: Context, wanted: Wanted, revision: Revision, target: Revision | None) -> Wanted:
+    """Return the wanted revision if what it depends on is ready; else the one on the cluster, and why it waits."""
+    if target is not None and target.digest == revision.digest:  # from its first write on it is repaired
+        return replace(wanted, revision=_let_pass(context, revision), failure=find_dependency_cycle(context))
+    error = find_dependency_hindrance(context)
+    if error is None:
+        return replace(wanted, revision=_let_pass(context, revision))
+    revision = _hold(context, revision)
+    if context.spec.paused:
+        return replace(wanted, revision=revision)
+    return replace(wanted, revision=target, current=False, failure=error, pending=revision.digest)
+
+
+def _adds_permissions(context: Context, revision: Revision, target: Revision | None) -> bool:
+    """Whether a revision may do more than the one on the cluster; without that policy it makes no difference."""
+    if context.spec.approval != "NewPermissions" or target is None or target.digest == revision.digest:
+        return True
+    return bool(_find_permissions(context, revision, target).added)
+
+
+def commit(work: Work) -> None:
+    """Record, once a revision was begun to be applied, that no other one may be applied without approval.
+
+    Raises: CrowdedError, ApiError.
+    """
+    context, revision = work.context, work.wanted.revision
+    if not context.spec.requires_approval or work.only_compare or revision is None or not work.wanted.current:
+        return
+    status = context.status
+    is_begun = status.revision == revision.digest and not status.managed_state
+    if not (is_begun or status.installed_revision == revision.digest):
+        return
+    try:
+        stored.retire_others(context, revision.digest)
+    except BundleError as error:
+        about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
+        log.warning("older revision can be applied without approval", extra=about)
+
+
+def _let_pass(context: Context, revision: Revision) -> Revision:
+    before = revision.terms
+    if not (before.held or context.spec.requires_approval):
+        return revision
+    admitted = stored.admit(context, revision)
+    if context.spec.approved_revision == revision.digest and admitted.terms != before:
+        context.record([note_on_approval(revision.digest)])
+    return admitted
+
+
+def _hold(context: Context, revision: Revision) -> Revision:
+    # It may have been applied under an earlier spec.
+    return stored.hold(context, revision, revision.terms.held or REPLACED)
+
+
+def _propose(proposal: _Proposal) -> Held:
+    context, digest = proposal.context, proposal.revision.digest
+    account, before = context.spec.service_account_name, _proposed_before(proposal)
+    preview = _preview(proposal)
+    texts = [visible(error.message)[:CONDITION_MESSAGE_LENGTH] for error in preview.problems[:PROBLEM_ITEMS]]
+    sources = proposal.wanted.sources
+    pending = Pending(
+        revision=digest,
+        service_account_name=account,
+        since=before.since if before else context.now(),
+        changes=preview.differences.counts,
+        permissions=_find_permissions(context, proposal.revision, proposal.target),
+        problems=tuple(texts),
+        sources=sources.pins if sources else context.status.sources,
+    )
+    error = BundleError(Reason.AWAITING_APPROVAL, _describe(proposal, pending))
+    return Held(revision=digest, error=error, pending=pending, problems=preview.problems)
+
+
+def _preview(proposal: _Proposal) -> Preview:
+    """Return what is known of a proposal; if something would prevent it, that is asked again every five minutes."""
+    context, target = proposal.context, proposal.target
+    memory, account = context.memory, context.spec.service_account_name
+    key = (proposal.revision.digest, target.digest if target else "", account, context.spec_version)
+    known, now = memory.preview, memory.clock()
+    if known and known.key == key and not (known.problems and now - known.at >= SLOW_SECONDS):
+        return known
+    revision = replace(proposal.revision, terms=replace(proposal.revision.terms, service_account_name=account))
+    options, differences, hindrance = preview_work(context, revision, target)
+    problems = [hindrance] if hindrance else []
+    if not (problems or _is_judged(proposal)):
+        problems = proposal.context.services.applier.find_problems(options, differences.changed)
+    memory.preview = Preview(key=key, differences=differences, problems=tuple(problems), at=now)
+    return memory.preview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Proposal:
+    """A revision that waits, and the one on the cluster."""
+
+    context: Context
+    wanted: Wanted
+    revision: Revision
+    target: Revision | None
+    is_account: bool
+    """Only its account waits."""
+
+
+def _proposed_before(proposal: _Proposal) -> Pending | None:
+    """Return what status says about this proposal; None if it is new."""
+    before, account = proposal.context.status.pending, proposal.context.spec.service_account_name
+    is_same = before is not None and before.revision == proposal.revision.digest
+    return before if before and is_same and before.service_account_name == account else None
+
+
+def _is_judged(proposal: _Proposal) -> bool:
+    """Whether the process before a restart has found that nothing would prevent it."""
+    before, context = _proposed_before(proposal), proposal.context
+    is_same_spec = context.status.observed_generation == context.metadata.generation
+    return before is not None and not before.problems and is_same_spec and context.memory.preview is None
+
+
+def _find_permissions(context: Context, revision: Revision, target: Revision | None) -> NewPermissions:
+    """Return what a revision may do and the one on the cluster may not; remembered while neither changes."""
+    pair = (revision.digest, target.digest if target else "")
+    known = context.memory.permissions
+    if known and known[0] == pair:
+        return known[1]
+    all_of_it = permissions_of(revision)
+    summary = summarize(added(all_of_it, permissions_of(target) if target else frozenset()), PERMISSION_ITEMS)
+    lines = tuple(visible(line)[:PERMISSION_LENGTH] for line in summary.lines)
+    found = NewPermissions(digest=digest_of(all_of_it), added=lines, truncated=summary.truncated)
+    context.memory.permissions = (pair, found)
+    return found
+
+
+def _describe(proposal: _Proposal, pending: Pending) -> str:
+    name, spec, terms = proposal.context.name, proposal.context.spec, proposal.revision.terms
+    account, bound = _quote(pending.service_account_name), spec.approved_service_account_name
+    if proposal.is_account:
+        what = f"is applied as {_quote(terms.service_account_name)} until {account} is approved"
+        remedy = f'run "kubectl rukpak approve {name}", or change spec.serviceAccountName back'
+    else:
+        what = f"waits for approval: {describe_changes(pending.changes)}{_more(pending.permissions)}"
+        remedy = f'run "kubectl rukpak approve {name}" or "kubectl rukpak deny {name}"'
+        if spec.approved_revision == pending.revision:
+            approved = _quote(terms.service_account_name if bound is None else bound)
+            what = f"is approved for {approved}, but spec.serviceAccountName names {account}"
+    count = len(pending.problems)
+    found = f"; {count} {'problem' if count == 1 else 'problems'} to solve: {pending.problems[0]}" if count else ""
+    return f"revision {short(pending.revision)} {what}; {remedy}{found}"
+
+
+def _more(permissions: NewPermissions) -> str:
+    count = f"{len(permissions.added)}{' or more' if permissions.truncated else ''}"
+    noun = "new permission" if count == "1" else "new permissions"
+    return f", {count} {noun}" if permissions.added else ""
+
+
+def _quote(account: str) -> str:
+    return f'ServiceAccount "{account}"' if account else "the account of the controller"
+
+
+def _denied(revision: Revision) -> BundleError:
+    remedy = "change the sources or the spec, or remove spec.deniedRevision"
+    return BundleError(Reason.DENIED, f"spec.deniedRevision: revision {short(revision.digest)} was denied; {remedy}")
+
+
+@dataclass(slots=True)
+class _Found:
+    """The BundleDeployments that one depends on, directly or through others."""
+
+    known: dict[str, Dependency | None] = field(default_factory=dict)
+    """By name; None: it does not exist."""
+    read: dict[WatchedObject, str] = field(default_factory=dict)
+    """Those that no watch reports, with the resourceVersion that was read; empty: it did not exist."""
+
+
+def _cyclic(context: Context, known: Mapping[str, Dependency | None]) -> BundleError | None:
+    depends_on = {name: each.depends_on for name, each in known.items() if each}
+    own = tuple(each.name for each in context.spec.depends_on)
+    way = find_cycle({**depends_on, context.name: own}, context.name)
+    if not way:
+        return None
+    message = f"spec.dependsOn: {' -> '.join(way)} is a cycle; remove one of these dependencies"
+    return BundleError(Reason.DEPENDENCY_CYCLE, message)
+
+
+def _unready(context: Context, known: Mapping[str, Dependency | None]) -> BundleError | None:
+    waiting = [
+        text for each in context.spec.depends_on if (text := _describe_dependency(each.name, known.get(each.name)))
+    ]
+    if not waiting:
+        return None
+    message = f"spec.dependsOn: waiting for {list_some(waiting)}; continues when all of them are ready"
+    return BundleError(Reason.DEPENDENCY_NOT_READY, message)
+
+
+def _describe_dependency(name: str, dependency: Dependency | None) -> str:
+    """Return a BundleDeployment with the reason to wait for it; empty if it is ready."""
+    hindrance = dependency.hindrance if dependency else MISSING
+    return f'"{name}" ({hindrance})' if hindrance else ""
+
+
+def find_dependency_hindrance(context: Context) -> BundleError | None:
+    """Return why nothing new may be applied; whatever ends that triggers a pass.
+
+    Raises: ApiError.
+    """
+    found = _collect(context, asks=True)
+    error = _cyclic(context, found.known) or _unready(context, found.known)
+    context.services.elsewhere.watch(context.name, found.read if error else {}, share=context.share)
+    return error
+
+
+def find_dependency_cycle(context: Context) -> BundleError | None:
+    """Return an error if a BundleDeployment depends on itself, as far as the watches show; sends no request."""
+    return _cyclic(context, _collect(context, asks=False).known) if context.spec.depends_on else None
+
+
+def _collect(context: Context, *, asks: bool) -> _Found:
+    """Look up what one depends on, breadth first; with `asks` also in other shards."""
+    found, left = _Found(), [each.name for each in context.spec.depends_on]
+    while left and len(found.known) < MOST:
+        name = left.pop(0)
+        if name == context.name or name in found.known:
+            continue
+        dependency = context.services.watches.dependency(name)
+        if dependency is None and asks and context.services.watches.may_be_elsewhere(name):
+            dependency = _read(context, name, found)
+        found.known[name] = dependency
+        left.extend(dependency.depends_on if dependency else ())
+    return found
+
+
+def _read(context: Context, name: str, found: _Found) -> Dependency | None:
+    seen = context.services.watches.read_elsewhere(name)
+    found.read[WatchedObject("", name, resource=DEPLOYMENTS)] = seen.resource_version if seen else ""
+    if seen is None:
+        return None
+    return dependency_of(seen.outline) if seen.outline else Dependency((), "cannot be read")

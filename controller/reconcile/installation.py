@@ -1,0 +1,556 @@
+"""Carries out the work on one revision: announces and applies it, or only compares; then prunes, and finds its health.
+
+What cannot be done in this pass has its reason in the report. When nothing is left to do, the compared state is the
+expected one from then on, and unneeded revisions are deleted. Not here: the plan (planning.py), and which objects may
+be deleted (apply/possession.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason, Retry
+from api.v1alpha2.types import HistoryEntry
+from controller.apply.differences import find_differences
+from controller.apply.drift.ledger import Ledger
+from controller.apply.execute import Survey
+from controller.apply.hooks.runner import HookRemains
+from controller.apply.options import ApplyOptions
+from controller.apply.outcome import Outcome, find_started
+from controller.apply.packed_targets import pack_targets
+from controller.apply.plan import Action, Plan, is_finished
+from controller.apply.possession import find_surplus, find_terminating
+from controller.apply.prune import Removal, RemovalCause
+from controller.apply.targets import TargetSet, find_missing_labels
+from controller.build.revision import Revision
+from controller.kube.events import Note
+from controller.kube.resources import GroupVersionKind
+from controller.observe.explanations import oldest_answer
+from controller.observe.following import Contested
+from controller.observe.journal import Look, Reader
+from controller.observe.progress import Explain, Progress
+from controller.observe.records import ObjectKey, Record, key_of
+from controller.observe.watches import Watches
+from controller.reconcile import hooks
+from controller.reconcile.context import Context
+from controller.reconcile.memory import InstalledTargets
+from controller.reconcile.ownership import (
+    forget_unwatched,
+    keep_only,
+    look_for_strays,
+    notes_on_strays,
+    read_unwatched,
+    revisions_with_hooks,
+)
+from controller.reconcile.planning import Work
+from controller.status.notes import (
+    describe_unseen,
+    note_on_beginning,
+    note_on_hooks,
+    notes_on_pruning,
+    notes_on_recreations,
+    notes_on_removals,
+    notes_on_repairs,
+    notes_on_taking_over,
+)
+from controller.status.report import Report
+from controller.status.summary import summarize
+from controller.telemetry import Phase
+
+log = logging.getLogger(__name__)
+
+NOTHING_REFUSED: Mapping[ObjectKey, BundleError] = MappingProxyType({})
+
+
+def announce(work: Work) -> Work:
+    """Write to status what must survive a kill while applying: the revision and the kinds of its objects.
+
+    Returns: the work with the new status.
+    Raises: ApiError.
+    """
+    if work.only_compare:
+        return work
+    context, options = work.context, work.options
+    context.memory.unapplied.discard(options.wanted.revision)  # even if it only removes objects
+    if not work.plan.writes:
+        return work
+    status = context.status
+    is_begun = work.plan.upgrades or status.revision != options.wanted.revision
+    report = replace(
+        work.report(),
+        # Not the one that must wait: without managedState, it would count as begun.
+        wanted=options.wanted.revision,
+        install_namespace=options.install_namespace,
+        managed_state="" if is_begun else status.managed_state,
+        managed_kinds=tuple(sorted({*status.managed_kinds, *map(str, options.wanted.kinds)})),
+    )
+    essential = (report.wanted, report.managed_state, report.managed_kinds)
+    if essential == (status.revision, status.managed_state, status.managed_kinds):
+        return work
+    context = context.write(summarize(context.deployment, report, context.now()))
+    if status.installed_revision and context.status.history[:1] != status.history[:1]:
+        context.record([_note_on_beginning(work, context.status.history)])
+    return replace(work, context=context)
+
+
+def apply(work: Work) -> Report:
+    """Do what can be done now, and report it.
+
+    Raises: CrowdedError, ApiError.
+    """
+    if work.only_compare:
+        return _compare(work)
+    if work.is_new_account:
+        work = replace(work, lack=work.context.services.applier.review(work.options))
+    work.context.memory.checked_account = None if work.lack else work.account
+    outcomes = execute(work.context, work.plan, work.options)
+    report = finish(work, outcomes)
+    watch_contested(work.context, outcomes)
+    if report.applied and work.wanted.current and work.wanted.revision:
+        keep_installed(work.context, work.wanted.revision, work.options.wanted)
+    return report
+
+
+def find_installed(context: Context) -> InstalledTargets | None:
+    """Return the targets of the installed revision, if they are known and of this spec."""
+    found = context.services.installed.find(context.name)
+    if found is None or found.ledger is not context.memory.ledger or found.spec_version != context.spec_version:
+        return None
+    return found if found.targets.rest.revision == context.status.installed_revision else None
+
+
+def keep_installed(context: Context, revision: Revision, wanted: TargetSet) -> None:
+    """Keep the targets of a revision that is installed now, for repairs."""
+    ledger = context.memory.ledger
+    packed = None if wanted.skipped or context.memory.older else pack_targets(wanted, ledger.used)
+    targets = None
+    if packed is not None:
+        targets = InstalledTargets(
+            terms=revision.terms,
+            targets=packed,
+            warnings=warnings_on_revision(revision.warnings, wanted),
+            spec_version=context.spec_version,
+            ledger=ledger,
+        )
+    context.services.installed.keep(context.name, targets)
+
+
+def _compare(work: Work) -> Report:
+    """Report drift and health, and change nothing (rule 8)."""
+    report = work.report()
+    survey = survey_drift(work.context, work.plan, work.options)
+    return replace(
+        report,
+        failure=work.hindrance or report.failure,
+        drifted=survey.drifted,
+        handed_over=survey.handed_over,
+        strays=find_strays_of(work),
+        skipped_kinds=work.options.wanted.skipped_kinds,
+        progress=assess_work(work, left_out=survey.handed_over, refusals=survey.refused),
+    )
+
+
+def _note_on_beginning(work: Work, history: Sequence[HistoryEntry]) -> Note:
+    differences = find_differences(work.before, work.options.wanted, prunes=work.context.spec.prune != "Never")
+    before = next((each for each in history if each.revision == work.context.status.installed_revision), None)
+    return note_on_beginning(history[0], before, differences.counts)
+
+
+def execute(context: Context, plan: Plan, options: ApplyOptions) -> list[Outcome]:
+    """Execute a plan.
+
+    Raises: ApiError.
+    """
+    memory, outcomes = context.memory, _execute(context, plan, options)
+    context.services.observer.drift_found(*memory.drift.repair(outcomes, options))
+    _remember(memory.ledger, outcomes)
+    return outcomes
+
+
+def watch_contested(context: Context, outcomes: Iterable[Outcome] = ()) -> None:
+    """Watch the objects that hooks and these outcomes wait for, and no others.
+
+    Raises: ApiError if discovery fails.
+    """
+    contested = (*_contested_by_hooks(context), *_contested_in(outcomes))
+    context.services.contested.watch(context.name, contested, share=context.share)
+
+
+def survey_drift(context: Context, plan: Plan, options: ApplyOptions) -> Survey:
+    """Return what has drifted or was handed over, and change nothing (rule 8).
+
+    Raises: ApiError.
+    """
+    survey = context.services.applier.survey(plan, options)
+    context.memory.ledger.learn(survey.same)
+    context.services.observer.drift_found(context.memory.drift.see([each.key for each in survey.drifted]), 0)
+    return survey
+
+
+def _execute(context: Context, plan: Plan, options: ApplyOptions) -> list[Outcome]:
+    """Execute a plan, and report the duration if something was sent."""
+    started = time.monotonic()
+    outcomes = context.services.applier.execute(plan, options)
+    if any(outcome.tried for outcome in outcomes):
+        succeeded = not any(outcome.error for outcome in outcomes)
+        context.services.observer.phase_ended(Phase.APPLY, time.monotonic() - started, succeeded=succeeded)
+    return outcomes
+
+
+def _contested_by_hooks(context: Context) -> tuple[Contested, ...]:
+    contested = context.memory.hooks.contested
+    return (contested,) if contested else ()
+
+
+def _contested_in(outcomes: Iterable[Outcome]) -> Iterator[Contested]:
+    """Yield the objects that have another owner or are being deleted, unless they are watched as managed objects."""
+    for outcome in outcomes:
+        target, record = outcome.task.target, outcome.task.record
+        is_held = outcome.task.action is Action.AWAIT or _collides(outcome)
+        if is_held and not (record and record.owner):
+            yield Contested(kind=target.kind, key=target.key, record=record)
+
+
+def _collides(outcome: Outcome) -> bool:
+    return outcome.error is not None and outcome.error.reason is Reason.COLLISION
+
+
+def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
+    """Record how objects were left, which Jobs have finished, and which existing Namespaces are used."""
+    done = [outcome for outcome in outcomes if not outcome.error and not outcome.postponed]
+    ledger.learn(outcome.record for outcome in done if outcome.record)
+    ledger.forget(o.task.target.key for o in done if o.task.action is Action.NONE and not o.task.record)
+    used = {o.task.target.key: o.task.record for o in done if o.task.action is Action.USE or o.task.target.bare}
+    ledger.used |= {key: record or ledger.used.get(key) for key, record in used.items()}
+
+
+def finish(work: Work, outcomes: list[Outcome]) -> Report:
+    """Run the hooks after applying, prune if it is time, and report what is left to do.
+
+    Raises: CrowdedError, ApiError.
+    """
+    context, options = work.context, work.options
+    result = _evaluate(work, outcomes)
+    removals, waiting = prune(work, is_time=_may_prune(work, result))
+    applied = [*notes_on_repairs(outcomes), *notes_on_recreations(outcomes), *notes_on_taking_over(outcomes)]
+    pruned = [*notes_on_pruning(removals, options.wanted.revision), *notes_on_removals(removals)]
+    context.record([*applied, *pruned])
+    remains = _tidy_hooks(work, result)
+    look = work.context.services.watches.look(context.name, context.memory.ledger.reader.seen)
+    observed = look.records
+    strays = look_for_strays(context, observed, options.wanted.by_key, options.older)
+    context.record(notes_on_strays(context))
+    has_remains = bool(remains.failures or remains.unknown)
+    is_done = result.applied and not (has_remains or work.wanted.fetching)
+    is_over = is_done and _is_over(work, outcomes, waiting, look)
+    kinds = _kinds_to_watch(work, waiting, observed)
+    report = replace(
+        work.report(),
+        failure=work.wanted.failure or work.lack or result.hook_failure,
+        applied=result.applied,
+        outcomes=tuple(outcomes),
+        drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
+        handed_over={o.task.target.key: o.task.handed_to for o in outcomes if o.error and o.task.handed_to},
+        removals=(*removals, *remains.failures),
+        awaiting_prune=tuple(waiting),
+        conflicts=tuple(context.memory.ledger.conflicts()),
+        strays=tuple(sorted(strays)),
+        progress=result.progress,
+        install_namespace=options.install_namespace,
+        managed_state=_settle(work, kinds, observed)
+        if is_over
+        else _unsettled(context, waiting, has_remains=has_remains),
+        skipped_kinds=options.wanted.skipped_kinds,
+        warnings=_warnings(work, outcomes),
+        started_jobs=find_started(options, outcomes, observed),
+    )
+    if not is_over:
+        return report
+    context.memory.rest(_still_needed(work))
+    wanted = work.wanted.pending or report.wanted
+    return replace(report, wanted=wanted, managed_kinds=tuple(sorted(map(str, kinds))))
+
+
+def find_strays_of(work: Work) -> tuple[ObjectKey, ...]:
+    """Return the strays, and report new ones, while nothing may be applied."""
+    context, options = work.context, work.options
+    observed = work.context.services.watches.managed(context.name)
+    strays = look_for_strays(context, observed, options.wanted.by_key, options.older)
+    context.record(notes_on_strays(context))
+    return tuple(sorted(strays))
+
+
+def _evaluate(work: Work, outcomes: list[Outcome]) -> _Result:
+    applied = not (work.lack or any(outcome.error for outcome in outcomes))
+    hook_failure = hooks.after_apply(work.context, work.wanted, work.options.wanted) if applied else None
+    applied = applied and hook_failure is None and not hooks.are_left(work.context, work.wanted)
+    progress = assess_work(work, outcomes)
+    return _Result(applied=applied, hook_failure=hook_failure, progress=progress)
+
+
+def _tidy_hooks(work: Work, result: _Result) -> HookRemains:
+    """Delete what is left of hooks that are done, and report those of other revisions that may still run."""
+    context, wanted = work.context, work.options.wanted.revision
+    unfinished = "" if result.applied else wanted
+    # While the hooks of a pending revision are under way, the others wait.
+    revisions = [] if work.wanted.pending else revisions_with_hooks(context)
+    remains = hooks.tidy(context, revisions, work.options.user, unfinished) if revisions else HookRemains()
+    own = {key_of(hook["manifest"]) for each in revisions if each.digest == wanted for hook in each.hooks}
+    left = set(remains.running) - own - context.memory.hooks.reported
+    if left and result.applied:
+        context.memory.hooks.reported |= left
+        context.record([note_on_hooks(sorted(left))])
+    return remains
+
+
+def _is_over(work: Work, outcomes: list[Outcome], waiting: list[Record], look: Look) -> bool:
+    """Whether nothing is left to do after everything was applied."""
+    return (
+        (not waiting or work.context.spec.prune == "Never")
+        and not any(outcome.spared for outcome in outcomes)
+        and _is_as_left(work.options, look)
+        # Remaining objects of a kind that is no longer wanted would be forgotten.
+        and not work.context.services.watches.find_unknown(work.context.name, work.earlier_kinds)
+    )
+
+
+def _warnings(work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
+    revision, options = work.wanted.revision, work.options
+    about = warnings_on_revision([*(revision.warnings if revision else ()), *options.warnings], options.wanted)
+    ours = [
+        *about,
+        *warnings_on_cluster(work.context, options.wanted, options.wanted.kinds, work.context.services.watches),
+    ]
+    # A revision without objects has nothing to send, and its warning says so; nor have Namespaces that are used.
+    is_empty = revision is not None and not revision.objects
+    lacking = find_missing_labels(options.wanted, work.context.memory.ledger.used)
+    is_new = not set(lacking) <= set(work.context.status.warnings)
+    return collect_warnings(outcomes, ours, is_due=is_empty or is_new)
+
+
+def _settle(work: Work, kinds: Collection[GroupVersionKind], observed: Mapping[ObjectKey, Record]) -> str:
+    """Expect everything as it was compared, and delete the revisions that are not needed.
+
+    Not as it is now: an edit made since would count as expected, and never be repaired.
+    """
+    context, options, wanted = work.context, work.options, work.wanted
+    records = context.own_records({key: record for key, record in observed.items() if key in options.wanted.by_key})
+    context.memory.ledger.expect_all(records)
+    if not wanted.pending:
+        # If another revision is wanted, status names it: it is kept until it can be applied.
+        proposed = [wanted.held.revision] if wanted.held else []
+        kept = [options.wanted.revision, *([] if wanted.current else [context.status.revision]), *proposed]
+        keep_only(context, kept, options.older)
+        work.context.services.watches.require_only(context.name, kinds)
+    return context.memory.ledger.managed_state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """The result of applying."""
+
+    applied: bool
+    """All objects are applied, and the hooks of the revision have run."""
+    hook_failure: BundleError | None
+    progress: Progress
+
+
+def _still_needed(work: Work) -> tuple[str, ...]:
+    """Return the revisions that every pass needs until the one that the spec asks for is installed."""
+    wanted, applied = work.wanted, work.options.wanted.revision
+    if wanted.held:
+        return (applied, wanted.held.revision)
+    if wanted.recalled:
+        return (applied,)
+    return () if wanted.current and not wanted.failure else (applied, wanted.pending)
+
+
+def _unsettled(context: Context, waiting: Collection[Record], *, has_remains: bool) -> str:
+    """Return the managedState while something is left to do: empty if that is to delete, which no event reports."""
+    return "" if has_remains or (waiting and context.spec.prune != "Never") else context.status.managed_state
+
+
+def _may_prune(work: Work, result: _Result) -> bool:
+    prune = work.context.spec.prune
+    is_allowed = prune == "AfterApply" or (prune == "AfterHealthy" and result.progress.health.settled)
+    return result.applied and work.wanted.current and is_allowed
+
+
+def _is_as_left(options: ApplyOptions, look: Look) -> bool:
+    """Whether no object waits for its repair or was modified since it was compared."""
+    return not any(key in options.wanted.by_key for key in options.ledger.drifted(look))
+
+
+def _kinds_to_watch(
+    work: Work, waiting: Iterable[Record], observed: Mapping[ObjectKey, Record]
+) -> set[GroupVersionKind]:
+    """Return the kinds that may have objects: those of the revision, and those of kept and skipped objects."""
+    skipped = [observed[target.key] for target in work.options.wanted.skipped if target.key in observed]
+    return {*work.options.wanted.kinds, *_kinds_of([*waiting, *skipped], work)}
+
+
+def _kinds_of(records: Iterable[Record], work: Work) -> list[GroupVersionKind]:
+    wanted = {(record.key.group, record.key.kind) for record in records}
+    return [kind for kind in work.earlier_kinds if (kind.group, kind.kind) in wanted]
+
+
+def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
+    """Prune if it is time.
+
+    Returns: the removals, and the objects of older revisions that are kept for now, or are being deleted.
+    Raises: ApiError.
+    """
+    # Observed after applying: an object of the previous revision may just have been repaired.
+    context, options = work.context, work.options
+    unreadable = read_unwatched(context, options.older, options.user)
+    observed = work.context.services.watches.managed(options.owner.name)
+    named = (options.wanted.by_key, options.older, observed, options.owner)
+    surplus = find_surplus(*named, orphan=options.orphan)
+    terminating = find_terminating(*named, orphan=options.orphan)
+    removals = _remove(context, surplus, unreadable, options) if is_time else []
+    terminating += [removal.remaining for removal in removals if removal.remaining]
+    done = [removal for removal in removals if not removal.error]
+    context.memory.ledger.forget(removal.record.key for removal in done)
+    forget_unwatched(context, (removal.record.key for removal in done if not removal.remaining))
+    waiting = [*surplus, *(Record(key=key) for key in unreadable)]
+    if is_time:
+        waiting = [removal.record for removal in removals if removal.error]
+    waiting += terminating
+    context.memory.older = frozenset(record.key for record in waiting)
+    return removals, waiting
+
+
+def _remove(
+    context: Context, surplus: list[Record], unreadable: Mapping[ObjectKey, BundleError], options: ApplyOptions
+) -> list[Removal]:
+    if not (surplus or unreadable):
+        context.services.retries.succeeded(options.owner.name, RemovalCause.PRUNE)
+        return []
+    if surplus:
+        options.confirm()
+    started = time.monotonic()
+    removals = context.services.remover.remove(surplus, options.owner.name, RemovalCause.PRUNE, options.user)
+    removals += [Removal(record=Record(key=key), error=error) for key, error in unreadable.items()]
+    failures = [removal.error for removal in removals if removal.error]
+    context.services.observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
+    if failures:  # a transient failure is retried soon, not only with the slow ones
+        passing = next((error for error in failures if error.reason.retry is Retry.TRANSIENT), failures[0])
+        _note_failure(context, passing, options)
+    else:
+        context.services.retries.succeeded(options.owner.name, RemovalCause.PRUNE)
+    return removals
+
+
+def _note_failure(context: Context, error: BundleError, options: ApplyOptions) -> None:
+    name, revision = options.owner.name, options.wanted.revision
+    last = context.services.retries.last(name, RemovalCause.PRUNE, revision)
+    context.services.retries.failed(name, RemovalCause.PRUNE, revision, error)
+    if last is None or last.message != error.message:
+        about = {"BundleDeployment": name, "reason": error.reason.value, "problem": error.message}
+        log.warning("objects not pruned", extra=about)
+
+
+def assess_installed(context: Context) -> Progress:
+    """Return the health of the objects of the installed revision; judges only what has changed."""
+    tracker, ledger = context.memory.health, context.memory.ledger
+    look = context.services.watches.look(context.name, tracker.reader.seen)
+    changed = tracker.reader.read(look, ledger.changes)
+    return tracker.summarize(
+        ledger.left,
+        look.records,
+        _version(context, context.status.revision),
+        context.spec.progress_deadline_seconds,
+        changed=changed,
+        recreates=context.spec.drift.mode == "Repair",
+        explain=_explain(context),
+    )
+
+
+def assess_work(
+    work: Work,
+    outcomes: Iterable[Outcome] = (),
+    left_out: Collection[ObjectKey] = (),
+    refusals: Mapping[ObjectKey, BundleError] = NOTHING_REFUSED,
+) -> Progress:
+    """Return the health of all objects of the revision that the pass works on, but those that are left out.
+
+    Args:
+        work: of the pass.
+        outcomes: of what was applied.
+        left_out: objects that do not count.
+        refusals: why objects would not be applied.
+    """
+    context, options = work.context, work.options
+    observed = work.context.services.watches.managed(context.name)
+    wanted = {
+        t.key: t
+        for t in options.wanted.targets
+        if not t.bare
+        and t.key not in left_out
+        and t.key not in context.memory.ledger.used
+        and not is_finished(t, observed.get(t.key), started=options.is_started(t))
+    }
+    tracker = context.memory.health
+    tracker.reader = Reader()
+    return tracker.summarize(
+        wanted,
+        observed,
+        _version(context, options.wanted.revision),
+        context.spec.progress_deadline_seconds,
+        refusals={**refusals, **{each.task.target.key: each.error for each in outcomes if each.error}},
+        recreates=options.repairs and not work.only_compare,
+        explain=_explain(context),
+    )
+
+
+def _explain(context: Context) -> Explain:
+    most = oldest_answer(context.spec.progress_deadline_seconds)
+    return partial(context.services.explainer.explain, context.name, most=most)
+
+
+def _version(context: Context, revision: str) -> str:
+    """Return what restarts all deadlines when it changes."""
+    return f"{revision} {context.metadata.generation}"
+
+
+def collect_warnings(
+    outcomes: Iterable[Outcome], ours: Iterable[str], *, is_due: bool = False
+) -> tuple[str, ...] | None:
+    """Return each warning once; None if nothing was sent, to keep those of the last apply.
+
+    Args:
+        outcomes: of the pass.
+        ours: see `warnings_on_revision` and `warnings_on_cluster`.
+        is_due: whether there are warnings although nothing was sent.
+    """
+    sent = [outcome for outcome in outcomes if outcome.tried]
+    if not (sent or is_due):
+        return None
+    return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)]))
+
+
+def warnings_on_revision(found: Iterable[str], wanted: TargetSet) -> tuple[str, ...]:
+    """Return the warnings about a revision: those found before, and those about its targets."""
+    return (*found, *(text for target in wanted.targets for text in target.ignored.warnings))
+
+
+def warnings_on_cluster(
+    context: Context, wanted: TargetSet, kinds: Iterable[GroupVersionKind], watches: Watches
+) -> list[str]:
+    """Return the warnings about labels that Namespaces lack, and kinds that are not watched.
+
+    Args:
+        context: of the pass.
+        wanted: with the targets of all Namespaces that are used.
+        kinds: of the objects of the revision.
+        watches: know which kinds are watched.
+    """
+    unseen = (kind for kind in kinds if watches.is_forbidden(kind.group, kind.kind))
+    lacking = find_missing_labels(wanted, context.memory.ledger.used)
+    return [*lacking, *describe_unseen(unseen)]

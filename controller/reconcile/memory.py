@@ -1,0 +1,309 @@
+"""What this process remembers of a BundleDeployment between passes: only what a restart may lose.
+
+A BundleDeployment that was deleted and recreated has another UID and starts with an empty state.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from api.errors import BundleError
+from api.v1alpha2.types import NewPermissions, ObjectMeta
+from controller.apply.differences import Differences
+from controller.apply.drift.ledger import Ledger
+from controller.apply.hooks.runner import HookProgress
+from controller.apply.packed_targets import PackedTargets
+from controller.apply.targets import TargetSet
+from controller.build.pins import Sources
+from controller.build.revision import PackedRevision, Revision, Terms
+from controller.observe.progress import HealthTracker
+from controller.observe.records import ObjectKey
+from controller.reconcile.drift_counter import DriftCounter
+from controller.revisions.accounts import Account
+from controller.revisions.inputs.config_objects import KnownConfig
+from controller.revisions.polling import PollState
+from controller.revisions.source_access import SourceProgress
+
+SOON_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What is known of a revision that waits for approval."""
+
+    key: tuple[str, ...]
+    """Of what it depends on."""
+    differences: Differences
+    problems: tuple[BundleError, ...]
+    """What would prevent its installation."""
+    at: float
+    """When it was made, in monotonic seconds."""
+
+
+MOST_BYTES = 16 << 20
+"""Of the compressed targets of all installed revisions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledTargets:
+    """What a pass has installed in full."""
+
+    terms: Terms
+    """Of the revision."""
+    targets: PackedTargets
+    warnings: tuple[str, ...]
+    """About the revision."""
+    spec_version: str
+    ledger: Ledger
+    """Of the BundleDeployment at that time: everything may have changed since it was replaced."""
+
+
+class InstalledTargetsCache:
+    """The targets of installed revisions, so many as fit: those that were used longest ago are dropped. Thread-safe.
+
+    Args:
+        most_bytes: of all compressed targets.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._kept: dict[str, InstalledTargets] = {}
+        """By name, the one that was used last at the end."""
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def keep(self, name: str, targets: InstalledTargets | None) -> None:
+        """Keep the targets of the installed revision of a BundleDeployment; None: drop them."""
+        with self._lock:
+            if dropped := self._kept.pop(name, None):
+                self._size -= dropped.targets.size
+            if targets is None:
+                return
+            self._kept[name] = targets
+            self._size += targets.targets.size
+            while self._size > self._most_bytes:
+                self._size -= self._kept.pop(next(iter(self._kept))).targets.size
+
+    def find(self, name: str) -> InstalledTargets | None:
+        """Return the targets of the installed revision of a BundleDeployment; None if they are not known."""
+        with self._lock:
+            found = self._kept.pop(name, None)
+            if found:
+                self._kept[name] = found
+            return found
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """What is remembered of one BundleDeployment; used by one pass at a time. All of it may be lost at any time."""
+
+    uid: str
+    clock: Callable[[], float] = time.monotonic
+    since: float = 0.0
+    """When it was created, in monotonic seconds."""
+    ledger: Ledger = field(default_factory=Ledger)
+    health: HealthTracker = field(default_factory=HealthTracker)
+    older: frozenset[ObjectKey] = frozenset()
+    """Objects that only older revisions name and that still exist."""
+    past: tuple[str, frozenset[ObjectKey]] | None = None
+    """The digest of the installed revision, and the objects that revisions before it named, as far as it records them;
+    None: not read."""
+    strays: frozenset[ObjectKey] = frozenset()
+    """Objects with our marks that no revision names."""
+    strays_reported: frozenset[ObjectKey] = frozenset()
+    """Those that an Event has reported."""
+    strays_quiet_until: float = 0.0
+    """No other such Event is sent before, in monotonic seconds."""
+    drift: DriftCounter = field(default_factory=DriftCounter)
+    hooks: HookProgress = field(default_factory=HookProgress)
+    abandoned: set[ObjectKey] = field(default_factory=set)
+    """At deletion: objects that the account may not delete, and leaves to the garbage collector or to users."""
+    named_by_takers: dict[str, frozenset[ObjectKey]] = field(default_factory=dict)
+    """At deletion: the objects in the revisions of those that take over its objects, by digest."""
+    has_no_other_takers: bool = False
+    """At deletion: no BundleDeployment of another shard takes over its objects."""
+    orphaned: bool = False
+    """At deletion: `--cascade=orphan` was requested; the garbage collector removes the finalizer that says so."""
+    deleting_since: float | None = None
+    """At deletion: when this process first saw it, in monotonic seconds."""
+    is_own: bool = False
+    """This process has acted for it while it had the label of its shard."""
+    torn_down: bool = False
+    """None of its objects is left at its deletion, or they were handed over to another shard."""
+    checked_account: Account | None = None
+    """The account of the last pass, unless it lacks rights to repair what is installed."""
+    preview: Preview | None = None
+    """Of the revision that waits for approval."""
+    permissions: tuple[tuple[str, str], NewPermissions] | None = None
+    """Those that a revision adds to another one, and the digests of both."""
+    awaits_change: bool = False
+    """The cluster must change before it can be installed or deleted."""
+    changes: int = 0
+    """How often the cluster had changed when the pass started."""
+    bug: BundleError | None = None
+    """The bug that ended the last pass."""
+    unknown_since: float | None = None
+    """Since when, in monotonic seconds, a kind has been waiting for its first list."""
+
+    # revisions and sources
+
+    revisions: dict[str, Revision] = field(default_factory=dict)
+    """By digest, while passes work on them."""
+    packed: dict[str, PackedRevision] = field(default_factory=dict)
+    """The large ones of these, compressed: both are dropped when a pass ends."""
+    dropped: set[str] = field(default_factory=set)
+    """The digests of those that were dropped, to be read again."""
+    before: dict[str, str] = field(default_factory=dict)
+    """The previous digest of a digest, while its objects may be left; empty: none."""
+    kept: tuple[str, ...] | None = None
+    """Digests of the kept revisions; None: not known."""
+    unapplied: set[str] = field(default_factory=set)
+    """Digests of the revisions that were stored and that no pass has begun to apply since."""
+    targets: dict[tuple[str, str], TargetSet] = field(default_factory=dict)
+    """By digest and the parts of the spec that they depend on."""
+    poll: PollState = field(default_factory=PollState)
+    source_progress: SourceProgress = field(default_factory=SourceProgress)
+    """Of the sources that are being resolved or fetched."""
+    resolved: tuple[str, Sources] | None = None
+    """The version of the spec and its resolved sources, until status records them."""
+    config: KnownConfig | None = None
+    """What `spec.configFrom` refers to, as it was read last."""
+    config_changes: int = 0
+    """How often one of its objects has changed; set by watches."""
+
+    def __post_init__(self) -> None:
+        self.since = self.clock()
+
+    def age(self) -> float:
+        """Return for how many seconds this process has known the BundleDeployment."""
+        return self.clock() - self.since
+
+    def is_listing_new(self) -> bool:
+        """Whether a kind has been waiting for its first list for less than 20 s, and need not be reported."""
+        now = self.clock()
+        if self.unknown_since is None:
+            self.unknown_since = now
+        return now - self.unknown_since < SOON_SECONDS
+
+    def deletion_age(self) -> float:
+        """Return for how many seconds this process has known that it is being deleted."""
+        now = self.clock()
+        if self.deleting_since is None:
+            self.deleting_since = now
+        return now - self.deleting_since
+
+    def learn(self, revision: Revision) -> None:
+        """Remember a new revision, or new terms of one: targets depend on both."""
+        self.revisions[revision.digest] = revision
+        self._drop_targets({revision.digest})
+
+    def forget(self, digest: str) -> None:
+        """Drop a revision that is not stored any more."""
+        self.unapplied.discard(digest)
+        self.dropped.discard(digest)
+        self.packed.pop(digest, None)
+        self.revisions.pop(digest, None)
+        self._drop_targets({digest})
+        self.kept = None
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The digests of the revisions that passes work on."""
+        return (*self.revisions, *sorted(self.dropped - self.revisions.keys()))
+
+    def drop_large(self) -> None:
+        """Drop large revisions until the next pass, which reads them again."""
+        self.dropped |= self.packed.keys() & self.revisions.keys()
+        self.revisions = {digest: each for digest, each in self.revisions.items() if digest not in self.packed}
+        self._drop_targets(self.packed)
+        self.packed.clear()
+
+    def rest(self, working_on: Collection[str] = ()) -> None:
+        """Drop what only a pass with work to do needs, to save memory.
+
+        Args:
+            working_on: digests of the revisions that every pass needs until the wanted one is installed.
+        """
+        self.resolved = self.kept = None
+        self.config = self.config.rest() if self.config else None
+        self.before.clear()
+        self.revisions = {digest: each for digest, each in self.revisions.items() if digest in working_on}
+        self.dropped &= set(working_on)
+        self.targets = {key: each for key, each in self.targets.items() if key[0] in working_on}
+        self.unknown_since = None
+        if not working_on:
+            self.hooks = HookProgress()
+
+    def _drop_targets(self, digests: Collection[str]) -> None:
+        self.targets = {key: each for key, each in self.targets.items() if key[0] not in digests}
+
+
+class Memories:
+    """Thread-safe: the state of each BundleDeployment."""
+
+    def __init__(self) -> None:
+        self._memories: dict[str, Memory] = {}
+        self._changes = 0
+        self._lock = threading.Lock()
+
+    def of(self, metadata: ObjectMeta) -> Memory:
+        """Return the state of a BundleDeployment, an empty one for another UID."""
+        with self._lock:
+            memory = self._memories.get(metadata.name)
+            if memory is None or memory.uid != metadata.uid:
+                memory = self._memories[metadata.name] = Memory(uid=metadata.uid, changes=self._changes)
+            return memory
+
+    def begin_pass(self, memory: Memory) -> bool:
+        """Record the start of a pass; returns whether the cluster has changed since the start of the previous one."""
+        with self._lock:
+            before, memory.changes = memory.changes, self._changes
+            return before != memory.changes
+
+    def is_another(self, metadata: ObjectMeta) -> bool:
+        """Whether the remembered state belongs to a deleted BundleDeployment of the same name."""
+        with self._lock:
+            memory = self._memories.get(metadata.name)
+            return memory is not None and memory.uid != metadata.uid
+
+    def forget(self, name: str) -> Memory | None:
+        """Drop the state of a BundleDeployment that is gone; returns it."""
+        with self._lock:
+            return self._memories.pop(name, None)
+
+    def clear(self) -> None:
+        """Drop all states."""
+        with self._lock:
+            self._memories.clear()
+
+    def cluster_changed(self) -> list[str]:
+        """Record a change of the cluster; returns the BundleDeployments that wait for one."""
+        with self._lock:
+            self._changes += 1
+            return [name for name, memory in self._memories.items() if memory.awaits_change]
+
+    def rights_changed(self, name: str) -> None:
+        """Record that rights have changed: what the account of a pending revision lacks must be asked again."""
+        with self._lock:
+            if memory := self._memories.get(name):
+                memory.preview = None
+
+    def config_changed(self, name: str) -> None:
+        """Record that an object of `spec.configFrom` has changed."""
+        with self._lock:
+            if memory := self._memories.get(name):
+                memory.config_changes += 1
+
+    def sources_changed(self, name: str) -> None:
+        """Record that a Secret or local content that sources have read has changed."""
+        with self._lock:
+            if memory := self._memories.get(name):
+                memory.poll.local_changes += 1
+
+    def missed(self, memory: Memory) -> bool:
+        """Whether the cluster has changed during the pass of one that waits for a change."""
+        with self._lock:
+            return memory.awaits_change and memory.changes != self._changes

@@ -1,0 +1,434 @@
+"""Which objects belong to a BundleDeployment: it owns nothing else on the cluster (README.md, rule 5).
+
+Its kept revisions name its objects. Objects of kinds that the controller may not watch are read here, as the account,
+before a pass decides about them. Strays carry its marks although no revision names them, and are left alone. With
+`spec.takeOver`, objects pass from and to other BundleDeployments: those of the shard are watched anyway, one of another
+shard is read, and followed by name if it gives.
+
+Where two controllers act at once, by mistake or since one hung and came back, the watch of the second may not have
+shown what the first has done: `make_confirmation` binds what a pass creates and deletes to the BundleDeployment as the
+API server has it. An apply of an object that exists needs none of this: it is bound to the UID that was judged.
+
+Not here: the marks on one object (apply/ownership.py, apply/possession.py), and what is done (installation, deletion).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import ConditionType
+from api.v1alpha2.types import BundleDeployment
+from controller.apply.failures.replies import classify
+from controller.apply.options import OvertakenError
+from controller.apply.ownership import Exists, Giver, HandOver, Owner
+from controller.apply.possession import (
+    MORE,
+    RevisionObject,
+    describe_left,
+    describe_past,
+    find_strays,
+    name_objects,
+    name_past,
+    past_keys,
+)
+from controller.build.revision import Revision, Terms
+from controller.kube.client import ApiError
+from controller.kube.events import Note
+from controller.kube.impersonation import User
+from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource, read_kinds
+from controller.observe.following import WatchedObject
+from controller.observe.records import ObjectKey, Record
+from controller.observe.relations import find_hindrance
+from controller.reconcile import stored
+from controller.reconcile.context import Context, Services
+from controller.revisions.accounts import account_in
+from controller.revisions.approval import NEW
+from controller.status.history import choose
+from controller.status.notes import note_on_strays
+
+BELIEVED_SECONDS = 1.0
+"""What was read or written in these last seconds is believed: a pass that creates many objects reads seldom."""
+QUIET_SECONDS = 300
+"""Between two Events about strays of a BundleDeployment: any client may create many of them in turn."""
+
+
+def make_confirmation(context: Context, revision: str) -> Callable[[], None]:
+    """Return a function that raises OvertakenError once the pass has been overtaken, and ApiError if that is not known.
+
+    Args:
+        context: of the pass.
+        revision: that is applied; status records it before, except for hooks and if objects are only deleted.
+    """
+    recorded = {revision, context.status.revision}
+    lock = threading.Lock()  # of many threads that create objects one reads
+
+    def _confirm() -> None:
+        with lock:
+            found = context.services.watches.confirm(context.name, BELIEVED_SECONDS)
+        if found is None or not context.is_same_spec(found) or found.status.revision not in recorded:
+            raise OvertakenError(context.name)
+
+    return _confirm
+
+
+def name_older(context: Context, revision: Revision) -> dict[ObjectKey, RevisionObject]:
+    """Return the objects that only older revisions name; some may still exist.
+
+    Of what retired or deleted revisions named, those that exist again.
+
+    Raises: CrowdedError, ApiError.
+    """
+    others = [each for each in _applied(_read_kept(context)) if each.digest != revision.digest]
+    past = _name_past([*others, revision], context)
+    if not (others or revision.terms.left or past):
+        return {}
+    own = _name_own(revision, context)
+    named = {**past, **_name([*others, revision], context)}
+    return {key: each for key, each in named.items() if key not in own}
+
+
+def name_all(context: Context) -> dict[ObjectKey, RevisionObject] | None:
+    """Return all objects that kept revisions name; None if no revision can be read.
+
+    Raises: CrowdedError, ApiError.
+    """
+    kept = _read_kept(context)
+    applied = _applied(kept)
+    return {**_name_past(applied, context), **_name(applied, context)} if kept else None
+
+
+def had_any(context: Context, keys: Iterable[ObjectKey]) -> bool:
+    """Whether a revision that is retired or deleted named one of these objects.
+
+    Raises: CrowdedError, ApiError.
+    """
+    digest, known = context.status.installed_revision, context.memory.past
+    if known is None or known[0] != digest:
+        kept = context.memory.revisions.get(digest) or context.services.revisions.read_packed(context.name, digest)
+        known = context.memory.past = (digest, past_keys(kept.terms) if kept else frozenset())
+    return not known[1].isdisjoint(keys)
+
+
+def installed_kinds(context: Context) -> set[GroupVersionKind]:
+    """Return the kinds of the objects that were once applied in full.
+
+    Raises: CrowdedError, ApiError.
+    """
+    installed = stored.read(context, context.status.installed_revision)
+    return {GroupVersionKind.of(manifest) for manifest in installed.objects} if installed else set()
+
+
+def named_kinds(context: Context) -> set[GroupVersionKind]:
+    """Return the kinds that kept revisions name and that are not skipped: status may have been wiped.
+
+    Raises: CrowdedError, ApiError.
+    """
+    named = {each.kind for each in (name_all(context) or {}).values()}
+    return named - set(read_kinds(context.status.skipped_kinds))
+
+
+def revisions_with_hooks(context: Context) -> list[Revision]:
+    """Return the kept revisions that have hooks, also those that were never applied.
+
+    Raises: CrowdedError, ApiError.
+    """
+    digests = context.services.revisions.digests(context.name, context.metadata.uid)
+    kept = (stored.read(context, each) for each in dict.fromkeys((*digests, *context.memory.revisions)))
+    return [each for each in kept if each and each.hooks]
+
+
+def kept_terms(context: Context) -> list[Terms]:
+    """Return the terms of each kept revision.
+
+    Raises: CrowdedError, ApiError.
+    """
+    return [each.terms for each in _read_kept(context)]
+
+
+def _read_kept(context: Context) -> list[Revision]:
+    status = context.status
+    if context.memory.kept is None and status.managed_state:
+        installed = stored.read(context, status.installed_revision)
+        if installed and MORE not in installed.terms.left:
+            context.memory.kept = (status.installed_revision,)  # when settled, no other revision has objects
+    digests = dict.fromkeys((*stored.digests(context), *context.memory.revisions))
+    found = [each for digest in digests if (each := stored.read(context, digest))]
+    context.memory.kept = tuple(each.digest for each in found)
+    return found
+
+
+def _name_own(revision: Revision, context: Context) -> dict[ObjectKey, RevisionObject]:
+    return _name([replace(revision, terms=replace(revision.terms, left=()))], context)
+
+
+def _name_past(revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, RevisionObject]:
+    return name_past(revisions, context.services.watches.managed(context.name), orphan=context.orphan)
+
+
+def _name(revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, RevisionObject]:
+    return name_objects(revisions, context.services.watches.served.is_namespaced, orphan=context.orphan)
+
+
+def read_unwatched(
+    context: Context, named: Mapping[ObjectKey, RevisionObject], user: User | None
+) -> dict[ObjectKey, BundleError]:
+    """Read the named objects that are not watched, and add them to what the watches know.
+
+    Args:
+        context: of the pass.
+        named: by revisions.
+        user: that reads them; None: the controller.
+
+    Returns: why objects could not be read.
+    """
+    unseen = [(key, resource) for key, each in named.items() if (resource := _unseen(context, each))]
+    failures: dict[ObjectKey, BundleError] = {}
+    for key, found in context.services.applier.reader.read_all(unseen, user).items():
+        if isinstance(found, ApiError):
+            failures[key] = _failure(found, key)
+        elif found is None or found.owner != context.name:
+            context.services.watches.forget_object(key)
+        else:
+            context.services.watches.learn(found)
+    return failures
+
+
+def drop_revisions(context: Context) -> None:
+    """Delete all revisions, once nothing is left that they name.
+
+    Raises: ApiError.
+    """
+    context.services.revisions.keep_only(context.name, ())
+
+
+def forget_unwatched(context: Context, keys: Iterable[ObjectKey]) -> None:
+    """Drop deleted objects that are not watched: no event reports their deletion."""
+    for key in keys:
+        if context.services.watches.is_forbidden(key.group, key.kind):
+            context.services.watches.forget_object(key)
+
+
+def _unseen(context: Context, named: RevisionObject) -> Resource | None:
+    if not context.services.watches.is_forbidden(*named.group_kind):
+        return None
+    discovery = context.services.discovery
+    return discovery.resource(named.kind) or discovery.any_version(*named.group_kind)
+
+
+def keep_only(
+    context: Context,
+    digests: Iterable[str],
+    older: Mapping[ObjectKey, RevisionObject],
+) -> None:
+    """Record what older revisions leave and what they had, then retire those of the history and delete the others.
+
+    If they leave too much to record, they are kept as they are.
+
+    Args:
+        context: of the pass; its memory has the installed revision.
+        digests: of the revisions to keep; the first of them is installed.
+        older: objects that only older revisions name; the memory has those of them that are kept for good.
+
+    Raises: ApiError.
+    """
+    kept = list(digests)
+    installed = context.memory.revisions.get(kept[0])
+    left = {key: named for key, named in older.items() if key in context.memory.older}
+    texts = describe_left(left)
+    if installed:
+        past = _describe_past(context, installed, older)
+        with suppress(BundleError):  # without room, what is left over is only reported
+            _write_terms(context, installed, replace(installed.terms, left=texts, past=past))
+        installed = context.memory.revisions[installed.digest]
+        _write_terms(context, installed, replace(installed.terms, left=texts))
+    entries = choose(context.status.history, kept, context.spec.revision_history_limit)
+    history = [each.revision for each in entries if each.revision not in kept]
+    if MORE in texts or context.services.revisions.is_tidy(context.name, kept, history):
+        return
+    context.services.revisions.keep_only(context.name, kept, [each for each in history if not _is_new(context, each)])
+
+
+def _write_terms(context: Context, kept: Revision, terms: Terms) -> None:
+    if terms != kept.terms:
+        revised = replace(kept, terms=terms)
+        context.services.revisions.write(context.name, revised, context.metadata.uid)
+        context.memory.revisions[revised.digest] = revised
+        context.memory.past = None
+
+
+def _describe_past(context: Context, installed: Revision, older: Mapping[ObjectKey, RevisionObject]) -> tuple[str, ...]:
+    others = [each for each in _applied(_read_kept(context)) if each.digest != installed.digest]
+    if not (older or others):
+        return installed.terms.past
+    earlier = [text for each in (installed, *others) for text in each.terms.past]
+    return describe_past(older, earlier, _name_own(installed, context))
+
+
+def _is_new(context: Context, digest: str) -> bool:
+    """Whether a revision was never applied, whatever status says: it waits for approval, or is gone."""
+    if context.services.revisions.is_retired(context.name, digest):
+        return False
+    found = stored.read(context, digest)
+    return found is None or found.terms.held == NEW
+
+
+def _applied(kept: Iterable[Revision]) -> list[Revision]:
+    """Return the revisions that may have objects; a new one that waits for approval must not name what is deleted."""
+    return [each for each in kept if each.terms.held != NEW]
+
+
+def _failure(error: ApiError, key: ObjectKey) -> BundleError:
+    failure = classify(error, key, install_namespace="")
+    return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+
+
+def look_for_strays(
+    context: Context, observed: Mapping[ObjectKey, Record], *known: Collection[ObjectKey]
+) -> frozenset[ObjectKey]:
+    """Return the strays, and record them in the memory.
+
+    Args:
+        context: of the pass.
+        observed: objects with the label of the BundleDeployment.
+        known: objects that its revisions name.
+    """
+    found = find_strays(observed, *known, owner=context.owner, orphan=context.orphan)
+    context.memory.strays = frozenset(record.key for record in found)
+    return context.memory.strays
+
+
+def notes_on_strays(context: Context) -> list[Note]:
+    """Return one Event for those of the last look that were not reported yet."""
+    memory, keys = context.memory, context.memory.strays
+    news = keys - memory.strays_reported
+    memory.strays_reported &= keys
+    if not news or memory.clock() < memory.strays_quiet_until:
+        return []
+    memory.strays_reported, memory.strays_quiet_until = keys, memory.clock() + QUIET_SECONDS
+    return [note_on_strays(context.name, news)]
+
+
+def find_hand_over(context: Context) -> HandOver:
+    """Return the BundleDeployments from which and to which objects may pass.
+
+    Raises: ApiError.
+    """
+    read: dict[WatchedObject, str] = {}
+    found = [_find_giver(context.services, each.name, read) for each in context.spec.take_over]
+    context.services.givers.watch(context.name, read, share=context.share)
+    return HandOver(
+        givers={giver.metadata.name: _describe_giver(context.services, giver) for giver in found if giver},
+        takers=frozenset(context.services.watches.takers(context.name)),
+        takes=_takes(context.services, context.name),
+    )
+
+
+def observe_with_takers(context: Context) -> dict[ObjectKey, Record]:
+    """Return the objects with the label of a BundleDeployment, or of one that is known to take from it."""
+    found: dict[ObjectKey, Record] = {}
+    for taker in context.services.watches.takers(context.name):
+        found |= context.services.watches.managed(taker)
+    return {**found, **context.services.watches.managed(context.name)}
+
+
+def describe_awaited_takers(context: Context, left: Collection[ObjectKey]) -> str:
+    """Return which objects of a deleted BundleDeployment others are about to take over; empty if none.
+
+    Only while it is paused, as any hand-over: who resumes it has them deleted.
+
+    Args:
+        context: of the pass.
+        left: the objects that it still has.
+
+    Raises: ApiError.
+    """
+    if not left or find_hindrance(context.deployment):
+        return ""
+    for taker in _all_takers(context):
+        named = _named_by(context, taker)
+        awaited = left if named is None else named.intersection(left)
+        if awaited:
+            return _describe_awaited(len(awaited), taker.metadata.name, is_known=named is not None)
+    return ""
+
+
+def _all_takers(context: Context) -> Iterator[BundleDeployment]:
+    """Yield those that still take from a BundleDeployment, of whatever shard.
+
+    Raises: ApiError, also while iterating.
+    """
+    known = (context.services.watches.outline(name) for name in context.services.watches.takers(context.name))
+    yield from (each for each in known if each and _still_takes(each))
+    if not context.memory.has_no_other_takers:  # asked once if there are none, since it is a LIST
+        others = [each for each in context.services.watches.takers_elsewhere(context.name) if _still_takes(each)]
+        context.memory.has_no_other_takers = not others
+        yield from others
+
+
+def _named_by(context: Context, taker: BundleDeployment) -> frozenset[ObjectKey] | None:
+    """Return the objects in the wanted revision of a taker; None if that is not known yet."""
+    status = taker.status
+    digest = status.pending.revision if status.pending else status.revision
+    if not digest or status.observed_generation != taker.metadata.generation:
+        return None
+    known = context.memory.named_by_takers.get(digest)
+    if known is None and (revision := context.services.revisions.read(taker.metadata.name, digest)):
+        named = name_objects([revision], context.services.watches.served.is_namespaced, orphan=False)
+        known = context.memory.named_by_takers[digest] = frozenset(named)
+    return known
+
+
+def _find_giver(services: Services, name: str, read: dict[WatchedObject, str]) -> BundleDeployment | None:
+    known = services.watches.outline(name)
+    if known or not services.watches.may_be_elsewhere(name):
+        return known
+    seen = services.watches.read_elsewhere(name)
+    read[WatchedObject("", name, resource=DEPLOYMENTS)] = seen.resource_version if seen else ""
+    return seen.outline if seen else None
+
+
+def _describe_giver(services: Services, giver: BundleDeployment) -> Giver:
+    completed = services.accounts.policy.complete(giver)
+    account = account_in(completed.spec)
+    return Giver(
+        owner=Owner(giver.metadata.name, giver.metadata.uid),
+        orphan=giver.spec.deletion_policy == "Orphan",
+        user=account.user if account else None,
+        hindrance=find_hindrance(giver),
+    )
+
+
+def _takes(services: Services, name: str) -> Exists:
+    """Return a function that asks about each BundleDeployment of another shard once."""
+
+    @cache
+    def _takes_from(taker: str, uid: str) -> bool:
+        found = services.watches.outline(taker)
+        if found is None and services.watches.may_be_elsewhere(taker):
+            seen = services.watches.read_elsewhere(taker)
+            found = seen.outline if seen else None
+        givers = {each.name for each in found.spec.take_over} if found else set()
+        return found is not None and found.metadata.uid == uid and name in givers
+
+    return _takes_from
+
+
+def _still_takes(taker: BundleDeployment) -> bool:
+    """Whether a taker does not have everything yet that it wants."""
+    installed, generation = taker.status.condition(ConditionType.INSTALLED), taker.metadata.generation
+    has_all = installed is not None and (installed.status, installed.observed_generation) == ("True", generation)
+    return taker.metadata.deletion_timestamp is None and not (has_all and not taker.status.pending)
+
+
+def _describe_awaited(count: int, taker: str, *, is_known: bool) -> str:
+    objects = "1 object" if count == 1 else f"{count} objects"
+    what = f'waiting until {names.KIND} "{taker}" has taken over {objects}'
+    if not is_known:
+        what = f'{objects} left; it is not known yet which of them {names.KIND} "{taker}" takes over'
+    return f"{what} (spec.takeOver); to delete them now, set spec.paused to false"

@@ -1,0 +1,249 @@
+"""Plans the work on one revision: from its targets to a plan, or why its account may not carry it out.
+
+Nothing is sent here except to check the account. Not here: which revision (finding.py, gates.py), and the plan of each
+object (apply/plan.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from api.errors import BundleError
+from controller.apply.differences import Differences, find_differences
+from controller.apply.options import ApplyOptions
+from controller.apply.plan import Plan, make_plan
+from controller.apply.targets import (
+    Target,
+    TargetSet,
+    describe_dropped_replicas,
+    find_dropped_replicas,
+    find_left_behind,
+    leave_out_missing,
+    make_targets,
+)
+from controller.build.config_values import reads_secrets
+from controller.build.pins import recall_pins
+from controller.build.revision import Revision, Terms
+from controller.kube.resources import GroupVersionKind
+from controller.observe.records import ObjectKey, Record
+from controller.reconcile import hooks, stored
+from controller.reconcile.context import Context
+from controller.reconcile.finding import Wanted
+from controller.reconcile.ownership import find_hand_over, make_confirmation, name_older, observe_with_takers
+from controller.revisions.accounts import OF_ABSENCE, Account, account_of
+from controller.status.report import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a pass does for one revision."""
+
+    context: Context
+    wanted: Wanted
+    revision: Revision
+    """That is applied or, while nothing may be, compared."""
+    options: ApplyOptions
+    plan: Plan
+    before: TargetSet | None = None
+    """The targets of the revision before, if its objects may still exist."""
+    only_compare: bool = False
+    """Nothing may be sent: the spec is paused, or its account may not act."""
+    hindrance: BundleError | None = None
+    """Why the account may not act."""
+    account: Account | None = None
+    """That acts; None: the controller."""
+    is_new_account: bool = False
+    """Whether another account may have applied what is installed, so that it must be checked even without a change."""
+    lack: BundleError | None = None
+    """The rights that a new account lacks."""
+
+    @property
+    def earlier_kinds(self) -> list[GroupVersionKind]:
+        """The kinds that objects of earlier passes may have: by status, and by older revisions in the store."""
+        named = (each.kind for each in self.options.older.values())
+        return list(dict.fromkeys((*self.context.recorded_kinds, *named)))
+
+    def report(self) -> Report:
+        """Return what is known before anything is compared."""
+        return replace(
+            self.wanted.report(self.context),
+            revision=self.options.wanted.revision,
+            pins=recall_pins(self.revision.terms.pins),
+        )
+
+
+def make_work(context: Context, wanted: Wanted) -> Work | Report:
+    """Return what to do; a report instead if there is no revision or a kind is not listed yet.
+
+    Raises: CrowdedError, ApiError.
+    """
+    # While paused the revision that was applied last is compared, since nothing newer is.
+    revision = stored.last_good(context) if context.spec.paused else wanted.revision
+    if revision is None:
+        return replace(wanted.report(context), is_lost=bool(context.status.installed_revision))
+    targets, before = _targets(context, revision), _targets_before(context, revision)
+    leftovers = _leftovers(context, targets, before) if before else ()
+    dropped = find_dropped_replicas(before, targets) if before else {}
+    options = replace(
+        _options(context, revision.terms, targets),
+        dropped_replicas=dropped,
+        left_behind=find_left_behind(before, targets) if before else {},
+        warnings=describe_dropped_replicas(dropped),
+        older=name_older(context, revision),
+        gate=hooks.before_install(context, revision, targets),
+    )
+    account = account_of(revision.terms)
+    is_new = _is_new(context, account)
+    work = Work(
+        context=context,
+        wanted=wanted,
+        revision=revision,
+        before=before,
+        options=options,
+        plan=Plan(),
+        account=account,
+        is_new_account=is_new,
+    )
+    kinds = {*targets.kinds, *(target.kind for target in leftovers), *work.earlier_kinds}
+    if unknown := context.services.watches.require(context.name, kinds):
+        return replace(wanted.report(context), unknown=tuple(unknown))
+    work = replace(work, plan=make_plan(options, leftovers, observe_with_takers(context)))
+    if context.spec.paused or not context.services.accounts.policy.allows(revision.terms):
+        return replace(work, only_compare=True)
+    return _with_hindrance(work, revision.terms) if work.plan.writes or is_new else work
+
+
+def plan_repair(
+    context: Context, terms: Terms, targets: TargetSet, observed: Mapping[ObjectKey, Record]
+) -> tuple[Plan, ApplyOptions] | None:
+    """Return what to do about some objects of the installed revision; None if that is more than to repair them.
+
+    Args:
+        context: of the pass.
+        terms: of the installed revision.
+        targets: of these objects.
+        observed: objects with our label.
+
+    Raises: ApiError.
+    """
+    options = _options(context, terms, targets)
+    plan = make_plan(options, (), observed)
+    if plan.upgrades or not context.services.accounts.policy.allows(terms) or _hindrance(context, terms):
+        return None
+    return plan, options
+
+
+def preview_work(
+    context: Context, revision: Revision, target: Revision | None
+) -> tuple[ApplyOptions, Differences, BundleError | None]:
+    """Return what a revision that waits would change.
+
+    Args:
+        context: of the pass.
+        revision: that waits.
+        target: the one on the cluster; None before the first.
+
+    Returns: the options to apply it, what it changes, and why its account may not act.
+    Raises: ApiError.
+    """
+    after = leave_out_missing(_target_set(context, revision), context.services.watches.served.is_missing)
+    before = (
+        leave_out_missing(_target_set(context, target), context.services.watches.served.is_missing) if target else None
+    )
+    differences = find_differences(before, after, prunes=context.spec.prune != "Never")
+    return _options(context, revision.terms, after), differences, _hindrance(context, revision.terms)
+
+
+def _hindrance(context: Context, terms: Terms) -> BundleError | None:
+    return context.services.accounts.hindrance(context.deployment, account_of(terms), [terms])
+
+
+def _with_hindrance(work: Work, terms: Terms) -> Work:
+    hindrance = _hindrance(work.context, terms)
+    if hindrance is None:
+        return work
+    # Objects in a replaced namespace belong to another tenant, and are not even compared.
+    plan = work.plan if hindrance.reason in OF_ABSENCE else Plan()
+    return replace(work, plan=plan, hindrance=hindrance, only_compare=True)
+
+
+def _targets(context: Context, revision: Revision) -> TargetSet:
+    return _without_missing(context, _target_set(context, revision))
+
+
+def _targets_before(context: Context, revision: Revision) -> TargetSet | None:
+    """Return the targets of the revision before; None if there is none."""
+    before = stored.revision_before(context, revision.digest)
+    return None if before is None or before.digest == revision.digest else _targets(context, before)
+
+
+def _leftovers(context: Context, wanted: TargetSet, others: TargetSet) -> tuple[Target, ...]:
+    """Return the targets that only the revision before has, and that may exist."""
+    observed = context.services.watches.managed(context.name)
+    # What is being deleted and was not left so has been pruned.
+    left = context.memory.ledger.left.keys() | {key for key, record in observed.items() if not record.deleting}
+    only_before = [t for t in others.targets if not t.bare and t.key not in wanted.by_key and t.key in left]
+    # What the cluster does not serve any more is gone: there is nothing to repair until it is pruned.
+    gone = {
+        kind for kind in {target.kind for target in only_before} if context.services.watches.served.is_missing(kind)
+    }
+    return tuple(target for target in only_before if target.kind not in gone)
+
+
+def _without_missing(context: Context, targets: TargetSet) -> TargetSet:
+    """Skip optional objects of kinds that are not served or, while paused, were not served when it was applied."""
+    held = context.status.skipped_kinds if context.spec.paused else ()
+    present = leave_out_missing(
+        targets, lambda kind: str(kind) in held or context.services.watches.served.is_missing(kind)
+    )
+    context.memory.ledger.forget(target.key for target in present.skipped)
+    for target in present.skipped:
+        context.services.retries.succeeded(context.name, target.key)
+    return present
+
+
+def _target_set(context: Context, revision: Revision) -> TargetSet:
+    known, identity = context.memory.targets, (revision.digest, json.dumps([context.orphan, revision.terms.drift]))
+    if identity not in known or known[identity].undecided:
+        known[identity] = make_targets(
+            revision, context.owner, orphan=context.orphan, is_namespaced=context.services.watches.served.is_namespaced
+        )
+    return known[identity]
+
+
+def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions:
+    account = account_of(terms)
+    return ApplyOptions(
+        owner=context.owner,
+        user=account.user if account else None,
+        orphan=context.orphan,
+        collision_protection=context.spec.collision_protection,
+        install_namespace=terms.install_namespace,
+        spec_version=context.spec_version,
+        wanted=targets,
+        conceals=reads_secrets(context.spec),
+        repairs=(terms.drift or {}).get("mode", "Repair") == "Repair",
+        installed=context.status.installed_revision == targets.revision,
+        started=context.status.started_jobs,
+        ledger=context.memory.ledger,
+        exists=context.services.watches.exists,
+        hand_over=find_hand_over(context),
+        withdrawn=frozenset(
+            kind
+            for kind in targets.kinds
+            if kind[::2] not in targets.resources and context.services.watches.served.is_withdrawn(kind)
+        ),
+        crd_upgrade_safety=context.spec.crd_upgrade_safety,
+        proceed=lambda: (
+            context.services.watches.synced and context.is_same_spec(context.services.watches.outline(context.name))
+        ),
+        confirm=make_confirmation(context, targets.revision),
+    )
+
+
+def _is_new(context: Context, account: Account | None) -> bool:
+    """Whether status does not say yet, and this process does not know, that an account can keep what is installed."""
+    is_known = account is None or context.memory.checked_account == account or context.is_installed
+    return bool(context.status.installed_revision) and not is_known

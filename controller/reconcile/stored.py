@@ -1,0 +1,292 @@
+"""The kept revisions of a BundleDeployment: read from the store once while passes work on them.
+
+A large one is in memory only while there is room (revisions/large.py). Not here: what is in the store
+(revisions/storage).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from controller.build.request import Request, renew_terms, terms_of
+from controller.build.revision import PackedRevision, Revision, Terms, measure
+from controller.reconcile.context import Context
+from controller.revisions.accounts import account_to_keep
+from controller.revisions.approval import NEW, REPLACED, keeps_account
+from controller.revisions.store import unpack_whole
+
+
+def read(context: Context, digest: str) -> Revision | None:
+    """Return a revision from memory or the store; None if it is missing or damaged.
+
+    Raises: CrowdedError if it is large and there is no room for it now; ApiError.
+    """
+    if digest and digest not in context.memory.revisions:
+        packed = context.services.revisions.read_packed(context.name, digest)
+        kept = _unpack(context, packed) if packed else None
+        if kept is None:
+            return None
+        context.memory.revisions[digest] = kept
+    return context.memory.revisions.get(digest)
+
+
+def restore(context: Context) -> None:
+    """Store the revisions again that passes work on and whose Secrets another client has deleted or changed.
+
+    Raises: ApiError.
+    """
+    for digest, revision in context.memory.revisions.items():
+        if context.services.revisions.is_lost(context.name, digest):
+            whole = context.memory.packed.get(digest, revision)
+            context.services.revisions.restore(context.name, whole, context.metadata.uid)
+
+
+def is_lost(context: Context) -> bool:
+    """Whether another client has deleted or changed the installed revision; sends no request."""
+    return context.services.revisions.is_lost(context.name, context.status.installed_revision)
+
+
+def find_lost(context: Context) -> frozenset[str]:
+    """Return the digests of older revisions that are not stored any more, or damaged; sends no request."""
+    status = context.status
+    older = {each.revision for each in status.history} - {status.revision, status.installed_revision}
+    return frozenset(digest for digest in older if context.services.revisions.is_lost(context.name, digest))
+
+
+def drop_remnants(context: Context, lost: Iterable[str]) -> None:
+    """Delete what another client has left of older revisions, which nobody can apply any more.
+
+    Raises: ApiError.
+    """
+    for digest in lost:
+        if digest not in context.memory.revisions and context.services.revisions.has_remnant(context.name, digest):
+            context.services.revisions.drop(context.name, digest)
+
+
+def digests(context: Context) -> tuple[str, ...]:
+    """Return the digests of the stored revisions that are not retired, newest first.
+
+    Raises: ApiError.
+    """
+    if context.memory.kept is None:
+        context.memory.kept = tuple(context.services.revisions.digests(context.name, context.metadata.uid))
+    return context.memory.kept
+
+
+def named(context: Context) -> tuple[str, ...]:
+    """Return the digests in status, the wanted one first, and all of the store if status names none of them.
+
+    A denied revision is named, too: it is not built again to find that out.
+
+    Raises: ApiError.
+    """
+    status = context.status
+    pending = status.pending.revision if status.pending else ""
+    in_status = (pending, status.revision, status.installed_revision, context.spec.denied_revision)
+    named = [each for each in in_status if each]
+    is_none_stored = all(context.services.revisions.is_lost(context.name, each) for each in named)
+    return tuple(dict.fromkeys([*named, *(digests(context) if is_none_stored else ())]))
+
+
+def _unpack(context: Context, packed: PackedRevision) -> Revision | None:
+    try:
+        size = measure(packed.objects)
+    except ValueError:
+        return None
+    if context.services.large.enter(context.name, context.share, size):
+        context.memory.packed[packed.digest] = packed
+    return unpack_whole(packed)
+
+
+def last_good(context: Context) -> Revision | None:
+    """Return the revision that was applied last: from its first write on the one in `status.revision` (rule 6).
+
+    Never one that waits for approval: if status names such a one, another client has written that.
+
+    Raises: CrowdedError, ApiError, as `read`.
+    """
+    status = context.status
+    # A revision that is only kept, while paused, has no kinds yet: these are written before the first apply.
+    begun = status.revision and status.managed_kinds and not status.managed_state
+    last = read(context, status.revision if begun else status.installed_revision)
+    if last and not last.terms.held:
+        return last
+    if last is None and (status.revision or status.installed_revision):
+        return None
+    found = (read(context, digest) for digest in digests(context))
+    return next((each for each in found if each and not each.terms.held), None)
+
+
+def revision_before(context: Context, wanted: str) -> Revision | None:
+    """Return the previous revision, whose objects may still exist alongside those of the wanted one (rule 6).
+
+    Raises: CrowdedError, ApiError, as `read`.
+    """
+    memory, status = context.memory, context.status
+    if status.installed_revision != wanted:
+        memory.before[wanted] = status.installed_revision
+    elif status.managed_state:
+        return None
+    elif wanted not in memory.before:  # since a restart
+        return _find_before(context, wanted)
+    return read(context, memory.before[wanted])
+
+
+def _find_before(context: Context, wanted: str) -> Revision | None:
+    """Return the newest other stored revision, unless it waits for approval and was never applied."""
+    context.memory.before[wanted] = ""
+    for digest in digests(context):
+        found = read(context, digest) if digest != wanted else None
+        if digest != wanted and not (found and found.terms.held == NEW):
+            context.memory.before[wanted] = digest
+            return found
+    return None
+
+
+def revise(context: Context, request: Request, kept: Revision) -> Revision:
+    """Return a revision with the terms of the current spec, and keep them first if they have changed.
+
+    Objects and digest remain: account, drift rules and optional kinds make no new revision (rule 2).
+
+    Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
+    """
+    terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
+    account = account_to_keep(context.deployment, kept.terms)
+    terms = replace(terms, left=kept.terms.left, past=kept.terms.past, kinds=kept.terms.kinds)
+    terms = replace(terms, account=account, held=kept.terms.held)
+    if keeps_account(context.spec, kept.terms):
+        terms = _with_account_of(terms, kept.terms)
+    return _write_terms(context, kept, terms)
+
+
+def recall(context: Context, digest: str) -> Revision | None:
+    """Return a revision that was applied once, with the terms of the current spec; None if it is not kept.
+
+    From then on it counts as one that may have objects on the cluster.
+
+    Raises: BundleError (TooLarge, QuotaExceeded) if its terms cannot be kept; CrowdedError, ApiError.
+    """
+    name, uid = context.name, context.metadata.uid
+    kept = read(context, digest) if context.services.revisions.has(name, digest, uid) else None
+    if kept is None:
+        return None
+    if context.services.revisions.is_retired(name, digest):
+        context.services.revisions.recall(name, digest)
+        context.memory.kept = None
+    terms = replace(renew_terms(context.spec, kept.terms), account=account_to_keep(context.deployment, kept.terms))
+    if keeps_account(context.spec, kept.terms):
+        terms = _with_account_of(terms, kept.terms)
+    return _write_terms(context, kept, terms)
+
+
+def hold(context: Context, kept: Revision, why: str) -> Revision:
+    """Record that a revision must not be applied until it is admitted, or with `why` empty that it may be.
+
+    Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
+    """
+    return _write_terms(context, kept, replace(kept.terms, held=why))
+
+
+def admit(context: Context, kept: Revision) -> Revision:
+    """Record that a revision may be applied, as the account that the spec names.
+
+    Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
+    """
+    account = account_to_keep(context.deployment, kept.terms)
+    name = context.spec.service_account_name
+    return _write_terms(context, kept, replace(kept.terms, held="", service_account_name=name, account=account))
+
+
+def retire_others(context: Context, applied: str) -> None:
+    """Record that no other revision may be applied without approval, once one was begun to be applied.
+
+    Raises: BundleError (TooLarge, QuotaExceeded), CrowdedError, ApiError.
+    """
+    for digest in digests(context):
+        other = read(context, digest) if digest != applied else None
+        if other and not other.terms.held:
+            hold(context, other, REPLACED)
+
+
+def _write_terms(context: Context, kept: Revision, terms: Terms) -> Revision:
+    if terms == kept.terms:
+        return kept
+    revised = replace(kept, terms=terms)
+    context.services.revisions.write(context.name, revised, context.metadata.uid)
+    context.memory.learn(revised)
+    if packed := context.memory.packed.get(kept.digest):
+        context.memory.packed[kept.digest] = replace(packed, terms=terms)
+    return revised
+
+
+def write(context: Context, made: Revision | PackedRevision) -> Revision | PackedRevision:
+    """Keep a new revision. If one with the same objects is kept already, its account and leftovers remain.
+
+    Where revisions may have to wait, it does until it is admitted, and replaces those that were waiting.
+
+    Returns: the revision with these terms.
+    Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
+    """
+    status, is_held = context.status, context.spec.may_hold_revisions
+    is_midway = status.managed_kinds and not status.managed_state  # it may be one of several kept revisions
+    same: Revision | PackedRevision | None = context.memory.revisions.get(made.digest)
+    if same is None and (is_midway or is_held):
+        same = context.services.revisions.read_packed(context.name, made.digest)
+    account = account_to_keep(context.deployment, same.terms if same else None)
+    terms = replace(made.terms, account=account)
+    if same:
+        terms = replace(terms, left=same.terms.left, past=same.terms.past)
+    if same or is_held:
+        terms = replace(terms, held=same.terms.held if same else NEW)
+    if same and keeps_account(context.spec, same.terms):
+        terms = _with_account_of(terms, same.terms)
+    made = replace(made, terms=terms)
+    is_named = made.digest in (status.revision, status.installed_revision)
+    is_known = is_named or context.services.revisions.has(context.name, made.digest, context.metadata.uid)
+    context.services.revisions.write(context.name, made, context.metadata.uid)
+    if not is_known:
+        context.memory.unapplied.add(made.digest)
+    if is_held:
+        _drop_proposals(context, made.digest)
+    return made
+
+
+def drop_replaced(context: Context, wanted: str) -> None:
+    """Delete the revisions that the wanted one replaces before they were applied, as while its spec is paused.
+
+    Raises: ApiError.
+    """
+    for digest in context.memory.unapplied - {wanted}:
+        _drop(context, digest)
+
+
+def _drop_proposals(context: Context, proposed: str) -> None:
+    """Delete the revisions that waited before this one: nothing else would before an installation."""
+    needed = {proposed, context.status.revision, context.status.installed_revision}
+    for digest in context.services.revisions.digests(context.name, context.metadata.uid):
+        packed = None if digest in needed else context.services.revisions.read_packed(context.name, digest)
+        if packed and packed.terms.held == NEW:
+            _drop(context, digest)
+    context.memory.kept = None
+
+
+def _drop(context: Context, digest: str) -> None:
+    context.services.revisions.drop(context.name, digest)
+    context.memory.forget(digest)
+
+
+def learn(context: Context, made: Revision | PackedRevision) -> Revision | None:
+    """Return a revision that was written, unpacked, and remember it.
+
+    Raises: CrowdedError, ApiError, as `read`.
+    """
+    if isinstance(made, PackedRevision):
+        context.memory.dropped.add(made.digest)  # in case there is no room for it now
+        return read(context, made.digest)
+    context.memory.learn(made)
+    return made
+
+
+def _with_account_of(terms: Terms, kept: Terms) -> Terms:
+    return replace(terms, service_account_name=kept.service_account_name, account=kept.account)

@@ -1,0 +1,595 @@
+"""The revision store: rendered objects, kept in the cluster as Secrets in the controller's namespace (rule 2).
+
+A revision is as many Secrets as its compressed objects need. The one with index 0 is written last and completes the
+revision: it contains the terms, the number of chunks, and the digests that are verified on reading. The Secrets have no
+ownerReference and not the label of managed objects: only this module and orphans.py delete them.
+
+They are watched by type, which nobody can change, so a removed label hides none. Like drift (rule 6), damage shows in
+metadata: another client that changes a value takes its field from our managedFields entry.
+
+A revision that is only part of the history is retired, by an annotation: nothing on the cluster belongs to it, so it is
+neither repaired nor pruned nor deleted. It is recalled before it is applied again.
+
+All BundleDeployments that act as ServiceAccounts of one namespace share a quota of bytes. Only retired revisions are
+deleted to make room, the oldest first; without any, a new one is refused, and what is installed remains.
+
+Not here: which revision is wanted (reconcile/finding.py), and when one is retired or deleted (reconcile/ownership.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from api import names
+from api.bounds import read_count
+from api.errors import BundleError
+from api.plugins import Limits
+from api.v1alpha2.conditions import Reason
+from controller.build.revision import PackedRevision, Revision, measure, pack, pack_terms, unpack_terms
+from controller.content.digests import digest_of, is_digest
+from controller.formats.applicable.applicable import revision_digest
+from controller.kube.client import ApiError, Client
+from controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
+from controller.kube.watch.reflector import Reflector
+
+MANAGER = "rukpak-revisions"
+REVISION = f"{names.GROUP}/revision"
+CHUNKS = f"{names.GROUP}/chunks"
+TERMS_DIGEST = f"{names.GROUP}/terms-digest"
+RETIRED = f"{names.GROUP}/retired"
+"""Marks a revision that is kept only for the history: it names no objects on the cluster."""
+MAX_CHUNKS = 32
+SELECTOR = f"type={names.REVISION_SECRET_TYPE}"
+_NAME = re.compile(r"revision\.(?P<name>.+)\.(?P<digest>[0-9a-f]{16})\.(?P<index>[0-9]{1,9})")
+BYTES = f"{names.GROUP}/bytes"
+"""An annotation of the first Secret of a revision: the size of all."""
+TENANT_BYTES = 64 << 20
+log = logging.getLogger(__name__)
+CHUNK_BYTES = 512 * 1024
+MAX_BYTES = MAX_CHUNKS * CHUNK_BYTES
+TEXT_BYTES = Limits().text_bytes
+"""Of objects and hooks as uncompressed JSON."""
+READ_BYTES = 4 * TEXT_BYTES
+"""The limit on reading: earlier releases wrote larger revisions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSecret:
+    """What the metadata of a Secret says."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    created: str
+    deployment: str
+    """Name of the BundleDeployment; empty for a Secret that is not named like those of the store."""
+    owner_uid: str
+    """UID of the BundleDeployment; empty from older releases."""
+    digest: str
+    """Of the revision."""
+    index: int
+    chunks: int
+    """Of the whole revision, as the Secret with index 0 says."""
+    is_retired: bool
+    """Whether the revision is kept only for the history; false except for index 0."""
+    is_intact: bool
+    """Whether no other client has changed what we wrote, as far as metadata shows."""
+
+
+class RevisionSecrets:
+    """Thread-safe: knows the Secrets of the store from a watch.
+
+    Args:
+        namespace: of the Secrets.
+        damaged: called on the thread of the watch with the name of a BundleDeployment one of whose Secrets was deleted
+            or changed, also by ourselves if it was deleted.
+        synced: called on that thread once all Secrets are known.
+    """
+
+    def __init__(
+        self, client: Client, namespace: str, damaged: Callable[[str], None], synced: Callable[[], None]
+    ) -> None:
+        self._damaged = damaged
+        self.namespace = namespace
+        self.reflector = Reflector[StoredSecret](
+            client,
+            SECRETS.path(namespace),
+            field_selector=SELECTOR,
+            metadata=True,
+            project=make_stored,
+            group_of=lambda secret: secret.deployment,
+            on_change=self._changed,
+            on_synced=synced,
+        )
+
+    @property
+    def synced(self) -> bool:
+        """Whether all Secrets are known; not if the controller may not watch them."""
+        return self.reflector.synced and not self.reflector.denied
+
+    def all_of(self, name: str) -> list[StoredSecret]:
+        """Return the Secrets of a BundleDeployment, and of earlier ones of its name."""
+        return self.reflector.records_of(name)
+
+    def get(self, secret_name: str) -> StoredSecret | None:
+        """Return a Secret; None if it does not exist."""
+        return self.reflector.get((self.namespace, secret_name))
+
+    def learn(self, manifest: Mapping[str, Any]) -> None:
+        """Learn a Secret from the reply to a write of ours."""
+        self.reflector.learn(make_stored(manifest))
+
+    def forget(self, secret_name: str) -> None:
+        """Learn that we have deleted a Secret."""
+        if known := self.get(secret_name):
+            self.reflector.forget((self.namespace, secret_name), known.uid)
+
+    def is_lost(self, name: str, digest: str) -> bool:
+        """Whether a Secret of a revision is missing or was changed; False while that is not known."""
+        if not (self.synced and is_digest(digest)):
+            return False
+        first = self.get(secret_name(name, digest, 0))
+        if first is None:
+            return True
+        others = [self.get(secret_name(name, digest, index)) for index in range(1, first.chunks)]
+        return not all(each and each.is_intact for each in (first, *others))
+
+    def _changed(self, old: StoredSecret | None, new: StoredSecret | None) -> None:
+        known = new or old
+        if known and known.deployment and not (new and new.is_intact):
+            self._damaged(known.deployment)
+
+
+def make_stored(manifest: Mapping[str, Any]) -> StoredSecret:
+    """Return what the metadata of a Secret says."""
+    metadata = manifest["metadata"]
+    marks = metadata.get("annotations") or {}
+    match = _NAME.fullmatch(metadata["name"])
+    index = int(match["index"]) if match else 0
+    return StoredSecret(
+        namespace=metadata.get("namespace") or "",
+        name=metadata["name"],
+        uid=metadata.get("uid") or "",
+        resource_version=metadata.get("resourceVersion") or "",
+        created=metadata.get("creationTimestamp") or "",
+        deployment=match["name"] if match else "",
+        owner_uid=marks.get(names.OWNER_UID, ""),
+        digest=marks.get(REVISION, ""),
+        index=index,
+        chunks=count_chunks(marks),
+        is_retired=index == 0 and RETIRED in marks,
+        is_intact=_is_intact(metadata.get("managedFields") or (), first=index == 0),
+    )
+
+
+def _is_intact(entries: Iterable[Mapping[str, Any]], *, first: bool) -> bool:
+    """Whether our managedFields entry still has everything that makes a revision; wiped entries show nothing."""
+    found = list(entries)
+    if not found:
+        return True
+    ours = next((each for each in found if (each.get("manager"), each.get("operation")) == (MANAGER, "Apply")), {})
+    fields = ours.get("fieldsV1") or {}
+    annotations = (fields.get("f:metadata") or {}).get("f:annotations") or {}
+    data = fields.get("f:data") or {}
+    marks, keys = ((CHUNKS, TERMS_DIGEST), ("objects", "terms")) if first else ((), ("objects",))
+    return all(f"f:{key}" in data for key in keys) and all(f"f:{mark}" in annotations for mark in (REVISION, *marks))
+
+
+def secret_name(name: str, digest: str, index: int) -> str:
+    """Return the name of a Secret of a revision."""
+    return f"revision.{name}.{digest.removeprefix('sha256:')[:16]}.{index}"
+
+
+def deployment_of(secret_name: str) -> str:
+    """Return the name of the BundleDeployment of a Secret; empty for a Secret that is not of the store."""
+    match = _NAME.fullmatch(secret_name)
+    return match["name"] if match else ""
+
+
+def count_chunks(marks: Mapping[str, str]) -> int:
+    """Return the number of Secrets of a revision, at most that of the largest one."""
+    return read_count(marks.get(CHUNKS, ""), MAX_CHUNKS) or 1
+
+
+@contextmanager
+def unless(*statuses: HTTPStatus) -> Iterator[None]:
+    """Ignore a Secret that another client has deleted or changed, as the API server says by a status."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status not in statuses:
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptHead:
+    """The first Secret of a kept revision."""
+
+    secret: StoredSecret
+    size: int
+    """Bytes of the whole revision."""
+
+
+class Quota:
+    """Thread-safe.
+
+    Args:
+        tenant_bytes: of all revisions of a tenant.
+        list_secrets: returns the metadata of the Secrets of a tenant, a namespace.
+        drop: deletes a revision, by the name of its BundleDeployment and its digest.
+    """
+
+    def __init__(
+        self,
+        tenant_bytes: int,
+        list_secrets: Callable[[str], Iterable[Mapping[str, Any]]],
+        drop: Callable[[str, str], None],
+    ) -> None:
+        self._tenant_bytes, self._list_secrets, self._drop = tenant_bytes, list_secrets, drop
+        self._being_written: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def room(self, tenant: str, head: str, size: int) -> Iterator[None]:
+        """Let a revision be written, and until then count it with those that are kept.
+
+        Args:
+            tenant: a namespace; empty for the administrator, who has no quota.
+            head: name of the first Secret of the revision. One that is kept may be written again.
+            size: of the revision, in bytes.
+
+        Raises: BundleError (QuotaExceeded), ApiError.
+        """
+        if not tenant:
+            yield
+            return
+        with self._lock:
+            self._being_written[tenant] += size
+            wanted = self._being_written[tenant]
+        try:
+            kept = self._kept_by(tenant)
+            excess = sum(each.size for each in kept) + wanted - self._tenant_bytes
+            if excess > 0 and not any(each.secret.name == head for each in kept):
+                self._make_room(kept, excess, self._exceeded(tenant, size))
+            yield
+        finally:
+            with self._lock:
+                self._being_written[tenant] -= size
+
+    def _kept_by(self, tenant: str) -> list[_KeptHead]:
+        """Return the first Secret of each kept revision of a tenant, the oldest first."""
+        found = []
+        for item in self._list_secrets(tenant):
+            text = item["metadata"].get("annotations", {}).get(BYTES, "")
+            if text.isascii() and text.isdecimal():
+                found.append(_KeptHead(make_stored(item), int(text)))
+        return sorted(found, key=lambda each: each.secret.created)
+
+    def _make_room(self, kept: Iterable[_KeptHead], excess: int, refusal: BundleError) -> None:
+        """Delete as many retired revisions as necessary; none if all of them are not enough.
+
+        Raises: BundleError (the refusal), ApiError.
+        """
+        spare = [each for each in kept if each.secret.is_retired]
+        if sum(each.size for each in spare) < excess:
+            raise refusal
+        for each in spare:
+            if excess <= 0:
+                return
+            self._drop(each.secret.deployment, each.secret.digest)
+            excess -= each.size
+
+    def _exceeded(self, tenant: str, size: int) -> BundleError:
+        message = (
+            f"the rendered objects take {size} bytes compressed, which exceeds the quota of {self._tenant_bytes >> 20} "
+            f'MiB for all revisions of namespace "{tenant}"; delete BundleDeployments, make the bundle smaller, or ask '
+            "the administrator to raise --revision-mebibytes"
+        )
+        return BundleError(Reason.QUOTA_EXCEEDED, message)
+
+
+class RevisionStore:
+    """Thread-safe; retries nothing.
+
+    Args:
+        secrets: what is known of the Secrets, and their namespace.
+        tenant_bytes: the quota of all BundleDeployments that act as ServiceAccounts of one namespace.
+    """
+
+    def __init__(self, client: Client, secrets: RevisionSecrets, tenant_bytes: int = TENANT_BYTES) -> None:
+        self._client, self._secrets = client, secrets
+        self._namespace = secrets.namespace
+        self._quota = Quota(tenant_bytes, self._list_tenant, self.drop)
+
+    def write(self, name: str, revision: Revision | PackedRevision, uid: str = "") -> None:
+        """Keep a revision of a BundleDeployment; idempotent. One that is known is not written again as in `restore`.
+
+        Args:
+            name: of the BundleDeployment.
+            revision: to keep.
+            uid: of the BundleDeployment, so that a later one of the same name does not get its revisions.
+
+        Raises: BundleError (TooLarge, QuotaExceeded), ApiError.
+        """
+        packed = revision if isinstance(revision, PackedRevision) else pack(revision)
+        if uid and self._secrets.get(secret_name(name, packed.digest, 0)) and not self._is_needed(name, uid):
+            return
+        _refuse_large(packed.objects)
+        size = len(packed.objects) + len(pack_terms(packed))
+        with self._quota.room(_tenant(packed), secret_name(name, packed.digest, 0), size):
+            self._write(name, packed, uid)
+
+    def restore(self, name: str, revision: Revision | PackedRevision, uid: str = "") -> None:
+        """Write a revision again whose Secrets were deleted or changed: it was admitted before, so no quota applies.
+
+        Not for a BundleDeployment that is gone or being deleted: another process may have deleted both, and no one
+        would delete the Secrets again.
+
+        Raises: ApiError.
+        """
+        if not self._is_needed(name, uid):
+            return
+        self._write(name, revision if isinstance(revision, PackedRevision) else pack(revision), uid)
+        log.info("revision stored again", extra={"BundleDeployment": name, "revision": revision.digest})
+
+    def _write(self, name: str, packed: PackedRevision, uid: str) -> None:
+        objects, terms = packed.objects, pack_terms(packed)
+        chunks = [objects[start : start + CHUNK_BYTES] for start in range(0, len(objects), CHUNK_BYTES)]
+        own = {names.OWNER_UID: uid} if uid else {}
+        size = str(len(objects) + len(terms))
+        annotations = {CHUNKS: str(len(chunks)), TERMS_DIGEST: digest_of(terms), BYTES: size, **own}
+        for index in reversed(range(1, len(chunks))):
+            self._apply(name, packed, index, {"objects": chunks[index]}, own)
+        head = self._apply(name, packed, 0, {"objects": chunks[0], "terms": terms}, annotations)
+        if head.is_retired:
+            self.recall(name, packed.digest)
+
+    def _is_needed(self, name: str, uid: str) -> bool:
+        """Whether a BundleDeployment exists and is not being deleted: watches may lag behind another process."""
+        try:
+            metadata = self._client.get(DEPLOYMENTS.path(name=name), metadata=True).value["metadata"]
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return False
+            raise
+        return uid in ("", metadata["uid"]) and not metadata.get("deletionTimestamp")
+
+    def is_lost(self, name: str, digest: str) -> bool:
+        """Whether another client has deleted or changed a Secret of a revision; False while that is not known."""
+        return self._secrets.is_lost(name, digest)
+
+    def _apply(
+        self, name: str, revision: PackedRevision, index: int, data: dict[str, bytes], marks: dict[str, str]
+    ) -> StoredSecret:
+        own_name = secret_name(name, revision.digest, index)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": own_name,
+                "namespace": self._namespace,
+                "labels": _labels(name, revision),
+                "annotations": {REVISION: revision.digest, **marks},
+            },
+            "type": names.REVISION_SECRET_TYPE,
+            "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
+        }
+        path = SECRETS.path(self._namespace, own_name)
+        try:
+            reply = self._client.apply(path, body, manager=MANAGER, force=True)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:  # the namespace
+                raise
+            self._create_namespace()
+            reply = self._client.apply(path, body, manager=MANAGER, force=True)
+        self._secrets.learn(reply.value)
+        return make_stored(reply.value)
+
+    def _create_namespace(self) -> None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
+        self._client.apply(NAMESPACES.path(name=self._namespace), body, manager=MANAGER, force=True)
+
+    def read(self, name: str, digest: str) -> Revision | None:
+        """Return a revision; None if it is missing, incomplete or damaged.
+
+        Raises: ApiError.
+        """
+        packed = self.read_packed(name, digest)
+        return unpack_whole(packed) if packed else None
+
+    def read_packed(self, name: str, digest: str) -> PackedRevision | None:
+        """Return a compressed revision, whose objects are verified by `unpack_whole`; None as `read`.
+
+        Raises: ApiError.
+        """
+        first = self._get(secret_name(name, digest, 0)) if is_digest(digest) else None
+        if first is None:
+            return None
+        marks = first["metadata"].get("annotations") or {}
+        others = [self._get(secret_name(name, digest, index)) for index in range(1, count_chunks(marks))]
+        try:
+            objects = b"".join(_data(secret, "objects") for secret in [first, *others])
+            terms = _data(first, "terms")
+            if digest_of(terms) != marks.get(TERMS_DIGEST):
+                return None
+            return unpack_terms(digest, terms, objects)
+        except ValueError:
+            return None
+
+    def _get(self, own_name: str) -> dict[str, Any] | None:
+        try:
+            value: dict[str, Any] = self._client.get(SECRETS.path(self._namespace, own_name)).value
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        return value
+
+    def digests(self, name: str, uid: str = "") -> list[str]:
+        """Return the digests of the revisions that may have objects on the cluster, newest first; not the retired ones.
+
+        They are read from the watch if it can.
+
+        Args:
+            name: of the BundleDeployment.
+            uid: leaves out the revisions of an earlier one of this name.
+
+        Raises: ApiError.
+        """
+        heads = [each for each in self._heads(name, uid) if not each.is_retired]
+        return [each.digest for each in sorted(heads, key=lambda head: head.created, reverse=True)]
+
+    def has(self, name: str, digest: str, uid: str = "") -> bool:
+        """Return whether a revision of a BundleDeployment is stored, retired or not.
+
+        Args:
+            name: of the BundleDeployment.
+            digest: of the revision.
+            uid: of the BundleDeployment: not the revisions of an earlier one of this name.
+
+        Raises: ApiError.
+        """
+        head = self._head(name, digest)
+        return head is not None and head.digest == digest and uid in ("", head.owner_uid or uid)
+
+    def is_retired(self, name: str, digest: str) -> bool:
+        """Return whether a revision is stored only for the history.
+
+        Raises: ApiError.
+        """
+        head = self._head(name, digest)
+        return head is not None and head.is_retired
+
+    def _head(self, name: str, digest: str) -> StoredSecret | None:
+        own_name = secret_name(name, digest, 0)
+        if self._secrets.synced:
+            return self._secrets.get(own_name)
+        return next((each for each in self._list_all(name) if each.name == own_name), None)
+
+    def retired(self, name: str, uid: str = "") -> list[str]:
+        """Return the digests of the revisions that are only part of the history; see `digests`.
+
+        Raises: ApiError.
+        """
+        return [each.digest for each in self._heads(name, uid) if each.is_retired]
+
+    def _heads(self, name: str, uid: str) -> list[StoredSecret]:
+        found = self._secrets.all_of(name) if self._secrets.synced else self._list_all(name)
+        return [each for each in found if each.index == 0 and each.digest and uid in ("", each.owner_uid or uid)]
+
+    def is_tidy(self, name: str, digests: Collection[str], history: Collection[str] = ()) -> bool:
+        """Return whether `keep_only` would change nothing, as far as the watch knows; sends no request."""
+        if not self._secrets.synced:
+            return False
+        found = self._secrets.all_of(name)
+        stay = {*digests, *(each.digest for each in found if each.is_retired and each.digest in history)}
+        return all(each.digest in stay for each in found)
+
+    def keep_only(self, name: str, digests: Collection[str], history: Collection[str] = ()) -> None:
+        """Retire the revisions of a BundleDeployment that are only part of its history, and delete all others.
+
+        Args:
+            name: of the BundleDeployment.
+            digests: of the revisions that stay as they are.
+            history: digests of those that are retired.
+
+        Raises: ApiError.
+        """
+        for each in self._list_all(name):
+            if each.digest in digests:
+                continue
+            if each.digest not in history:
+                self._delete(each.name)
+            elif each.index == 0 and not each.is_retired:
+                self._mark(each.name, "true")
+
+    def recall(self, name: str, digest: str) -> None:
+        """Record that a retired revision may have objects on the cluster, before it is applied again.
+
+        Raises: ApiError.
+        """
+        self._mark(secret_name(name, digest, 0), None)
+
+    def _mark(self, own_name: str, retired: str | None) -> None:
+        change = {"metadata": {"annotations": {RETIRED: retired}}}
+        with unless(HTTPStatus.NOT_FOUND):
+            path = SECRETS.path(self._namespace, own_name)
+            self._secrets.learn(self._client.merge_patch(path, change, manager=MANAGER, metadata=True).value)
+
+    def has_remnant(self, name: str, digest: str) -> bool:
+        """Whether Secrets remain of a lost revision that is only part of the history; sends no request."""
+        found = [each for each in self._secrets.all_of(name) if each.digest == digest]
+        return bool(found) and all(each.is_retired for each in found if each.index == 0)
+
+    def drop(self, name: str, digest: str) -> None:
+        """Delete a revision of a BundleDeployment.
+
+        Raises: ApiError.
+        """
+        for each in self._list_all(name):
+            if each.digest == digest:
+                self._delete(each.name)
+
+    def _list_all(self, name: str) -> list[StoredSecret]:
+        return [make_stored(item) for item in self._list(f"{names.REVISION_LABEL}={name}")]
+
+    def _list_tenant(self, tenant: str) -> list[dict[str, Any]]:
+        return self._list(f"{names.REVISION_NAMESPACE_LABEL}={tenant}")
+
+    def _list(self, label_selector: str) -> list[dict[str, Any]]:
+        return list(self._client.list(SECRETS.path(self._namespace), metadata=True, label_selector=label_selector))
+
+    def _delete(self, own_name: str) -> None:
+        with unless(HTTPStatus.NOT_FOUND):
+            self._client.delete(SECRETS.path(self._namespace, own_name))
+        self._secrets.forget(own_name)
+
+
+def _tenant(revision: PackedRevision) -> str:
+    """Return the namespace of the account that applies a revision; empty for the controller."""
+    return revision.terms.install_namespace if revision.terms.service_account_name else ""
+
+
+def _labels(name: str, revision: PackedRevision) -> dict[str, str]:
+    tenant = _tenant(revision)
+    return {names.REVISION_LABEL: name} | ({names.REVISION_NAMESPACE_LABEL: tenant} if tenant else {})
+
+
+def unpack_whole(packed: PackedRevision) -> Revision | None:
+    """Return a revision; None if it is damaged."""
+    try:
+        if measure(packed.objects).text_bytes > READ_BYTES:
+            return None
+        revision = packed.unpacked()
+        return revision if revision_digest(revision.objects, revision.hooks) == packed.digest else None
+    except (ValueError, RecursionError):  # also from the digest: not all parsed JSON can be serialized
+        return None
+
+
+def _refuse_large(packed: bytes) -> None:
+    size = measure(packed).text_bytes
+    if size > TEXT_BYTES:
+        problem = f"take {size} bytes as JSON, more than {TEXT_BYTES}"
+    elif len(packed) > MAX_BYTES:
+        problem = f"take {len(packed)} bytes compressed, more than {MAX_BYTES}"
+    else:
+        return
+    raise BundleError(Reason.TOO_LARGE, f"the rendered objects {problem}; split the bundle")
+
+
+def _data(secret: dict[str, Any] | None, key: str) -> bytes:
+    """Return the bytes of a key; ValueError if the Secret or the key is missing, or not base64."""
+    value = ((secret or {}).get("data") or {}).get(key)
+    if not isinstance(value, str):
+        raise ValueError(key)  # noqa: TRY004 - the data is wrong, as with bad base64
+    return base64.b64decode(value, validate=True)  # binascii.Error is a ValueError

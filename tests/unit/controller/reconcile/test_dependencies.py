@@ -1,0 +1,257 @@
+"""A revision whose dependencies are not ready: what is written meanwhile, and what ends the wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from controller.kube.resources import DEPLOYMENTS
+from controller.observe.following import WatchedObject
+from tests.support.deployments import manifest
+from tests.support.fake_cluster import Json
+from tests.support.reconciling import NAME, PATH, START, World
+
+A, B, OLD = (f"/api/v1/namespaces/shop/configmaps/{name}" for name in ("a", "b", "old"))
+READY = {"Unpacked": "True Unpacked", "Installed": "True Installed", "Healthy": "True Healthy", "Ready": "True Ready"}
+WAITS = {
+    "Unpacked": "True Unpacked",
+    "Installed": "False DependencyNotReady",
+    "Healthy": "Unknown NotInstalled",
+    "Ready": "False DependencyNotReady",
+    "Reconciling": "True DependencyNotReady",
+}
+CYCLIC = {
+    **READY, "Installed": "False DependencyCycle", "Ready": "False DependencyCycle", "Stalled": "True DependencyCycle"
+}  # fmt: skip
+ON_DATABASE: list[Json] = [{"name": "database"}]
+
+
+def config_map(name: str, value: str = "1") -> Json:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": value}}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    made.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    made.shelf.put("v1", config_map("a"), config_map("old"))
+    made.shelf.put("v2", config_map("a", "2"), config_map("b"))
+    made.shelf.put("v3", config_map("a", "3"))
+    yield made
+    made.applier.stop()
+
+
+def put_database(world: World, status: str = "True", reason: str = "Ready", *depends_on: str) -> None:
+    condition = {"type": "Ready", "status": status, "reason": reason, "message": "", "observedGeneration": 1}
+    conditions = [{**condition, "lastTransitionTime": START.isoformat()}]
+    spec = {"dependsOn": [{"name": each} for each in depends_on]}
+    found = manifest("database", spec=spec, status={"observedGeneration": 1, "conditions": conditions})
+    world.cluster.put(found)
+    world.watches.statuses.clear()  # it is another controller's
+
+
+def install(world: World, tag: str = "v1", **spec: Any) -> None:
+    put_database(world)
+    world.wish(tag, dependsOn=ON_DATABASE, **spec)
+    world.settle()
+    assert world.conditions == READY
+
+
+def stored(world: World) -> int:
+    return len(list(world.revision_store.digests(NAME)))
+
+
+def value_of_a(world: World) -> str:
+    found: str = world.cluster.objects[A]["data"]["a"]
+    return found
+
+
+def test_nothing_is_applied_before_a_dependency_exists(world: World) -> None:
+    world.wish("v1", dependsOn=ON_DATABASE)
+    world.settle()
+
+    assert world.conditions == WAITS
+    assert world.message("Ready") == (
+        'spec.dependsOn: waiting for "database" (does not exist); continues when all of them are ready'
+    )
+    assert not world.exists(A)
+    assert stored(world) == 1
+    assert world.deployment.status.sources
+
+
+def test_it_is_applied_when_the_dependency_is_ready(world: World) -> None:
+    put_database(world, "False", "Progressing")
+    world.wish("v1", dependsOn=ON_DATABASE)
+    world.settle()
+    assert '"database" (Progressing)' in world.message("Ready")
+    assert not world.exists(A)
+
+    put_database(world)
+    calls = list(world.shelf.calls)
+    world.settle()
+    assert world.conditions == READY
+    assert world.exists(A, OLD)
+    assert world.shelf.calls == calls  # it was rendered while it waited
+
+
+def test_a_restart_applies_nothing_and_renders_nothing(world: World) -> None:
+    world.wish("v1", dependsOn=ON_DATABASE)
+    world.settle()
+    calls = list(world.shelf.calls)
+
+    world.restart()
+    world.settle()
+    assert world.conditions == WAITS
+    assert not world.exists(A)
+    assert world.shelf.calls == calls
+
+
+def test_another_revision_that_never_was_applied_is_not_applied_while_the_next_one_fails(world: World) -> None:
+    world.wish("v1", dependsOn=ON_DATABASE)
+    world.settle()
+    world.wish("missing", dependsOn=ON_DATABASE)
+    world.settle()
+    assert world.conditions["Installed"] == "False NotFound"
+    assert not world.exists(A)
+
+    world.wish("v3", dependsOn=ON_DATABASE)
+    world.settle()
+    assert not world.exists(A)
+    assert stored(world) == 1  # what waited before is not needed any more
+
+
+def test_an_upgrade_waits_while_what_is_installed_is_repaired(world: World) -> None:
+    install(world)
+    put_database(world, "False", "Failed")
+    world.wish("v2", dependsOn=ON_DATABASE)
+    world.settle()
+
+    assert world.conditions == {**WAITS, "Healthy": "True Healthy"}
+    assert "is installed; spec.dependsOn: waiting" in world.message("Installed")
+    world.cluster.edit(A, data={"a": "edited"})
+    world.settle()
+    assert value_of_a(world) == "1"
+    assert not world.exists(B)
+    assert stored(world) == 2
+
+    world.restart()
+    world.settle()
+    assert value_of_a(world) == "1"
+
+    put_database(world)
+    world.settle()
+    assert world.conditions == READY
+    assert value_of_a(world) == "2"
+    assert world.exists(B)
+    assert not world.exists(OLD)
+
+
+def test_what_is_installed_stays_ready_when_a_dependency_is_not(world: World) -> None:
+    install(world)
+    put_database(world, "False", "Failed")
+    world.cluster.taken()
+    world.reconcile()
+    assert world.cluster.taken() == []
+    assert world.conditions == READY
+
+
+def test_without_the_dependency_it_is_applied(world: World) -> None:
+    world.wish("v1", dependsOn=ON_DATABASE)
+    world.settle()
+    world.wish("v1")
+    world.settle()
+    assert world.conditions == READY
+    assert world.exists(A)
+
+
+def test_a_revision_that_waits_while_paused_waits_afterwards(world: World) -> None:
+    world.wish("v1", dependsOn=ON_DATABASE, paused=True)
+    world.settle()
+    assert world.conditions["Installed"] == "False PausedWithChanges"
+    world.wish("v1", dependsOn=ON_DATABASE)
+    world.settle()
+    assert world.conditions == WAITS
+    assert not world.exists(A)
+
+
+def test_it_waits_for_approval_first(world: World) -> None:
+    world.wish("v1", dependsOn=ON_DATABASE, approval="Manual")
+    world.settle()
+    assert world.conditions["Installed"] == "False AwaitingApproval"
+    assert world.deployment.status.pending
+    approved = world.deployment.status.pending.revision
+
+    world.wish("v1", dependsOn=ON_DATABASE, approval="Manual", approvedRevision=approved)
+    world.settle()
+    assert world.conditions == WAITS
+    assert not world.exists(A)
+
+    put_database(world)
+    world.settle()
+    assert world.conditions == READY
+
+
+def test_a_cycle_is_reported_and_ends(world: World) -> None:
+    put_database(world, "False", "DependencyCycle", NAME)
+    world.wish("v1", dependsOn=ON_DATABASE)
+    world.settle()
+    assert world.conditions["Stalled"] == "True DependencyCycle"
+    assert world.message("Ready") == (
+        "spec.dependsOn: shop -> database -> shop is a cycle; remove one of these dependencies"
+    )
+    assert not world.exists(A)
+
+    put_database(world)
+    world.settle()
+    assert world.conditions == READY
+
+
+def test_a_cycle_is_reported_on_what_is_installed_which_is_repaired(world: World) -> None:
+    install(world)
+    put_database(world, "True", "Ready", NAME)
+    world.settle()
+    assert world.conditions == CYCLIC
+
+    world.cluster.edit(A, data={"a": "edited"})
+    world.settle()
+    assert value_of_a(world) == "1"
+
+    put_database(world)
+    world.settle()
+    assert world.conditions == READY
+
+
+def test_one_of_another_shard_is_read_and_followed_while_it_is_waited_for(world: World) -> None:
+    world.watches.elsewhere = {"database"}
+    world.wish("v1", dependsOn=ON_DATABASE)
+    world.settle()
+    followed = WatchedObject("", "database", resource=DEPLOYMENTS)
+    assert world.conditions == WAITS
+    assert world.followed.objects == {followed: ""}
+
+    put_database(world, "False", "Progressing")
+    world.settle()
+    assert '"database" (Progressing)' in world.message("Ready")
+    version = world.cluster.objects[DEPLOYMENTS.path(name="database")]["metadata"]["resourceVersion"]
+    assert world.followed.objects == {followed: version}
+
+    put_database(world)
+    world.settle()
+    assert world.conditions == READY
+    assert world.followed.objects == {}
+
+
+def test_a_deletion_names_what_depends_on_it(world: World) -> None:
+    world.wish("v1")
+    world.settle()
+    world.cluster.put(manifest("web", spec={"dependsOn": [{"name": NAME}]}))
+    world.delete()
+    for _ in range(5):
+        world.reconcile()
+
+    assert PATH not in world.cluster.objects
+    assert [(note.type, note.reason) for note in world.events.notes if '"web"' in note.text] == [
+        ("Warning", "StillRequired")
+    ]
