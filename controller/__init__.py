@@ -13,6 +13,7 @@
     status              from the report of a pass to conditions, counts and Events
     retries             when failures are retried
     telemetry           events inside the controller, for metrics
+    untrusted           reading JSON values that anybody may have written
 
 The other packages are infrastructure: `cli`, `settings` and `options` (the command and its options), `manager` (wiring,
 queue, workers, logs, metrics, probes), `kube` (requests, watches, the Lease), `processes` (supervised threads, confined

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from api import names
-from controller.apply.crd_upgrade.definition import mapping
 from controller.apply.failures.missing_rights import RbacRight, merge
 from controller.apply.failures.required_rights import grants_in, rights_in
 from controller.apply.ownership import is_kept
@@ -19,6 +18,7 @@ from controller.build.revision import Revision
 from controller.kube.resources import RBAC, GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, key_of
 from controller.permissions.inclusion import Right, including
+from controller.untrusted import mapping
 
 Manifest = Mapping[str, Any]
 FindResource = Callable[[GroupVersionKind], Resource]
@@ -76,7 +76,7 @@ def _to_grant(manifests: Iterable[Manifest]) -> Iterator[RbacRight]:
 
 def _role_of(binding: Manifest) -> tuple[str, str, str]:
     """Return kind, namespace and name of a bound role."""
-    reference = mapping(binding.get("roleRef"))
+    reference = mapping(binding, "roleRef")
     kind = str(reference.get("kind", ""))
     return kind, key_of(binding).namespace if kind == "Role" else "", str(reference.get("name", ""))
 
@@ -85,9 +85,12 @@ def _to_read_parameters(manifests: Iterable[Manifest], find_resource: FindResour
     """Yield what the API server demands of whoever writes an admission policy: reading its parameters everywhere."""
     for item in manifests:
         key: ObjectKey = key_of(item)
-        kind = mapping(mapping(item.get("spec")).get("paramKind"))
+        kind = mapping(item, "spec", "paramKind")
         if key.group == _ADMISSION and key.kind in _POLICIES and kind:
-            resource = find_resource(GroupVersionKind.of(kind))
+            try:
+                resource = find_resource(GroupVersionKind.of(kind))
+            except ValueError:  # the API server refuses the policy
+                continue
             yield RbacRight(groups=(resource.group,), resources=(resource.plural,), verbs=("get",))
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from api import names
 from api.v1alpha2.status import STARTED_LENGTH
-from controller.apply.crd_upgrade.definition import mapping
 from controller.apply.drift.ignored_fields import (
     NOTHING_IGNORED,
     REPLICAS,
@@ -27,6 +26,7 @@ from controller.apply.ownership import Owner, carries_owner_reference, make_body
 from controller.build.revision import Revision
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, Record, key_of
+from controller.untrusted import mapping
 
 # A group or a plural: anything else could lead to another path.
 _IN_A_PATH = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*").fullmatch
@@ -270,7 +270,7 @@ def _install_namespace(revision: Revision, targets: Iterable[Target]) -> Target 
 def _defined_resources(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resource]:
     """Return what CustomResourceDefinitions define; the API server refuses malformed ones."""
     resources = (
-        _defined_resource(mapping(manifest.get("spec")))
+        _defined_resource(mapping(manifest, "spec"))
         for manifest in objects
         if key_of(manifest)[:2] == ("apiextensions.k8s.io", "CustomResourceDefinition")
     )
@@ -278,7 +278,7 @@ def _defined_resources(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, 
 
 
 def _defined_resource(spec: Mapping[str, Any]) -> Resource | None:
-    names_ = mapping(spec.get("names"))
+    names_ = mapping(spec, "names")
     group, kind, plural = (str(value or "") for value in (spec.get("group"), names_.get("kind"), names_.get("plural")))
     if not all(map(_IN_A_PATH, (group, kind, plural))):
         return None

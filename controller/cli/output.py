@@ -46,7 +46,10 @@ _Dumper.add_representer(str, _represent_text)
 
 def to_yaml(value: Any) -> str:
     """Return one YAML document that keeps the order of keys."""
-    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=1 << 20, allow_unicode=True)
+    try:
+        text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=1 << 20, allow_unicode=True)
+    except RecursionError:  # as objects of others may be nested; JSON is YAML
+        return to_json(value)
     return text
 
 

@@ -13,6 +13,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.yaml.manifests import Document
+from controller.untrusted import mapping
 
 _API_VERSION = re.compile(r"[^/]+(?:/[^/]+)?").fullmatch
 # A group is a DNS subdomain; a version, a kind and a namespace are DNS labels. Status relies on these lengths.
@@ -92,12 +93,7 @@ def crd_specs(objects: Iterable[Object]) -> Iterator[Mapping[str, Any]]:
     """Yield the spec of each CRD among objects, unchecked."""
     for item in objects:
         if item["kind"] == "CustomResourceDefinition" and group_of(item) == "apiextensions.k8s.io":
-            yield as_mapping(item.get("spec"))
-
-
-def as_mapping(value: Any) -> Mapping[str, Any]:
-    """Return the value if it is a mapping, else an empty one."""
-    return value if isinstance(value, dict) else {}
+            yield mapping(item, "spec")
 
 
 def drop_nulls(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from api.plugins import ContentTree, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import name_key, quote
 from controller.formats.budget import TextBudget
-from controller.formats.objects import as_mapping, collect_objects
+from controller.formats.objects import collect_objects
 from controller.formats.recognition import (
     MANIFEST_SUFFIXES,
     find_manifests,
@@ -31,6 +31,7 @@ from controller.formats.recognition import (
     walk_folders,
 )
 from controller.formats.yaml.manifests import Document, read_documents
+from controller.untrusted import mapping
 
 _FOLDER = "manifests"
 _SHOWN_PLACES = 6
@@ -177,7 +178,7 @@ def _refuse_kustomization(document: Document) -> None:
 
     Raises: BundleError (InvalidBundle).
     """
-    value = as_mapping(document.value)
+    value = mapping(document.value)
     is_named_so = document.file.rpartition("/")[2] in _KUSTOMIZATIONS
     if str(value.get("apiVersion", "")).startswith(_KUSTOMIZE) or (is_named_so and not value.get("kind")):
         problem = 'kustomize is not supported; publish the output of "kubectl kustomize", or remove the file'

@@ -17,6 +17,7 @@ import urllib3
 from api.bounds import clamp, clamp_retry_after, read_retry_after
 from controller.certificates import find_date_problem
 from controller.kube.encoding import decode
+from controller.untrusted import mapping, sequence
 
 MESSAGE_CHARACTERS = 64 << 10
 
@@ -97,7 +98,7 @@ class ApiError(Exception):
         """The causes in `details`: rejected fields, conflicting managers."""
         return tuple(
             Cause(*(str(cause.get(key) or "") for key in ("reason", "field", "message")))
-            for cause in _list(self.details.get("causes"))
+            for cause in sequence(self.details, "causes")
             if isinstance(cause, dict)
         )
 
@@ -119,7 +120,7 @@ def unanswered(error: Exception) -> ApiError:
 def reply_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """Return the error for a reply other than 2xx. A body that is no Status comes from a proxy and is not shown."""
     value = _parse_status(body)
-    details = _mapping(value.get("details"))
+    details = mapping(value, "details")
     after = read_retry_after(headers.get("Retry-After", ""), time.time(), LONGEST_RETRY_AFTER)
     return ApiError(
         status,
@@ -132,7 +133,7 @@ def reply_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiErro
 
 def status_error(value: Mapping[str, Any]) -> ApiError:
     """Return the error for an object of kind Status, such as in the ERROR event of a watch."""
-    details = _mapping(value.get("details"))
+    details = mapping(value, "details")
     return ApiError(
         int(clamp(value.get("code"), 0, _LARGEST_STATUS) or 0),
         str(value.get("reason") or ""),
@@ -140,15 +141,6 @@ def status_error(value: Mapping[str, Any]) -> ApiError:
         details=details,
         retry_after=_asked_for(details),
     )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    """Return a value if it is an object, else an empty one: proxies and extension servers may send anything."""
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _parse_status(body: bytes) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 from controller.kube.client import Client
 from controller.kube.resources import Resource
 from controller.kube.watch.reflector import Reflector
+from controller.untrusted import mapping, mappings, text
 
 DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
@@ -99,23 +100,24 @@ class Definitions:
 
 def make_definition(manifest: Mapping[str, Any]) -> Definition:
     """Return what is kept of a CustomResourceDefinition from the API server."""
-    metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
-    group, names, versions = spec["group"], spec["names"], spec["versions"]
-    stored = next((v["name"] for v in versions if v.get("storage") and v.get("served")), "")
-    established = any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions") or ())
-    resource = Resource(group, stored, names["kind"], names["plural"], namespaced=spec["scope"] == "Namespaced")
+    metadata, spec = mapping(manifest, "metadata"), mapping(manifest, "spec")
+    versions = list(mappings(spec, "versions"))
+    group, kind, plural = text(spec, "group"), text(spec, "names", "kind"), text(spec, "names", "plural")
+    stored = next((text(each, "name") for each in versions if each.get("storage") and each.get("served")), "")
+    conditions = mappings(manifest, "status", "conditions")
+    established = any(each.get("type") == "Established" and each.get("status") == "True" for each in conditions)
+    resource = Resource(group, stored, kind, plural, namespaced=spec.get("scope") == "Namespaced")
     return Definition(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
-        kind=(group, names["kind"]),
+        name=text(metadata, "name"),
+        uid=text(metadata, "uid"),
+        resource_version=text(metadata, "resourceVersion"),
+        kind=(group, kind),
         resource=resource if stored and established else None,
-        served=frozenset(version["name"] for version in versions if version.get("served") and established),
-        reporting=frozenset(version["name"] for version in versions if _reports(version)),
+        served=frozenset(text(version, "name") for version in versions if version.get("served") and established),
+        reporting=frozenset(text(version, "name") for version in versions if _reports(version)),
     )
 
 
 def _reports(version: Mapping[str, Any]) -> bool:
-    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-    status = (schema.get("properties") or {}).get("status") or {}
-    return any(name in (status.get("properties") or {}) for name in _REPORTED)
+    declared = mapping(version, "schema", "openAPIV3Schema", "properties", "status", "properties")
+    return any(name in declared for name in _REPORTED)

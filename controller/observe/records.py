@@ -1,7 +1,7 @@
 """The record of a managed object: as little as planning and status need, since there may be many thousands.
 
-Invariants: a record is made from an object or its PartialObjectMetadata, whatever is missing or null there, and keeps
-no reference to it. Strings that repeat across objects are interned.
+Invariants: a record is made from an object or its PartialObjectMetadata, whatever is missing there or of another type,
+and keeps no reference to it. Strings that repeat across objects are interned.
 
 Not here: watching (watches.py), ownership of records (apply/ownership.py), the meaning of a changed managedFields entry
 (apply/drift/comparison.py).
@@ -10,16 +10,23 @@ Not here: watching (watches.py), ownership of records (apply/ownership.py), the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from api import names
 from controller.content.digests import canonical_json
+from controller.untrusted import integer, mapping, mappings, sequence, strings, text, texts
 
 if TYPE_CHECKING:
     from controller.observe.health.verdict import Verdict
+
+Entry = Mapping[str, Any]
+"""One of managedFields."""
+Tree = Mapping[str, Any]
+"""Fields of an entry: `f:` and a name, `k:` and the keys of an item as JSON, or `v:` and an item, with those below."""
 
 RESOURCE_POLICY = "helm.sh/resource-policy"
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -45,6 +52,8 @@ _CLAIMS = (
 _AUTOSCALERS = frozenset({"kube-controller-manager", "keda"})
 # OLM marks the components of an operator with a label whose *key* contains its name: <prefix><package>.<namespace>
 _OLM_COMPONENT = "operators.coreos.com/"
+_TREE_LEVELS = 220
+"""Of fields that are read: objects of bundles have less, and others must not exhaust the stack."""
 _SHARD_FIELD = f"f:{names.OWNER_SHARD}"
 
 
@@ -127,8 +136,7 @@ class Record:
 def key_of(manifest: Mapping[str, Any]) -> ObjectKey:
     """Return the key of an object that has its apiVersion and kind."""
     group = str(manifest["apiVersion"]).rpartition("/")[0]
-    metadata = manifest.get("metadata") or {}
-    return _key(group, manifest["kind"], metadata)
+    return _key(group, text(manifest, "kind"), mapping(manifest, "metadata"))
 
 
 def project(
@@ -143,32 +151,32 @@ def project(
         verdict: its health, if the kind has a rule.
         pods: label selector of its pods, if they may explain the verdict.
     """
-    metadata = manifest.get("metadata") or {}
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    controller = _controller_of(metadata)
-    owner = labels.get(names.OWNER_LABEL, "")
-    entry = entry_of(manifest, names.field_manager(owner)) if owner else None
-    wiped = not metadata.get("managedFields")
+    metadata = mapping(manifest, "metadata")
+    labels, annotations = strings(metadata, "labels"), strings(metadata, "annotations")
+    controller = next((each for each in mappings(metadata, "ownerReferences") if each.get("controller")), {})
+    owner, entries = labels.get(names.OWNER_LABEL, ""), entries_of(manifest)
+    entry = find_entry(entries, names.field_manager(owner)) if owner else None
+    wiped = not entries
     return Record(
         key=_key(group, kind, metadata),
-        uid=metadata.get("uid", ""),
-        resource_version=metadata.get("resourceVersion", ""),
-        generation=metadata.get("generation") or 0,
+        uid=text(metadata.get("uid")),
+        resource_version=text(metadata.get("resourceVersion")),
+        generation=integer(metadata.get("generation")) or 0,
         deleting=bool(metadata.get("deletionTimestamp")),
-        finalizers=tuple(intern(finalizer) for finalizer in metadata.get("finalizers") or ()),
+        finalizers=tuple(map(intern, texts(metadata.get("finalizers")))),
         owner=intern(owner),
         owner_uid=intern(annotations.get(names.OWNER_UID, "")),
         shard=intern(labels.get(names.OWNER_SHARD, "")),
-        controller_group=intern(str(controller.get("apiVersion", "")).rpartition("/")[0]),
-        controller_kind=intern(controller.get("kind", "")),
-        controller_name=intern(controller.get("name", "")),
-        controller_uid=intern(controller.get("uid", "")),
+        controller_group=intern(text(controller.get("apiVersion")).rpartition("/")[0]),
+        controller_kind=intern(text(controller.get("kind"))),
+        controller_name=intern(text(controller.get("name"))),
+        controller_uid=intern(text(controller.get("uid"))),
         applied_digest=annotations.get(names.APPLIED_DIGEST, ""),
         released_from=intern(annotations.get(names.RELEASED_FROM, "")),
         entry_hash=_wiped_state(metadata) if wiped and owner else entry_hash(entry),
-        co_managers=_co_managers(metadata, owner),
-        scaled_hash=_scaled_hash(manifest, entry),
-        applied_at=intern((entry or {}).get("time") or ""),
+        co_managers=tuple(intern(each["manager"]) for each in entries if is_of_another_owner(each, owner)),
+        scaled_hash=_scaled_hash(entries, entry),
+        applied_at=intern(text(entry, "time")),
         wiped=wiped,
         marks=intern(_marks(labels, annotations)),
         prune=intern(annotations.get(names.PRUNE, "")),
@@ -181,13 +189,29 @@ def project(
     )
 
 
-def entry_of(manifest: Mapping[str, Any], manager: str) -> dict[str, Any] | None:
+def entries_of(manifest: Mapping[str, Any]) -> list[Entry]:
+    """Return the managedFields of an object, without what no entry can be: each has a manager, and is a mapping."""
+    entries = sequence(manifest, "metadata", "managedFields")
+    return [entry for entry in entries if entry.__class__ is dict and entry.get("manager", "").__class__ is str]
+
+
+def entry_of(manifest: Mapping[str, Any], manager: str) -> Entry | None:
     """Return the managedFields entry of a manager for applies to the object itself, not to a subresource."""
-    entries: list[dict[str, Any]] = (manifest.get("metadata") or {}).get("managedFields") or []
+    return find_entry(entries_of(manifest), manager)
+
+
+def find_entry(entries: Iterable[Entry], manager: str) -> Entry | None:
+    """Return the entry of a manager among those of an object, as `entry_of` does."""
     return next((entry for entry in entries if _is_apply_entry(entry, manager)), None)
 
 
-def is_of_another_owner(entry: Mapping[str, Any], owner: str) -> bool:
+def fields_of(entry: Entry | None) -> Tree:
+    """Return the fields of an entry, without those whose names or values no fields have, and as deep as ours may be."""
+    fields = mapping(entry, "fieldsV1")
+    return fields if _is_tree(fields) else _without_nonsense(fields)
+
+
+def is_of_another_owner(entry: Entry, owner: str) -> bool:
     """Whether a managedFields entry would keep fields that the BundleDeployment `owner` drops once it has the object.
 
     Entries of its own managers are not, except that of the initial one, which it may need.
@@ -201,7 +225,7 @@ def is_of_another_owner(entry: Mapping[str, Any], owner: str) -> bool:
     return is_bundle or (operation == "Update" and manager in REPLACED_MANAGERS)
 
 
-def entry_hash(entry: Mapping[str, Any] | None) -> str:
+def entry_hash(entry: Entry | None) -> str:
     """Return the sha256 of the fields in an entry, in hex; empty for no entry.
 
     It covers apiVersion and fieldsV1 in any order of keys, except the label of the shard. It does not cover the time,
@@ -209,14 +233,14 @@ def entry_hash(entry: Mapping[str, Any] | None) -> str:
     """
     if entry is None:
         return ""
-    fields = _without_shard(entry.get("fieldsV1") or {})
+    fields = _without_shard(mapping(entry, "fieldsV1"))
     return hashlib.sha256(canonical_json([entry.get("apiVersion", ""), fields])).hexdigest()
 
 
-def _without_shard(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_shard(fields: Tree) -> Tree:
     """Return fieldsV1 without the label of the shard, which changes when the BundleDeployment moves: no drift."""
-    metadata = fields.get("f:metadata") or {}
-    labels = metadata.get("f:labels") or {}
+    metadata = mapping(fields, "f:metadata")
+    labels = mapping(metadata, "f:labels")
     if _SHARD_FIELD not in labels:
         return fields
     others = {key: value for key, value in labels.items() if key != _SHARD_FIELD}
@@ -225,11 +249,14 @@ def _without_shard(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def is_scaled(manifest: Mapping[str, Any]) -> bool:
     """Return whether an autoscaler has set spec.replicas, not `kubectl scale` with the same subresource."""
-    entries = (manifest.get("metadata") or {}).get("managedFields") or ()
+    return _are_scaled(entries_of(manifest))
+
+
+def _are_scaled(entries: Iterable[Entry]) -> bool:
     return any(
         entry.get("subresource") == "scale"
         and entry.get("manager") in _AUTOSCALERS
-        and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+        and "f:replicas" in mapping(entry, "fieldsV1", "f:spec")
         for entry in entries
     )
 
@@ -240,30 +267,45 @@ def _wiped_state(metadata: Mapping[str, Any]) -> str:
     return f"generation {generation}" if generation else f"version {metadata.get('resourceVersion', '')}"
 
 
-def _scaled_hash(manifest: Mapping[str, Any], entry: Mapping[str, Any] | None) -> str:
-    fields = (entry or {}).get("fieldsV1") or {}
-    spec = fields.get("f:spec") or {}
-    if entry is None or "f:replicas" in spec or not is_scaled(manifest):
+def _scaled_hash(entries: Iterable[Entry], entry: Entry | None) -> str:
+    fields = mapping(entry, "fieldsV1")
+    spec = mapping(fields, "f:spec")
+    if entry is None or "f:replicas" in spec or not _are_scaled(entries):
         return ""
     return entry_hash({**entry, "fieldsV1": {**fields, "f:spec": {**spec, "f:replicas": {}}}})
 
 
-def _co_managers(metadata: Mapping[str, Any], owner: str) -> tuple[str, ...]:
-    entries = metadata.get("managedFields") or ()
-    return tuple(intern(entry["manager"]) for entry in entries if is_of_another_owner(entry, owner))
-
-
 def _key(group: str, kind: str, metadata: Mapping[str, Any]) -> ObjectKey:
-    namespace = metadata.get("namespace") or ""
-    return ObjectKey(intern(group), intern(kind), intern(namespace), metadata.get("name") or "")
+    namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
+    return ObjectKey(intern(group), intern(kind), intern(namespace), name)
 
 
-def _controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    references = metadata.get("ownerReferences") or ()
-    return next((reference for reference in references if reference.get("controller")), {})
+def _is_tree(fields: Tree, levels: int = _TREE_LEVELS) -> bool:
+    if not levels:
+        return not fields
+    return all(
+        child.__class__ is dict and _is_step(name) and _is_tree(child, levels - 1) for name, child in fields.items()
+    )
 
 
-def _is_apply_entry(entry: Mapping[str, Any], manager: str) -> bool:
+def _without_nonsense(fields: Tree, levels: int = _TREE_LEVELS) -> Tree:
+    if not levels:
+        return {}
+    found = {name: child for name, child in fields.items() if isinstance(child, dict) and _is_step(name)}
+    return {name: _without_nonsense(child, levels - 1) for name, child in found.items()}
+
+
+def _is_step(name: str) -> bool:
+    if not name.startswith(("k:", "v:")):
+        return True
+    try:
+        item = json.loads(name[2:])
+    except (ValueError, RecursionError):
+        return False
+    return name[0] == "v" or isinstance(item, dict)
+
+
+def _is_apply_entry(entry: Entry, manager: str) -> bool:
     return entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from controller.formats.objects import as_mapping
 from controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object
+from controller.untrusted import mapping
 
 _ANNOTATIONS = {
     "eks.amazonaws.com/role-arn": "AWS role",
@@ -21,12 +21,12 @@ def find_identities(item: Mapping[str, Any]) -> Iterator[Statement]:
     """Yield the identities outside the cluster that an object asks for."""
     who = name_object(item)
     if is_kind(item, "", "ServiceAccount"):
-        annotations = as_mapping(as_mapping(item.get("metadata")).get("annotations"))
+        annotations = mapping(item, "metadata", "annotations")
         for key, text in _ANNOTATIONS.items():
             if annotations.get(key):
                 yield _identity(who, "acts as", f"{text} {annotations[key]}")
     elif is_kind(item, _CREDENTIALS, "CredentialsRequest"):
-        for path, value in _leaves(as_mapping(as_mapping(item.get("spec")).get("providerSpec")), ""):
+        for path, value in _leaves(mapping(item, "spec", "providerSpec"), ""):
             if path not in ("apiVersion", "kind"):
                 yield _identity(who, "requests", f"{path}: {value}")
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.content.digests import digest_of_json
-from controller.formats.objects import as_mapping
 from controller.permissions.dangers import ADMIN, judge
 from controller.permissions.roles import RBAC, Role, RoleName, aggregate, count_rights, read_roles, rights_in
 from controller.permissions.statement import (
@@ -22,10 +21,10 @@ from controller.permissions.statement import (
     Statement,
     Topic,
     is_kind,
-    mappings,
     name_object,
     name_of,
 )
+from controller.untrusted import mapping, mappings
 
 MAX_RIGHTS = 50_000
 """Statements about rights in one bundle; the largest known operators have a few thousand."""
@@ -77,7 +76,7 @@ _KINDS = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
 
 
 def _content(item: Mapping[str, Any]) -> list[Any]:
-    labels = as_mapping(item.get("metadata")).get("labels")
+    labels = mapping(item, "metadata").get("labels")
     return [
         name_object(item),
         labels,
@@ -89,11 +88,11 @@ def _bound(item: Mapping[str, Any]) -> Iterator[_Grant]:
     """Yield what a binding grants."""
     if not is_kind(item, RBAC, "RoleBinding", "ClusterRoleBinding"):
         return
-    namespace = "" if item["kind"] == "ClusterRoleBinding" else str(as_mapping(item["metadata"]).get("namespace") or "")
-    reference = as_mapping(item.get("roleRef"))
+    namespace = "" if item["kind"] == "ClusterRoleBinding" else str(mapping(item["metadata"]).get("namespace") or "")
+    reference = mapping(item, "roleRef")
     kind = str(reference.get("kind"))
     role = RoleName(kind, namespace if kind == "Role" else "", str(reference.get("name")))
-    for subject in mappings(item.get("subjects")):
+    for subject in mappings(item, "subjects"):
         # Without a namespace, the authorizer takes that of the RoleBinding.
         who, is_public = _holder({**subject, "namespace": subject.get("namespace") or namespace})
         yield _Grant(who, f"in namespace {namespace}" if namespace else EVERYWHERE, role, is_public)

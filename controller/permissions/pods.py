@@ -7,17 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.formats.applicable.pods import find_pod_template, list_containers
-from controller.formats.objects import as_mapping
 from controller.permissions.standards import find_unrestricted
-from controller.permissions.statement import (
-    Severity,
-    Statement,
-    Topic,
-    is_kind,
-    mappings,
-    name_object,
-    texts,
-)
+from controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object, texts
+from controller.untrusted import mapping, mappings, text
 
 _HOST_NAMESPACES = {"hostNetwork": "network", "hostPID": "processes", "hostIPC": "shared memory"}
 _UNCONFINED_NOTES = (
@@ -57,7 +49,7 @@ def find_pod_powers(objects: Iterable[Mapping[str, Any]]) -> Iterator[Statement]
 
 
 def _name(item: Mapping[str, Any]) -> Name:
-    metadata = as_mapping(item.get("metadata"))
+    metadata = mapping(item, "metadata")
     return str(metadata.get("namespace") or ""), str(metadata.get("name"))
 
 
@@ -65,22 +57,22 @@ def _around(item: Mapping[str, Any], brought: Brought) -> Iterator[Statement]:
     """Yield what objects other than workloads allow to pods."""
     who = name_object(item)
     if is_kind(item, "", "PersistentVolume"):
-        spec = as_mapping(item.get("spec"))
+        spec = mapping(item, "spec")
         for kind in ("hostPath", "local"):
-            if path := as_mapping(spec.get(kind)).get("path"):
+            if path := mapping(spec, kind).get("path"):
                 yield _power(who, f"node path {path}", verb="offers", severity=Severity.HIGH)
     elif is_kind(item, "scheduling.k8s.io", "PriorityClass"):
         yield _power(who, f"pods with priority {item.get('value')}", verb="allows", severity=Severity.NORMAL)
         if item.get("globalDefault") is True:
             yield _power(who, "the priority of all pods that name none", verb="sets", severity=Severity.HIGH)
     elif is_kind(item, "", "Namespace"):
-        level = as_mapping(as_mapping(item.get("metadata")).get("labels")).get("pod-security.kubernetes.io/enforce")
+        level = mapping(item, "metadata", "labels").get("pod-security.kubernetes.io/enforce")
         if level in ("privileged", "baseline"):
             severity = Severity.HIGH if level == "privileged" else Severity.NORMAL
             yield _power(who, f"pods of the Pod Security Standard {level}", verb="allows", severity=severity)
     elif is_kind(item, "", "Secret") and item.get("type") == "kubernetes.io/service-account-token":
         namespace, _ = _name(item)
-        account = str(as_mapping(as_mapping(item.get("metadata")).get("annotations")).get(_TOKEN_OF))
+        account = str(mapping(item, "metadata", "annotations").get(_TOKEN_OF))
         of_others = "" if (namespace, account) in brought.accounts else _OF_OTHERS
         what = f"a token that never expires of ServiceAccount {namespace}/{account}"
         yield _power(who, what, verb="holds", where=of_others)
@@ -96,17 +88,17 @@ class _Pod:
     def __init__(self, item: Mapping[str, Any], template: Mapping[str, Any], brought: Brought) -> None:
         self._who, self._brought = name_object(item), brought
         self._namespace = _name(item)[0]
-        self._notes = as_mapping(as_mapping(template.get("metadata")).get("annotations"))
-        self._spec = as_mapping(template.get("spec"))
-        self._context = as_mapping(self._spec.get("securityContext"))
+        self._notes = mapping(template, "metadata", "annotations")
+        self._spec = mapping(template, "spec")
+        self._context = mapping(self._spec, "securityContext")
         self._containers = [container for _, container in list_containers(self._spec, "")]
-        self._volumes = {str(volume.get("name")): volume for volume in mappings(self._spec.get("volumes"))}
+        self._volumes = {str(volume.get("name")): volume for volume in mappings(self._spec, "volumes")}
 
     def statements(self) -> Iterator[Statement]:
         """Yield what the pod may do."""
-        for field, text in _HOST_NAMESPACES.items():
+        for field, what in _HOST_NAMESPACES.items():
             if self._spec.get(field) is True:
-                yield _power(self._who, f"the {text} of its node", verb="uses")
+                yield _power(self._who, f"the {what} of its node", verb="uses")
         yield from self._accounts()
         yield from self._volume_powers()
         yield from self._secrets()
@@ -122,18 +114,18 @@ class _Pod:
         account = str(self._spec.get("serviceAccountName") or self._spec.get("serviceAccount") or "default")
         has_token = self._spec.get("automountServiceAccountToken") is not False
         if has_token and (self._namespace, account) not in self._brought.accounts:
-            text = f"ServiceAccount {self._namespace}/{account}"
-            yield _power(self._who, text, verb="runs as", where=_OF_OTHERS, severity=_importance(account))
+            what = f"ServiceAccount {self._namespace}/{account}"
+            yield _power(self._who, what, verb="runs as", where=_OF_OTHERS, severity=_importance(account))
         for volume in self._volumes.values():
-            for source in mappings(as_mapping(volume.get("projected")).get("sources")):
-                audience = as_mapping(source.get("serviceAccountToken")).get("audience")
+            for source in mappings(volume, "projected", "sources"):
+                audience = mapping(source, "serviceAccountToken").get("audience")
                 if audience:
-                    text = f"a token of its ServiceAccount for {audience}"
-                    yield Statement(topic=Topic.CLOUD, who=self._who, verb="gets", what=text)
+                    what = f"a token of its ServiceAccount for {audience}"
+                    yield Statement(topic=Topic.CLOUD, who=self._who, verb="gets", what=what)
 
     def _volume_powers(self) -> Iterator[Statement]:
         for name, volume in self._volumes.items():
-            path = as_mapping(volume.get("hostPath")).get("path")
+            path = mapping(volume, "hostPath").get("path")
             if not path:
                 continue
             mounts = [mount for each in self._containers for mount in _mounts_of(each, name)]
@@ -144,37 +136,37 @@ class _Pod:
     def _secrets(self) -> Iterator[Statement]:
         for name in sorted(set(self._secret_names())):
             if (self._namespace, name) not in self._brought.secrets:
-                text = f"Secret {self._namespace}/{name}"
-                yield _power(self._who, text, verb="reads", where=_OF_OTHERS, severity=Severity.LOW)
+                what = f"Secret {self._namespace}/{name}"
+                yield _power(self._who, what, verb="reads", where=_OF_OTHERS, severity=Severity.LOW)
 
     def _secret_names(self) -> Iterator[str]:
         for volume in self._volumes.values():
-            yield from _text(as_mapping(volume.get("secret")).get("secretName"))
-            for source in mappings(as_mapping(volume.get("projected")).get("sources")):
-                yield from _text(as_mapping(source.get("secret")).get("name"))
+            yield from _text(volume, "secret", "secretName")
+            for source in mappings(volume, "projected", "sources"):
+                yield from _text(source, "secret", "name")
         for container in self._containers:
-            for source in mappings(container.get("envFrom")):
-                yield from _text(as_mapping(source.get("secretRef")).get("name"))
-            for variable in mappings(container.get("env")):
-                reference = as_mapping(as_mapping(variable.get("valueFrom")).get("secretKeyRef"))
-                yield from _text(reference.get("name"))
+            for source in mappings(container, "envFrom"):
+                yield from _text(source, "secretRef", "name")
+            for variable in mappings(container, "env"):
+                reference = mapping(variable, "valueFrom", "secretKeyRef")
+                yield from _text(reference, "name")
 
     def _priority(self) -> Iterator[Statement]:
-        for name in _text(self._spec.get("priorityClassName")):
+        for name in _text(self._spec, "priorityClassName"):
             severity = Severity.HIGH if name in _CRITICAL else Severity.NORMAL
             yield _power(self._who, f"priority class {name}", verb="uses", severity=severity)
 
     def _container(self, container: Mapping[str, Any], where: str) -> Iterator[Statement]:
-        context = as_mapping(container.get("securityContext"))
+        context = mapping(container, "securityContext")
         if context.get("privileged") is True:
             yield _power(self._who, f"privileged in {where}", verb="runs")
-        for name in texts(as_mapping(context.get("capabilities")).get("add")):
+        for name in texts(mapping(context, "capabilities").get("add")):
             severity = Severity.NORMAL if name in _COMMON_CAPABILITIES else Severity.HIGH
             yield _power(self._who, f"capability {name} in {where}", verb="has", severity=severity)
-        for port in mappings(container.get("ports")):
+        for port in mappings(container, "ports"):
             if port.get("hostPort"):
-                text = f"port {port['hostPort']}/{port.get('protocol') or 'TCP'} of its node"
-                yield _power(self._who, text, verb="uses")
+                what = f"port {port['hostPort']}/{port.get('protocol') or 'TCP'} of its node"
+                yield _power(self._who, what, verb="uses")
         if container.get("volumeDevices"):
             yield _power(self._who, f"block devices in {where}", verb="uses")
         yield from self._confinement(context, where)
@@ -183,16 +175,16 @@ class _Pod:
         """Yield which security context asks for less confinement than the default."""
         if context.get("runAsUser") == 0 or context.get("runAsNonRoot") is False:
             yield _power(self._who, f"as root in {where}", verb="runs", severity=Severity.NORMAL)
-        for field, text in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
-            if as_mapping(context.get(field)).get("type") == "Unconfined":
-                yield _power(self._who, f"without {text} in {where}", verb="runs")
+        for field, what in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
+            if mapping(context, field).get("type") == "Unconfined":
+                yield _power(self._who, f"without {what} in {where}", verb="runs")
         if context.get("procMount") == "Unmasked":
             yield _power(self._who, f"with unmasked /proc in {where}", verb="runs")
-        if as_mapping(context.get("windowsOptions")).get("hostProcess") is True:
+        if mapping(context, "windowsOptions").get("hostProcess") is True:
             yield _power(self._who, f"as a process of its Windows node in {where}", verb="runs")
-        for field, value in sorted(as_mapping(context.get("seLinuxOptions")).items()):
+        for field, value in sorted(mapping(context, "seLinuxOptions").items()):
             yield _power(self._who, f"with SELinux {field} {value} in {where}", verb="runs", severity=Severity.NORMAL)
-        for sysctl in mappings(context.get("sysctls")):
+        for sysctl in mappings(context, "sysctls"):
             yield _power(self._who, f"sysctl {sysctl.get('name')}={sysctl.get('value')}", verb="sets")
         if where == "all containers":
             yield from self._unconfined_notes()
@@ -209,9 +201,9 @@ def _importance(account: str) -> Severity:
 
 
 def _mounts_of(container: Mapping[str, Any], volume: str) -> Iterator[Mapping[str, Any]]:
-    return (mount for mount in mappings(container.get("volumeMounts")) if mount.get("name") == volume)
+    return (mount for mount in mappings(container, "volumeMounts") if mount.get("name") == volume)
 
 
-def _text(value: Any) -> Iterator[str]:
-    if value and isinstance(value, str):
-        yield value
+def _text(value: Any, *path: str) -> Iterator[str]:
+    if found := text(value, *path):
+        yield found

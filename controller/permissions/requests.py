@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 from controller.content.digests import digest_of_json
-from controller.formats.objects import as_mapping
-from controller.permissions.statement import Severity, Statement, Topic, is_kind, mappings, name_object, texts
+from controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object, texts
+from controller.untrusted import mapping, mappings
 
 ADMISSION = "admissionregistration.k8s.io"
 MAX_RESOURCES = 2_000
@@ -25,7 +25,7 @@ _SENSITIVE = frozenset({"*", "*/*", "secrets", "pods", "pods/*", "serviceaccount
 def find_requests(item: Mapping[str, Any]) -> Iterator[Statement]:
     """Yield which requests of others an object sees, changes or refuses."""
     if is_kind(item, ADMISSION, *_WEBHOOKS):
-        for webhook in mappings(item.get("webhooks")):
+        for webhook in mappings(item, "webhooks"):
             yield from _webhook(item, webhook)
     elif is_kind(item, ADMISSION, *_POLICIES):
         yield from _policy(item)
@@ -38,28 +38,28 @@ def find_requests(item: Mapping[str, Any]) -> Iterator[Statement]:
 
 
 def _webhook(item: Mapping[str, Any], webhook: Mapping[str, Any]) -> Iterator[Statement]:
-    server, is_external = _server(as_mapping(webhook.get("clientConfig")))
+    server, is_external = _server(mapping(webhook, "clientConfig"))
     where = [f"by {server}", f"failurePolicy {webhook.get('failurePolicy') or 'Fail'}", _selected(webhook)]
     for statement in _rules(item, webhook.get("rules"), _WEBHOOKS[item["kind"]], ", ".join(where)):
         yield replace(statement, severity=Severity.HIGH) if is_external else statement
 
 
 def _policy(item: Mapping[str, Any]) -> Iterator[Statement]:
-    spec = as_mapping(item.get("spec"))
-    constraints = as_mapping(spec.get("matchConstraints"))
+    spec = mapping(item, "spec")
+    constraints = mapping(spec, "matchConstraints")
     where = f"where it is bound, {_selected({**constraints, 'matchConditions': spec.get('matchConditions')})}"
     yield from _rules(item, constraints.get("resourceRules"), _POLICIES[item["kind"]], where, said=spec)
 
 
 def _binding(item: Mapping[str, Any]) -> Statement:
-    spec = as_mapping(item.get("spec"))
+    spec = mapping(item, "spec")
     actions = f" ({', '.join(texts(spec.get('validationActions')))})" if spec.get("validationActions") else ""
     return Statement(
         topic=Topic.REQUESTS,
         who=name_object(item),
         verb="enforces",
         what=f"policy {spec.get('policyName')}{actions}",
-        where=_selected(as_mapping(spec.get("matchResources"))),
+        where=_selected(mapping(spec, "matchResources")),
         right=("binding", digest_of_json(spec), "", ""),
     )
 
@@ -113,12 +113,12 @@ def _server(config: Mapping[str, Any]) -> tuple[str, bool]:
     """Return who answers for a client config, and whether that is a URL."""
     if config.get("url"):
         return str(config["url"]), True
-    service = as_mapping(config.get("service"))
+    service = mapping(config, "service")
     return f"Service {service.get('namespace')}/{service.get('name')}", False
 
 
 def _api_service(item: Mapping[str, Any]) -> Iterator[Statement]:
-    spec = as_mapping(item.get("spec"))
+    spec = mapping(item, "spec")
     if not spec.get("service"):
         return
     server, _ = _server({"service": spec["service"]})
@@ -132,10 +132,10 @@ def _served(item: Mapping[str, Any], what: str, verb: str = "serves") -> Stateme
 
 
 def _definition(item: Mapping[str, Any]) -> Iterator[Statement]:
-    conversion = as_mapping(as_mapping(item.get("spec")).get("conversion"))
+    conversion = mapping(item, "spec", "conversion")
     if conversion.get("strategy") == "Webhook":
-        webhook = as_mapping(conversion.get("webhook"))
-        server, is_external = _server(as_mapping(webhook.get("clientConfig")))
+        webhook = mapping(conversion, "webhook")
+        server, is_external = _server(mapping(webhook, "clientConfig"))
         yield Statement(
             topic=Topic.REQUESTS,
             who=name_object(item),

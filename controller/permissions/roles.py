@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
-from controller.formats.objects import as_mapping
-from controller.permissions.statement import is_kind, mappings, texts
+from controller.permissions.statement import is_kind, texts
+from controller.untrusted import mapping, mappings
 
 RBAC = "rbac.authorization.k8s.io"
 _AGGREGATED_TO = "aggregate-to-"
@@ -47,13 +47,13 @@ def read_roles(objects: Iterable[Mapping[str, Any]]) -> dict[RoleName, Role]:
 
 
 def _read(item: Mapping[str, Any]) -> Role:
-    metadata = as_mapping(item.get("metadata"))
+    metadata = mapping(item, "metadata")
     namespace = "" if item["kind"] == "ClusterRole" else str(metadata.get("namespace") or "")
     return Role(
         name=RoleName(item["kind"], namespace, str(metadata.get("name"))),
-        rules=tuple(mappings(item.get("rules"))),
-        labels=as_mapping(metadata.get("labels")),
-        selectors=tuple(mappings(as_mapping(item.get("aggregationRule")).get("clusterRoleSelectors"))),
+        rules=tuple(mappings(item, "rules")),
+        labels=mapping(metadata, "labels"),
+        selectors=tuple(mappings(item, "aggregationRule", "clusterRoleSelectors")),
     )
 
 
@@ -66,9 +66,9 @@ def aggregate(role: Role, roles: Mapping[RoleName, Role]) -> Iterator[Mapping[st
 
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    wanted = as_mapping(selector.get("matchLabels")).items()
+    wanted = mapping(selector, "matchLabels").items()
     return all(labels.get(key) == value for key, value in wanted) and all(
-        _fulfils(labels, expression) for expression in mappings(selector.get("matchExpressions"))
+        _fulfils(labels, expression) for expression in mappings(selector, "matchExpressions")
     )
 
 

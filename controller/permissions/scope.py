@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from controller.formats.objects import as_mapping, crd_specs, group_of
+from controller.formats.objects import crd_specs, group_of
 from controller.kube.resources import BUILT_IN_GROUPS
 from controller.permissions.statement import Severity, Statement, Topic
+from controller.untrusted import mapping
 
 
 def find_outside(objects: Iterable[Mapping[str, Any]], install_namespace: str) -> Iterator[Statement]:
     """Yield the objects outside a namespace, and the kinds that neither the API server nor the bundle defines."""
     items = list(map(dict, objects))
-    own = {(spec.get("group"), as_mapping(spec.get("names")).get("kind")) for spec in crd_specs(items)}
+    own = {(spec.get("group"), mapping(spec, "names").get("kind")) for spec in crd_specs(items)}
     for item in items:
-        metadata, group = as_mapping(item.get("metadata")), group_of(item)
+        metadata, group = mapping(item, "metadata"), group_of(item)
         kind = item["kind"] if group in BUILT_IN_GROUPS else f"{item['kind']}.{group}"
         namespace = metadata.get("namespace")
         if namespace != install_namespace or not namespace:

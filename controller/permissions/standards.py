@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from controller.formats.objects import as_mapping
-from controller.permissions.statement import mappings, texts
+from controller.permissions.statement import texts
+from controller.untrusted import mapping, mappings
 
 # Kubernetes, Pod Security Standards: the volume types of "restricted".
 _VOLUMES = frozenset(
@@ -30,12 +30,12 @@ _SECCOMP = ("RuntimeDefault", "Localhost")
 
 def find_unrestricted(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yield each control that a pod lacks, with the name of the container; without one for its volumes."""
-    pod = as_mapping(spec.get("securityContext"))
+    pod = mapping(spec, "securityContext")
     for container in containers:
-        own = as_mapping(container.get("securityContext"))
+        own = mapping(container, "securityContext")
         for control in _lacking(own, pod):
             yield control, str(container.get("name"))
-    for volume in mappings(spec.get("volumes")):
+    for volume in mappings(spec, "volumes"):
         for kind in sorted(set(volume) - _VOLUMES - {"name", "hostPath"}):
             yield f"volumes of type {kind}", ""
 
@@ -43,10 +43,10 @@ def find_unrestricted(spec: Mapping[str, Any], containers: Iterable[Mapping[str,
 def _lacking(own: Mapping[str, Any], pod: Mapping[str, Any]) -> Iterator[str]:
     if own.get("allowPrivilegeEscalation") is not False:
         yield "privilege escalation"
-    if "ALL" not in texts(as_mapping(own.get("capabilities")).get("drop")):
+    if "ALL" not in texts(mapping(own, "capabilities").get("drop")):
         yield "capabilities"
     if own.get("runAsNonRoot", pod.get("runAsNonRoot")) is not True:
         yield "root"
-    seccomp = as_mapping(own.get("seccompProfile")) or as_mapping(pod.get("seccompProfile"))
+    seccomp = mapping(own, "seccompProfile") or mapping(pod, "seccompProfile")
     if seccomp.get("type") not in _SECCOMP:
         yield "system calls"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any
 
-from controller.formats.objects import as_mapping, group_of
+from controller.formats.objects import group_of
+from controller.untrusted import mapping
 
 EVERYWHERE = "in all namespaces"
 WHERE_BOUND = "where it is bound"
@@ -57,7 +58,7 @@ class Statement:
 
 def name_object(item: Mapping[str, Any]) -> str:
     """Return an object as messages have it: `Deployment shop/web`."""
-    metadata = as_mapping(item.get("metadata"))
+    metadata = mapping(item, "metadata")
     return name_of(str(item.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name")))
 
 
@@ -69,11 +70,6 @@ def name_of(kind: str, namespace: str, name: str) -> str:
 def is_kind(item: Mapping[str, Any], group: str, *kinds: str) -> bool:
     """Return whether an object is of one of the kinds of a group, at any version."""
     return item.get("kind") in kinds and group_of(item) == group
-
-
-def mappings(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the members of a list that are mappings; malformed ones are refused by the API server."""
-    yield from (item for item in (value if isinstance(value, list) else ()) if isinstance(item, dict))
 
 
 def texts(value: Any) -> list[str]:

@@ -8,8 +8,9 @@ from typing import Any
 from api.plugins import ProcessRequest, Rendering
 from controller.formats.applicable.corrections import RESERVED
 from controller.formats.applicable.pods import pod_template_path
-from controller.formats.objects import Object, as_mapping, group_of, identify
+from controller.formats.objects import Object, group_of, identify
 from controller.processors.rendered import change_each, refused
+from controller.untrusted import mapping
 
 _FIELDS = ("labels", "annotations")
 
@@ -51,15 +52,15 @@ def _with_marks(value: dict[str, Any], path: tuple[str, ...], marks: Mapping[str
     if path:
         inner = value.get(path[0])
         return {**value, path[0]: _with_marks(inner, path[1:], marks)} if isinstance(inner, dict) else value
-    metadata = as_mapping(value.get("metadata"))
-    changed = {field: {**as_mapping(metadata.get(field)), **given} for field, given in marks.items()}
+    metadata = mapping(value, "metadata")
+    changed = {field: {**mapping(metadata, field), **given} for field, given in marks.items()}
     return {**value, "metadata": {**metadata, **changed}}
 
 
 def _check_selector(item: Object, labels: Mapping[str, str], path: str) -> None:
     """Refuse labels of pods that the selector of their workload would no longer match."""
-    selector = as_mapping(as_mapping(item.get("spec")).get("selector"))
-    needed = as_mapping(selector.get("matchLabels", selector))
+    selector = mapping(item, "spec", "selector")
+    needed = mapping(selector.get("matchLabels", selector))
     for name, value in labels.items():
         if needed.get(name, value) != value:
             problem = f"{identify(item)} selects its pods by another value of this label; set podTemplates: false"

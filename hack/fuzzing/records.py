@@ -16,7 +16,7 @@ from controller.apply.crd_upgrade.inspector import WARNING_CHARACTERS
 from controller.apply.crd_upgrade.survey import Survey, plan_trials
 from controller.apply.failures.replies import classify
 from controller.build.revision import pack_objects, pack_terms, unpack
-from controller.formats.objects import as_mapping, find_identity_problem
+from controller.formats.objects import find_identity_problem
 from controller.formats.yaml.composer import NodeBudget
 from controller.formats.yaml.manifests import read_documents
 from controller.kube.encoding import encode
@@ -26,6 +26,7 @@ from controller.sources.credentials import DOCKER_CONFIG, DOCKER_CONFIG_JSON, pa
 from controller.sources.image.keyring import find_credentials
 from controller.sources.image.layers import name_chart, plan_layers
 from controller.sources.image.manifest import Image, check_size, choose, parse_manifest
+from controller.untrusted import mapping
 from hack.fuzzing.target import Target, check_message, expect, refusals
 
 _IMAGE = "spec.sources[0].image"
@@ -78,7 +79,7 @@ def check_definitions(data: bytes) -> None:
     """Compare the first document with the second, as definitions, and validate the others as their objects."""
     with refusals():
         documents = [item.value for item in read_documents(data, "a.yaml", budget=NodeBudget(50_000))]
-        old, new = (read_definition(as_mapping(value)) for value in [*documents, {}, {}][:2])
+        old, new = (read_definition(mapping(value)) for value in [*documents, {}, {}][:2])
         findings = [*compare(old, new), *_survey(old, new, documents[2:])]
         for line in tell(findings, WARNING_CHARACTERS):
             encode(line)

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller.apply.crd_upgrade.checks import PRESERVE
-from controller.apply.crd_upgrade.definition import Schema, mapping
+from controller.apply.crd_upgrade.definition import Schema
+from controller.untrusted import mapping
 
 EMBEDDED = "x-kubernetes-embedded-resource"
 TYPE_META = ("apiVersion", "kind", "metadata")
@@ -30,23 +31,23 @@ def _admit(value: Any, schema: Schema) -> Any:
 
 
 def _admit_fields(value: Mapping[str, Any], schema: Schema, *, is_resource: bool) -> dict[str, Any]:
-    properties, others = mapping(schema.get("properties")), schema.get("additionalProperties")
+    properties, others = mapping(schema, "properties"), schema.get("additionalProperties")
     admitted: dict[str, Any] = {}
     for name, item in value.items():
         if is_resource and name in TYPE_META:
             admitted[name] = item
         elif name in properties:
             if item is not None or _keeps_null(properties[name]):
-                admitted[name] = _admit(item, properties[name])
+                admitted[name] = _admit(item, mapping(properties[name]))
         elif isinstance(others, dict):
             if item is not None or _keeps_null(others):
                 admitted[name] = _admit(item, others)
         elif others is True or schema.get(PRESERVE):
             admitted[name] = item
     for name, property_ in properties.items():
-        default = mapping(property_).get("default")
-        if default is not None and name not in admitted:
-            admitted[name] = _admit(default, property_)
+        below = mapping(property_)
+        if below.get("default") is not None and name not in admitted:
+            admitted[name] = _admit(below["default"], below)
     return admitted
 
 

@@ -12,8 +12,9 @@ from fractions import Fraction
 from typing import Any
 
 from api.v1alpha2.policies import CrdCheck, Enforcement
-from controller.apply.crd_upgrade.definition import Schema, mapping, number, sequence, text
+from controller.apply.crd_upgrade.definition import Schema
 from controller.apply.crd_upgrade.finding import canonical, compact, listed, same
+from controller.untrusted import mapping, number, sequence, text
 
 WALKED = frozenset({"properties", "items", "additionalProperties", "allOf", "anyOf"})
 """Fields that are compared as nodes of their own."""
@@ -84,15 +85,15 @@ def _type(old: Schema, new: Schema) -> Iterator[SchemaChange]:
 
 
 def _required(old: Schema, new: Schema) -> Iterator[SchemaChange]:
-    before = set(map(text, sequence(old.get("required"))))
-    after = filter(None, map(text, sequence(new.get("required"))))
+    before = set(map(text, sequence(old, "required")))
+    after = filter(None, map(text, sequence(new, "required")))
     added = [name for name in after if name not in before and not _is_defaulted(new, name)]
     if added:
         yield SchemaChange("required", f"new required fields: [{' '.join(sorted(added))}]")
 
 
 def _is_defaulted(schema: Schema, name: str) -> bool:
-    value = mapping(mapping(schema.get("properties")).get(name))
+    value = mapping(schema, "properties", name)
     return value.get("default") is not None
 
 
@@ -113,7 +114,7 @@ def _quoted(value: Any) -> str:
 
 
 def _enum(old: Schema, new: Schema) -> Iterator[SchemaChange]:
-    before, after = sequence(old.get("enum")), sequence(new.get("enum"))
+    before, after = sequence(old, "enum"), sequence(new, "enum")
     allowed = set(map(canonical, after))
     removed = [value for value in before if canonical(value) not in allowed]
     if after and not before:
@@ -211,7 +212,7 @@ def _any_change(
 
 
 def _one_of(old: Schema, new: Schema) -> Iterator[SchemaChange]:
-    before, after = sequence(old.get("oneOf")), sequence(new.get("oneOf"))
+    before, after = sequence(old, "oneOf"), sequence(new, "oneOf")
     removed, added = without_equal(before, after), without_equal(after, before)
     if after and not before:
         yield SchemaChange("oneOf", f"oneOf constraint added when there was none previously: {compact(added)}")
@@ -243,7 +244,7 @@ def _validations(old: Schema, new: Schema) -> Iterator[SchemaChange]:
 
 def _rules_of(schema: Schema) -> list[tuple[str, str, bool]]:
     """Return the identity of each rule of `x-kubernetes-validations`: a new message makes no new rule."""
-    rules = map(mapping, sequence(schema.get("x-kubernetes-validations")))
+    rules = map(mapping, sequence(schema, "x-kubernetes-validations"))
     return [
         (str(r.get("rule", "")), str(r.get("reason") or "FieldValueInvalid"), r.get("optionalOldSelf") is True)
         for r in rules

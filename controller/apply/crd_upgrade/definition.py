@@ -12,6 +12,7 @@ from typing import Any
 
 from api import names
 from controller.kube.resources import Resource
+from controller.untrusted import mapping, sequence
 
 Schema = Mapping[str, Any]
 """A node of an openAPIV3Schema."""
@@ -61,9 +62,9 @@ class CustomResourceDefinition:
 
 def read_definition(manifest: Mapping[str, Any]) -> CustomResourceDefinition:
     """Read a CustomResourceDefinition of `apiextensions.k8s.io/v1`."""
-    metadata, spec, status = (mapping(manifest.get(name)) for name in ("metadata", "spec", "status"))
-    versions = (_read_version(mapping(value)) for value in sequence(spec.get("versions")))
-    called = mapping(spec.get("names"))
+    metadata, spec, status = (mapping(manifest, name) for name in ("metadata", "spec", "status"))
+    versions = (_read_version(mapping(value)) for value in sequence(spec, "versions"))
+    called = mapping(spec, "names")
     return CustomResourceDefinition(
         name=str(metadata.get("name", "")),
         group=str(spec.get("group", "")),
@@ -71,13 +72,13 @@ def read_definition(manifest: Mapping[str, Any]) -> CustomResourceDefinition:
         plural=str(called.get("plural", "")),
         scope=str(spec.get("scope", "")),
         versions={version.name: version for version in versions},
-        stored=tuple(str(name) for name in sequence(status.get("storedVersions"))),
-        converts=mapping(spec.get("conversion")).get("strategy") == "Webhook",
+        stored=tuple(str(name) for name in sequence(status, "storedVersions")),
+        converts=mapping(spec, "conversion").get("strategy") == "Webhook",
         established=any(
             (mapping(condition).get("type"), mapping(condition).get("status")) == ("Established", "True")
-            for condition in sequence(status.get("conditions"))
+            for condition in sequence(status, "conditions")
         ),
-        exempt=mapping(metadata.get("annotations")).get(names.SAFE_CRD_UPGRADE_VALIDATION) == "false",
+        exempt=mapping(metadata, "annotations").get(names.SAFE_CRD_UPGRADE_VALIDATION) == "false",
     )
 
 
@@ -92,32 +93,12 @@ def priority(version: str) -> tuple[int, ...]:
     return (_STABILITY[match[2]], int(match[1]), int(match[3] or 0))
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a value if it is an object, otherwise an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def sequence(value: Any) -> list[Any]:
-    """Return a value if it is a list, otherwise an empty one."""
-    return value if isinstance(value, list) else []
-
-
-def number(value: Any) -> float | None:
-    """Return a value if it is a number, otherwise None."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def text(value: Any) -> str:
-    """Return a value if it is a string, otherwise an empty one."""
-    return value if isinstance(value, str) else ""
-
-
 def properties(schema: Schema) -> Iterator[tuple[str, Schema]]:
     """Yield the names and schemas of the properties of an object."""
-    for name, value in mapping(schema.get("properties")).items():
+    for name, value in mapping(schema, "properties").items():
         yield name, mapping(value)
 
 
 def _read_version(value: Mapping[str, Any]) -> Version:
-    schema = mapping(mapping(value.get("schema")).get("openAPIV3Schema"))
+    schema = mapping(value, "schema", "openAPIV3Schema")
     return Version(name=str(value.get("name", "")), served=value.get("served") is True, schema=schema)

@@ -8,14 +8,15 @@ does not. `oneOf` and `not`, where wider and narrower swap, are compared as a wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from api.v1alpha2.policies import CrdCheck
 from controller.apply.crd_upgrade.checks import INT_OR_STRING, PRESERVE, SchemaChange, compare_fields, without_equal
-from controller.apply.crd_upgrade.definition import Schema, mapping, sequence
+from controller.apply.crd_upgrade.definition import Schema
 from controller.apply.crd_upgrade.finding import compact
+from controller.untrusted import mapping, sequence
 
 ROOT = "^"
 _INT_OR_STRING_ALTERNATIVES = [{"type": "integer"}, {"type": "string"}]
@@ -60,7 +61,7 @@ def _compare(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
 
 def _children(schema: Schema) -> dict[str, Schema]:
     """Return the nodes directly below a node, by their suffix to its path."""
-    children = {f".{name}": mapping(value) for name, value in mapping(schema.get("properties")).items()}
+    children = {f".{name}": mapping(value) for name, value in mapping(schema, "properties").items()}
     if isinstance(schema.get("items"), dict):
         children[".items"] = schema["items"]
     if isinstance(schema.get("additionalProperties"), dict):
@@ -89,16 +90,16 @@ def _compare_combinations(old: Schema, new: Schema, path: str) -> Iterator[Diffe
     if "anyOf" in old or "anyOf" in new:
         yield from _compare_alternatives(_any_of(old), _any_of(new), path)
     if "allOf" in old or "allOf" in new:
-        yield from _compare_demands(sequence(old.get("allOf")), sequence(new.get("allOf")), path)
+        yield from _compare_demands(sequence(old, "allOf"), sequence(new, "allOf"), path)
 
 
-def _any_of(schema: Schema) -> list[Any]:
+def _any_of(schema: Schema) -> Sequence[Any]:
     """Return anyOf, except where it only repeats int-or-string, as some generators do."""
-    alternatives = sequence(schema.get("anyOf"))
+    alternatives = sequence(schema, "anyOf")
     return [] if schema.get(INT_OR_STRING) and alternatives == _INT_OR_STRING_ALTERNATIVES else alternatives
 
 
-def _compare_alternatives(old: list[Any], new: list[Any], path: str) -> Iterator[Difference]:
+def _compare_alternatives(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[Difference]:
     lost, gained = without_equal(old, new), without_equal(new, old)
     if new and not old:
         text = f"anyOf constraint added when there was none previously: {compact(new)}"
@@ -110,7 +111,7 @@ def _compare_alternatives(old: list[Any], new: list[Any], path: str) -> Iterator
         yield Difference(path, SchemaChange("anyOf", f"allowed anyOf schemas removed: {compact(rest)}"))
 
 
-def _compare_demands(old: list[Any], new: list[Any], path: str) -> Iterator[Difference]:
+def _compare_demands(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[Difference]:
     lost, gained = without_equal(old, new), without_equal(new, old)
     yield from _compare_paired(lost, gained, old, path, "allOf")
     rest = gained[len(lost) :]
@@ -122,7 +123,7 @@ def _compare_demands(old: list[Any], new: list[Any], path: str) -> Iterator[Diff
 
 
 def _compare_paired(
-    lost: list[Any], gained: list[Any], old: list[Any], path: str, check: CrdCheck
+    lost: Sequence[Any], gained: Sequence[Any], old: Sequence[Any], path: str, check: CrdCheck
 ) -> Iterator[Difference]:
     """Compare schemas that were probably changed in place: the first removed one with the first new one."""
     places = {id(schema): index for index, schema in enumerate(old)}

@@ -19,6 +19,7 @@ from controller.apply.crd_upgrade.finding import LINES, CheckFinding
 from controller.apply.crd_upgrade.level import level_of
 from controller.apply.crd_upgrade.schema import compare_schemas, narrows_unknown_fields
 from controller.apply.crd_upgrade.validation import Violation, validate
+from controller.untrusted import text
 
 MOST_REFUSED = 20
 """After so many objects that block the upgrade, the survey ends."""
@@ -131,8 +132,7 @@ def _violations(manifest: Mapping[str, Any], schema: Schema) -> list[Violation]:
 
 
 def _finding(manifest: Mapping[str, Any], version: str, violation: Violation, *, is_new: bool) -> CheckFinding:
-    metadata = manifest["metadata"]
-    name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+    name = "/".join(filter(None, (text(manifest, "metadata", field) for field in ("namespace", "name"))))
     where = f"{violation.field}: " if violation.field else ""
     return CheckFinding(
         check="existingResources",

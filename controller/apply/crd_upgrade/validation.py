@@ -9,17 +9,18 @@ No reason quotes a value of the object, which may be a secret; what the schema s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from controller.apply.crd_upgrade.admission import EMBEDDED, TYPE_META
 from controller.apply.crd_upgrade.checks import INT_OR_STRING
-from controller.apply.crd_upgrade.definition import Schema, mapping, number, sequence, text
+from controller.apply.crd_upgrade.definition import Schema
 from controller.apply.crd_upgrade.finding import canonical, compact, listed, same
 from controller.apply.crd_upgrade.formats import has_format, has_range, matches
 from controller.apply.crd_upgrade.schema import ROOT
+from controller.untrusted import mapping, number, sequence, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +63,14 @@ def validate(manifest: Mapping[str, Any], schema: Schema) -> Iterator[Violation]
 
 
 def _only_name(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = mapping(manifest.get("metadata"))
+    metadata = mapping(manifest, "metadata")
     return {**manifest, "metadata": {name: metadata[name] for name in ("name", "generateName") if name in metadata}}
 
 
 def _without_metadata(schema: Schema) -> Schema:
     """Return a schema of a resource that allows any metadata, except for the name."""
-    properties = mapping(schema.get("properties"))
-    metadata = mapping(mapping(properties.get("metadata")).get("properties"))
+    properties = mapping(schema, "properties")
+    metadata = mapping(properties, "metadata", "properties")
     named = {name: metadata[name] for name in ("name", "generateName") if name in metadata}
     return {**schema, "properties": {**properties, "metadata": {"type": "object", "properties": named}}}
 
@@ -80,7 +81,7 @@ def _validate(value: Any, schema: Schema, place: _Location) -> Iterator[Violatio
         yield place.found(reason)
         return
     # Null is never among enumerated values, even if it is enumerated.
-    if (allowed := sequence(schema.get("enum"))) and (is_null or not any(same(value, each) for each in allowed)):
+    if (allowed := sequence(schema, "enum")) and (is_null or not any(same(value, each) for each in allowed)):
         yield place.found(f"must be one of {listed(allowed)}")
     if is_null:
         return
@@ -93,7 +94,7 @@ def _validate(value: Any, schema: Schema, place: _Location) -> Iterator[Violatio
 def _wrong_type(value: Any, schema: Schema) -> str:
     if schema.get(INT_OR_STRING) is True:
         return "" if isinstance(value, str) or _is_integer(value) else "must be an integer or a string"
-    type_ = text(schema.get("type"))
+    type_ = text(schema, "type")
     return "" if _TYPES.get(type_, lambda _: True)(value) else f"must be of type {type_}"
 
 
@@ -120,9 +121,9 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
 
 def _text(value: str, schema: Schema, place: _Location) -> Iterator[Violation]:
     yield from _sized(len(value), schema, place, "Length", "characters")
-    if (pattern := text(schema.get("pattern"))) and not matches(value, pattern):
+    if (pattern := text(schema, "pattern")) and not matches(value, pattern):
         yield place.found(f"does not match the pattern {compact(pattern)}")
-    if (name := text(schema.get("format"))) and not has_format(value, name):
+    if (name := text(schema, "format")) and not has_format(value, name):
         yield place.found(f"does not have the format {name}")
 
 
@@ -134,7 +135,7 @@ def _numeric(value: float, schema: Schema, place: _Location) -> Iterator[Violati
         yield place.found(
             f"is below the minimum {compact(least)}" if value < least else f"is not above {compact(least)}"
         )
-    if not has_range(value, text(schema.get("type")), text(schema.get("format"))):
+    if not has_range(value, text(schema, "type"), text(schema, "format")):
         yield place.found(f"does not have the format {schema['format']}")
     if step and Fraction(str(value)) % Fraction(str(step)):
         yield place.found(f"must be a multiple of {compact(step)}")
@@ -145,7 +146,7 @@ def _array(value: list[Any], schema: Schema, place: _Location) -> Iterator[Viola
     if (schema.get("uniqueItems") or schema.get("x-kubernetes-list-type") == "set") and _has_duplicates(value):
         yield place.found("has duplicate items")
     if schema.get("x-kubernetes-list-type") == "map":
-        keys = list(map(text, sequence(schema.get("x-kubernetes-list-map-keys"))))
+        keys = list(map(text, sequence(schema, "x-kubernetes-list-map-keys")))
         if _has_duplicates([{key: mapping(item).get(key) for key in keys} for item in value]):
             yield place.found(f"has two items with the same {' and '.join(keys)}")
     items = schema.get("items")
@@ -156,12 +157,12 @@ def _array(value: list[Any], schema: Schema, place: _Location) -> Iterator[Viola
 
 def _object(value: Mapping[str, Any], schema: Schema, place: _Location) -> Iterator[Violation]:
     yield from _sized(len(value), schema, place, "Properties", "fields")
-    for name in map(text, sequence(schema.get("required"))):
+    for name in map(text, sequence(schema, "required")):
         if name not in value:
             yield place.at(name).found("is required")
     if schema.get(EMBEDDED) is True:
         yield from (place.at(name).found("is required") for name in TYPE_META[:2] if not value.get(name))
-    properties, others = mapping(schema.get("properties")), schema.get("additionalProperties")
+    properties, others = mapping(schema, "properties"), schema.get("additionalProperties")
     for name, item in value.items():
         if name in properties:
             yield from _validate(item, mapping(properties[name]), place.at(name))
@@ -188,15 +189,15 @@ _CHECKS: tuple[tuple[Any, Checks], ...] = ((str, _text), (int | float, _numeric)
 
 
 def _combined(value: Any, schema: Schema, place: _Location) -> Iterator[Violation]:
-    for part in sequence(schema.get("allOf")):
+    for part in sequence(schema, "allOf"):
         yield from _validate(value, mapping(part), place)
-    if (parts := sequence(schema.get("anyOf"))) and not _count_fitting(value, parts, place):
+    if (parts := sequence(schema, "anyOf")) and not _count_fitting(value, parts, place):
         yield place.found("must match a schema of anyOf")
-    if (parts := sequence(schema.get("oneOf"))) and (count := _count_fitting(value, parts, place)) != 1:
+    if (parts := sequence(schema, "oneOf")) and (count := _count_fitting(value, parts, place)) != 1:
         yield place.found(f"must match one schema of oneOf, but matches {count or 'none'}")
     if (part := schema.get("not")) is not None and _count_fitting(value, [part], place):
         yield place.found('must not match the schema of "not"')
 
 
-def _count_fitting(value: Any, schemas: list[Any], place: _Location) -> int:
+def _count_fitting(value: Any, schemas: Sequence[Any], place: _Location) -> int:
     return sum(not any(_validate(value, mapping(schema), place)) for schema in schemas)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from controller.apply.drift.comparison import find_uncovered
-from controller.observe.records import ObjectKey, entry_of
+from controller.observe.records import ObjectKey, entries_of, entry_of, fields_of
+from controller.untrusted import text
 
 DELETED = "deleted"
 RECREATED = "deleted to be recreated"
@@ -68,7 +69,7 @@ def explain(key: ObjectKey, manifest: Mapping[str, Any], body: Mapping[str, Any]
     if manifest["metadata"].get("deletionTimestamp"):
         return DriftedObject(key=key, state="being deleted")
     ours = entry_of(manifest, manager)
-    lost = find_uncovered((ours or {}).get("fieldsV1") or {}, body)
+    lost = find_uncovered(fields_of(ours), body)
     others = _find_missing(manifest, body, manager) if lost else []
     found = [
         DriftedField(path, next((each for each, missing in others if not _lies_in(path, missing)), "")) for path in lost
@@ -81,12 +82,13 @@ def _find_missing(
     manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str
 ) -> list[tuple[str, frozenset[str]]]:
     """Return the other managers, the latest first, each with our fields that it does not own."""
-    entries = manifest["metadata"].get("managedFields") or []
-    others = [entry for entry in entries if entry.get("manager") != manager and entry.get("subresource") != "status"]
-    latest = sorted(others, key=lambda entry: entry.get("time") or "", reverse=True)
-    return [
-        (entry.get("manager") or "", frozenset(find_uncovered(entry.get("fieldsV1") or {}, body))) for entry in latest
+    others = [
+        entry
+        for entry in entries_of(manifest)
+        if entry.get("manager") != manager and entry.get("subresource") != "status"
     ]
+    latest = sorted(others, key=lambda entry: text(entry, "time"), reverse=True)
+    return [(text(entry, "manager"), frozenset(find_uncovered(fields_of(entry), body))) for entry in latest]
 
 
 def _lies_in(path: str, fields: Container[str]) -> bool:

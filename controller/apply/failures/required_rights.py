@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from controller.apply.crd_upgrade.definition import mapping, sequence
 from controller.apply.failures.missing_rights import RbacRight
 from controller.apply.targets import Target
 from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
 from controller.observe.records import key_of
+from controller.untrusted import mapping, sequence, texts
 
 # For judging, applying and deleting an object.
 _VERBS = ("create", "delete", "get", "patch")
@@ -62,7 +62,7 @@ def grants_in(manifests: Iterable[Mapping[str, Any]], find_rules: FindRules) -> 
             everything = _EVERYTHING if manifest.get("aggregationRule") else ()
             yield Grant(instead=instead, rights=(*_rights(manifest.get("rules"), key.namespace), *everything))
         elif key.group == RBAC and key.kind in ("RoleBinding", "ClusterRoleBinding"):
-            yield _bound(key.namespace, mapping(manifest.get("roleRef")), find_rules)
+            yield _bound(key.namespace, mapping(manifest, "roleRef"), find_rules)
 
 
 def _bound(namespace: str, reference: Mapping[str, Any], find_rules: FindRules) -> Grant:
@@ -82,11 +82,11 @@ def _rights(rules: Any, namespace: str) -> tuple[RbacRight, ...]:
 
 def _single(rule: Mapping[str, Any], namespace: str) -> Iterator[RbacRight]:
     """Split a rule, since a review is about one right. Malformed rules are left for the API server to refuse."""
-    verbs = _texts(rule, "verbs")
-    for path, verb in product(_texts(rule, "nonResourceURLs"), verbs):
+    verbs = texts(rule, "verbs")
+    for path, verb in product(texts(rule, "nonResourceURLs"), verbs):
         yield RbacRight(paths=(path,), verbs=(verb,))
-    names = _texts(rule, "resourceNames") or [""]
-    for group, plural, name, verb in product(_texts(rule, "apiGroups"), _texts(rule, "resources"), names, verbs):
+    names = texts(rule, "resourceNames") or [""]
+    for group, plural, name, verb in product(texts(rule, "apiGroups"), texts(rule, "resources"), names, verbs):
         yield RbacRight(
             namespace=namespace,
             groups=(group,),
@@ -94,7 +94,3 @@ def _single(rule: Mapping[str, Any], namespace: str) -> Iterator[RbacRight]:
             resource_names=(name,) if name else (),
             verbs=(verb,),
         )
-
-
-def _texts(rule: Mapping[str, Any], field: str) -> list[str]:
-    return [text for text in sequence(rule.get(field)) if isinstance(text, str)]

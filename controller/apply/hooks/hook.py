@@ -19,10 +19,11 @@ from controller.kube.resources import GroupVersionKind
 from controller.observe.health import rules
 from controller.observe.health.explain import pods_of
 from controller.observe.health.pods import CRASH_LOOP
-from controller.observe.health.subject import Context, field, integer, mappings
+from controller.observe.health.subject import Context, Subject, subject_of
 from controller.observe.health.verdict import State, Verdict, progressing
 from controller.observe.health.workloads import SUSPENDED
 from controller.observe.records import ObjectKey, Record, key_of, project
+from controller.untrusted import field, integer, mapping, mappings, strings, text
 
 BEFORE_CREATION, SUCCEEDED, FAILED = "before-hook-creation", "hook-succeeded", "hook-failed"
 
@@ -128,12 +129,11 @@ def is_of_run(live: Mapping[str, Any], hook: PlannedHook, owner: Owner) -> bool:
 
 def is_a_hook(live: Mapping[str, Any], owner: Owner) -> bool:
     """Whether a live object was created as a hook of this BundleDeployment, or of an earlier one of its name."""
-    labels = live["metadata"].get("labels") or {}
-    return labels.get(names.OWNER_LABEL) == owner.name and names.HOOK_RUN in _annotations(live)
+    return field(live, "metadata", "labels", names.OWNER_LABEL) == owner.name and names.HOOK_RUN in _annotations(live)
 
 
 def _annotations(live: Mapping[str, Any]) -> Mapping[str, str]:
-    return live["metadata"].get("annotations") or {}
+    return strings(live, "metadata", "annotations")
 
 
 def runs_once(key: ObjectKey) -> bool:
@@ -143,12 +143,11 @@ def runs_once(key: ObjectKey) -> bool:
 
 def assess(live: Mapping[str, Any], key: ObjectKey) -> HookStatus:
     """Return the state of a hook (Helm: pkg/kube/client.go, watchUntilReady)."""
-    status = live.get("status") or {}
     match (key.group, key.kind):
         case ("batch", "Job"):
-            return _job(status.get("conditions") or ())
+            return _job(subject_of(live, Context()))
         case ("", "Pod"):
-            return _pod(status)
+            return _pod(mapping(live, "status"))
         case _:
             return HookStatus(HookState.SUCCEEDED)
 
@@ -193,13 +192,12 @@ def _container_has_run(status: Mapping[str, Any]) -> bool:
     return bool(integer(status, "restartCount")) or any(field(status, *path) is not None for path in states)
 
 
-def _job(conditions: Iterable[Mapping[str, Any]]) -> HookStatus:
-    holding = {each["type"]: each for each in conditions if each.get("status") == "True"}
-    if "Complete" in holding:
+def _job(job: Subject) -> HookStatus:
+    if job.holds("Complete"):
         return HookStatus(HookState.SUCCEEDED)
-    if "Failed" in holding:
-        failed = holding["Failed"]
-        return HookStatus(HookState.FAILED, failed.get("reason") or "JobFailed")
+    failed = job.conditions.get("Failed")
+    if failed and failed.holds:
+        return HookStatus(HookState.FAILED, failed.reason or "JobFailed")
     return HookStatus(HookState.RUNNING)
 
 
@@ -208,6 +206,6 @@ def _pod(status: Mapping[str, Any]) -> HookStatus:
         case "Succeeded":
             return HookStatus(HookState.SUCCEEDED)
         case "Failed":
-            return HookStatus(HookState.FAILED, status.get("reason") or "PodFailed")
+            return HookStatus(HookState.FAILED, text(status, "reason") or "PodFailed")
         case _:
             return HookStatus(HookState.RUNNING)

@@ -23,7 +23,7 @@ from controller.apply.ownership import Owner, make_body
 from controller.apply.plan import Action, Task
 from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record, entry_of, is_scaled, project
+from controller.observe.records import ObjectKey, Record, entries_of, entry_of, fields_of, is_scaled, project
 
 LIST_FROM = 4
 ReadObjects = Mapping[ObjectKey, Record | ApiError | None]
@@ -157,9 +157,8 @@ def _is_same(
 ) -> bool | ApiError:
     entry = entry_of(manifest, names.field_manager(owner.name))
     if entry is not None:
-        fields = entry.get("fieldsV1") or {}
-        return entry.get("apiVersion") == body["apiVersion"] and covers(fields, _compared(body, manifest))
-    return not manifest["metadata"].get("managedFields") and _has_values(client, body, resource)
+        return entry.get("apiVersion") == body["apiVersion"] and covers(fields_of(entry), _compared(body, manifest))
+    return not entries_of(manifest) and _has_values(client, body, resource)
 
 
 def _has_values(client: Client, body: Mapping[str, Any], resource: Resource) -> bool | ApiError:

@@ -18,10 +18,8 @@ from controller.apply.drift.ignored_fields import Path
 from controller.apply.ownership import Owner, is_always_replaced
 from controller.kube.client import Client
 from controller.kube.resources import Resource
-from controller.observe.records import Record, entry_of, is_of_another_owner
-
-Entry = Mapping[str, Any]
-Tree = dict[str, Any]
+from controller.observe.records import Entry, Record, Tree, entries_of, entry_of, fields_of, is_of_another_owner
+from controller.untrusted import text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # On an object that is adopted; `released-from` goes last, since it says that this is not finished.
@@ -147,7 +145,7 @@ def take_over_entries(client: Client, resource: Resource, record: Record, owner:
     metadata = _read(client, path)
     entries = inherited_entries(metadata, record, owner.name, resource.api_version)
     entries = left_fields({"metadata": {"managedFields": entries}}, paths, owner.name) or entries
-    patch: Tree = {"resourceVersion": record.resource_version, "managedFields": entries}
+    patch: dict[str, Any] = {"resourceVersion": record.resource_version, "managedFields": entries}
     if record.shard and not owner.shard:
         patch["labels"] = {names.OWNER_SHARD: None}  # the shard's controller may have set it, as another manager
     if entries == _entries(metadata) and "labels" not in patch:
@@ -202,11 +200,11 @@ def inherited_entries(metadata: Mapping[str, Any], record: Record, owner: str, a
     inherited: dict[str, Entry] = {}
     others: list[Entry] = []
     for entry in _entries(metadata):
-        fields = _without(entry.get("fieldsV1") or {}, claim)
+        fields = _without(fields_of(entry), claim)
         if entry.get("manager") in ours and not entry.get("subresource"):
             manager = ours[entry["manager"]]
-            before = inherited.get(manager, {"apiVersion": entry["apiVersion"]})
-            merged = _united(before.get("fieldsV1") or {}, fields)
+            before = inherited.get(manager, {"apiVersion": text(entry, "apiVersion") or api_version})
+            merged = _united(fields_of(before), fields)
             inherited[manager] = {**entry, **before, "manager": manager, "operation": "Apply", "fieldsV1": merged}
         elif fields:
             others.append({**entry, "fieldsV1": fields})
@@ -214,7 +212,7 @@ def inherited_entries(metadata: Mapping[str, Any], record: Record, owner: str, a
     if claim:
         empty: Entry = {"manager": manager, "operation": "Apply", "apiVersion": api_version, "fieldsType": "FieldsV1"}
         entry = inherited.get(manager, empty)
-        inherited[manager] = {**entry, "fieldsV1": _united(entry.get("fieldsV1") or {}, claim)}
+        inherited[manager] = {**entry, "fieldsV1": _united(fields_of(entry), claim)}
     return [*inherited.values(), *others]
 
 
@@ -237,17 +235,18 @@ def moved_items(manifest: Mapping[str, Any], body: Mapping[str, Any], manager: s
     ours = entry_of(manifest, manager)
     if ours is None or ours.get("apiVersion") != body["apiVersion"]:
         return None
-    fields: Tree = ours.get("fieldsV1") or {}
+    before = fields = fields_of(ours)
     entries: list[Entry] = []
     found = False
     for entry in _entries(manifest["metadata"]):
-        strays = _strays(ours["fieldsV1"], entry.get("fieldsV1") or {}, body) if _is_update(entry, ours) else {}
+        theirs = fields_of(entry)
+        strays = _strays(before, theirs, body) if _is_update(entry, ours) else {}
         if not strays:
             entries.append(entry)
             continue
         found = True
         fields = _united(fields, strays)
-        if rest := _without(entry["fieldsV1"], strays):
+        if rest := _without(theirs, strays):
             entries.append({**entry, "fieldsV1": rest})
     return [{**entry, "fieldsV1": fields} if entry == ours else entry for entry in entries] if found else None
 
@@ -258,14 +257,14 @@ def left_fields(manifest: Mapping[str, Any], paths: Iterable[Path], owner: str) 
     Raises: ValueError for a part of an atomic field.
     """
     ours = entry_of(manifest, names.field_manager(owner))
-    claimed: Tree = (ours or {}).get("fieldsV1") or {}
+    claimed = fields_of(ours)
     moved: Tree = {}
     for path in paths:
         moved = _united(moved, _claimed(claimed, path))
     if ours is None or not moved:
         return None
     initial = entry_of(manifest, names.initial_field_manager(owner))
-    before: Tree = (initial or {}).get("fieldsV1") or {}
+    before = fields_of(initial)
     kept = [entry for entry in _entries(manifest["metadata"]) if entry not in (ours, initial)]
     theirs = {**ours, "manager": names.initial_field_manager(owner), "fieldsV1": _united(before, moved)}
     return [*kept, {**ours, "fieldsV1": _without(claimed, moved)}, theirs]
@@ -305,14 +304,14 @@ def claimed_fields(
     """
     entries = _entries(live["metadata"])
     others = [entry for entry in entries if entry.get("operation") == "Apply" and entry.get("manager") != manager]
-    known = [entry.get("fieldsV1") or {} for entry in entries]
+    known = [fields_of(entry) for entry in entries]
     found: Tree = {}
     for field in fields:
         steps = _parse_field(field)
         if steps and steps[0] not in ("metadata", "status", "apiVersion", "kind"):
             found = _united(found, _in_the_way(steps, body, live, known))
     for entry in others:
-        found = _unapplied(found, entry.get("fieldsV1") or {})
+        found = _unapplied(found, fields_of(entry))
     if not found:
         return None
     ours = entry_of(live, manager) or {
@@ -324,9 +323,9 @@ def claimed_fields(
     kept = [
         {**entry, "fieldsV1": rest}
         for entry in entries
-        if entry != ours and (rest := _without(entry.get("fieldsV1") or {}, {} if entry in others else found))
+        if entry != ours and (rest := _without(fields_of(entry), {} if entry in others else found))
     ]
-    return [*kept, {**ours, "fieldsV1": _united(ours.get("fieldsV1") or {}, found)}]
+    return [*kept, {**ours, "fieldsV1": _united(fields_of(ours), found)}]
 
 
 _ITEM = 0
@@ -353,7 +352,7 @@ def _in_the_way(steps: Sequence[str | int], ours: Any, live: Any, known: Sequenc
         known: the trees of all entries from here on.
     """
     if isinstance(ours, dict) and isinstance(live, dict):
-        surplus: Tree = {f"f:{name}": {} for name in live if name not in ours}
+        surplus: dict[str, Any] = {f"f:{name}": {} for name in live if name not in ours}
         if not steps:
             return surplus
         name, rest = str(steps[0]), steps[1:]
@@ -392,7 +391,7 @@ def _is_named(name: str, item: Any) -> bool:
 
 def _unapplied(tree: Tree, applied: Tree) -> Tree:
     """Return a tree without the fields that another manager applies, or parts of which it does."""
-    rest: Tree = {}
+    rest: dict[str, Any] = {}
     for name, child in tree.items():
         if name not in applied:
             rest[name] = child
@@ -413,7 +412,7 @@ def _strays_by_value(ours: Any, live: Any, path: Path) -> Tree:
 def _stray_items_by_value(ours: list[Any], live: list[Any], path: Path, keys: Sequence[str]) -> Tree:
     names_of = [(_item_name(item, keys), item) for item in live if isinstance(item, dict)]
     lost = any(not any(_stands_for(name, item) for name, _ in names_of) for item in ours)
-    strays: Tree = {}
+    strays: dict[str, Any] = {}
     for name, there in names_of:
         item = next((item for item in ours if _stands_for(name, item)), None)
         if item is None and lost:
@@ -473,7 +472,7 @@ def _strays(ours: Tree, theirs: Tree, value: Any) -> Tree:
 
 def _stray_items(ours: Tree, theirs: Tree, items: Sequence[Mapping[str, Any]]) -> Tree:
     lost = [item for item in items if not any(_stands_for(name, item) for name in ours if name.startswith("k:"))]
-    strays: Tree = {}
+    strays: dict[str, Any] = {}
     for name, child in theirs.items():
         if not name.startswith("k:"):
             continue
@@ -505,7 +504,7 @@ def _united(left: Tree, right: Tree) -> Tree:
 
 def _without(tree: Tree, taken: Tree) -> Tree:
     """Return a tree without a part of it and without nodes that become empty, since an empty one claims a field."""
-    rest: Tree = {}
+    rest: dict[str, Any] = {}
     for name, child in tree.items():
         if name not in taken:
             rest[name] = child
@@ -515,7 +514,7 @@ def _without(tree: Tree, taken: Tree) -> Tree:
 
 
 def _entries(metadata: Mapping[str, Any]) -> list[Entry]:
-    return list(metadata.get("managedFields") or [])
+    return entries_of({"metadata": metadata})
 
 
 def _read(client: Client, path: str) -> Mapping[str, Any]:
@@ -530,7 +529,7 @@ def _write_entries(
     entries: Iterable[Entry],
     annotations: Mapping[str, None] | None = None,
 ) -> Any:
-    patch: Tree = {"resourceVersion": metadata["resourceVersion"], "managedFields": list(entries)}
+    patch: dict[str, Any] = {"resourceVersion": metadata["resourceVersion"], "managedFields": list(entries)}
     if annotations:
         patch["annotations"] = annotations
     return client.merge_patch(path, {"metadata": patch}, metadata=True).value["metadata"]

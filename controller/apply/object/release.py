@@ -12,7 +12,8 @@ from typing import Any
 from api import names
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record
+from controller.observe.records import ObjectKey, Record, entries_of
+from controller.untrusted import mappings
 
 _MARKS = (names.OWNER_UID, names.APPLIED_DIGEST)
 
@@ -40,8 +41,7 @@ def withdraw(client: Client, path: str, owner: str) -> None:
 def is_shared(manifest: Mapping[str, Any], owner: str) -> bool:
     """Whether another manager has set fields of the object, not only of a subresource."""
     ours = _managers(owner)
-    entries = manifest["metadata"].get("managedFields") or []
-    return any(entry.get("manager") not in ours and not entry.get("subresource") for entry in entries)
+    return any(entry.get("manager") not in ours and not entry.get("subresource") for entry in entries_of(manifest))
 
 
 def _give_up(client: Client, path: str, owner: str, annotations: Mapping[str, str]) -> None:
@@ -64,7 +64,7 @@ def _managers(owner: str) -> tuple[str, str]:
 def _patch_given_up(client: Client, path: str, owner: str, annotations: Mapping[str, str]) -> None:
     metadata = client.get(path, metadata=True).value["metadata"]
     ours = _managers(owner)
-    entries = [entry for entry in metadata.get("managedFields") or [] if entry.get("manager") not in ours]
+    entries = [entry for entry in entries_of({"metadata": metadata}) if entry.get("manager") not in ours]
     patch: dict[str, Any] = {
         "resourceVersion": metadata["resourceVersion"],
         "labels": {names.OWNER_LABEL: None, names.OWNER_SHARD: None},
@@ -76,10 +76,9 @@ def _patch_given_up(client: Client, path: str, owner: str, annotations: Mapping[
     client.merge_patch(path, {"metadata": patch}, manager=ours[0], metadata=True)
 
 
-def _without_ours(metadata: Mapping[str, Any], owner: str) -> list[dict[str, Any]] | None:
+def _without_ours(metadata: Mapping[str, Any], owner: str) -> list[Mapping[str, Any]] | None:
     """Return the owner references of others."""
-    references = metadata.get("ownerReferences") or []
-    return [each for each in references if not _is_ours(each, owner)] or None
+    return [each for each in mappings(metadata, "ownerReferences") if not _is_ours(each, owner)] or None
 
 
 def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
@@ -109,6 +108,5 @@ def make_way(client: Client, resource: Resource, record: Record, owner: str) -> 
     return version
 
 
-def _without_controller(metadata: dict[str, Any]) -> list[dict[str, Any]] | None:
-    others = [reference for reference in metadata.get("ownerReferences") or [] if not reference.get("controller")]
-    return others or None
+def _without_controller(metadata: dict[str, Any]) -> list[Mapping[str, Any]] | None:
+    return [each for each in mappings(metadata, "ownerReferences") if not each.get("controller")] or None

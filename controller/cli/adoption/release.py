@@ -18,12 +18,13 @@ from typing import Any
 
 from api.errors import BundleError
 from controller.cli.adoption.origin import Origin, UnusableOriginError
-from controller.formats.objects import as_mapping, collect_objects
+from controller.formats.objects import collect_objects
 from controller.formats.yaml.manifests import read_documents
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, key_of
+from controller.untrusted import mapping
 
 MOST_BYTES = 64 << 20
 """Of a release as JSON; etcd limits what is stored of it to 1.5 MiB."""
@@ -100,7 +101,7 @@ def _decode(text: str, *, is_secret: bool) -> str:
             release = json.loads(packed.read(MOST_BYTES))
     except (binascii.Error, OSError, EOFError, zlib.error, ValueError):
         raise ValueError("it is not a release of Helm") from None
-    return str(as_mapping(release).get("manifest") or "")
+    return str(mapping(release).get("manifest") or "")
 
 
 def _place(

@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from controller.untrusted import mapping, mappings, text
+
+_LEVELS = 20
+"""Of objects that own each other; those of Kubernetes have three."""
 _FORK, _LAST, _LINE, _NOTHING = "├─ ", "└─ ", "│  ", "   "
 CHILD_KINDS: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("apps", "Deployment"): (("apps", "ReplicaSet"),),
@@ -74,9 +78,9 @@ def by_owner(values: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
     """Return objects by the UID of the object that controls them."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for value in values:
-        for reference in value["metadata"].get("ownerReferences") or ():
+        for reference in mappings(value, "metadata", "ownerReferences"):
             if reference.get("controller"):
-                found.setdefault(str(reference.get("uid")), []).append(value)
+                found.setdefault(text(reference, "uid"), []).append(value)
     return found
 
 
@@ -84,6 +88,7 @@ def grow(
     value: Mapping[str, Any],
     owned: Mapping[str, Sequence[Mapping[str, Any]]],
     make: Callable[[Mapping[str, Any], Sequence[Branch]], Branch],
+    above: frozenset[str] = frozenset(),
 ) -> list[Branch]:
     """Return what an object owns, without the ReplicaSets of earlier rollouts.
 
@@ -91,12 +96,14 @@ def grow(
         value: the object.
         owned: as `by_owner` returns it.
         make: returns the branch of an object from that and what it owns.
+        above: UIDs of its owners: anybody can write an object that owns itself, or a long line of owners.
     """
     found = []
-    for child in sorted(
-        owned.get(value["metadata"].get("uid", ""), ()), key=lambda item: str(item["metadata"]["name"])
-    ):
-        children = grow(child, owned, make)
+    uid = text(value, "metadata", "uid")
+    for child in sorted(owned.get(uid, ()), key=lambda item: text(item, "metadata", "name")):
+        if uid in above or len(above) == _LEVELS:
+            break
+        children = grow(child, owned, make, above | {uid})
         if children or not _is_left(child):
             found.append(make(child, children))
     return found
@@ -104,4 +111,4 @@ def grow(
 
 def _is_left(value: Mapping[str, Any]) -> bool:
     """Whether a ReplicaSet only remembers an earlier rollout."""
-    return value["kind"] == "ReplicaSet" and not (value.get("spec") or {}).get("replicas")
+    return value["kind"] == "ReplicaSet" and not mapping(value, "spec").get("replicas")

@@ -15,6 +15,7 @@ from controller.cli.inspection.table import age
 from controller.cli.output import one_line, show, to_table
 from controller.kube.client import Client
 from controller.kube.events import EVENTS, NAMESPACE
+from controller.untrusted import integer, text
 
 _HEADING = ("LAST SEEN", "TYPE", "REASON", "MESSAGE")
 _GAP = "   "
@@ -60,26 +61,26 @@ def _typed(event: Mapping[str, Any]) -> Manifest:
 
 def _tabulate(events: Iterable[Manifest]) -> str:
     now = datetime.now(UTC)
-    rows = [(_ago(event, now), event.get("type", ""), event.get("reason", ""), _text(event)) for event in events]
+    rows = [(_ago(event, now), text(event, "type"), text(event, "reason"), _text(event)) for event in events]
     return to_table(_HEADING, rows) if rows else ""
 
 
 def _line(event: Mapping[str, Any]) -> str:
     time = _last_seen(event)[:19]
-    return one_line(_GAP.join((time, str(event.get("type")), str(event.get("reason")), _text(event))))
+    return one_line(_GAP.join((time, text(event, "type"), text(event, "reason"), _text(event))))
 
 
 def _text(event: Mapping[str, Any]) -> str:
     count = _count(event)
-    return f"{event.get('note', '')}{f' (x{count})' if count > 1 else ''}"
+    return f"{text(event, 'note')}{f' (x{count})' if count > 1 else ''}"
 
 
 def _count(event: Mapping[str, Any]) -> int:
-    return int((event.get("series") or {}).get("count") or 1)
+    return integer(event, "series", "count") or 1
 
 
 def _last_seen(event: Mapping[str, Any]) -> str:
-    return str((event.get("series") or {}).get("lastObservedTime") or event.get("eventTime") or "")
+    return text(event, "series", "lastObservedTime") or text(event, "eventTime")
 
 
 def _ago(event: Mapping[str, Any], now: datetime) -> str:

@@ -18,7 +18,7 @@ from controller.cli.output import to_table
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from controller.observe.health.rules import assess
 from controller.observe.health.subject import Context
 from controller.observe.records import key_of
@@ -69,8 +69,8 @@ class ObjectLister:
         """
         reported = {_name_of_report(each): each for each in deployment.status.not_ready}
         found: dict[str, FoundObject] = {}
-        for text in deployment.status.managed_kinds:
-            for each in self._list(GroupVersionKind.parse(text), deployment):
+        for kind in read_kinds(deployment.status.managed_kinds):
+            for each in self._list(kind, deployment):
                 report = reported.get(each.name)
                 found[each.name] = replace(each, reason=report.reason, message=report.message) if report else each
         missing = {

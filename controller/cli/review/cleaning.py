@@ -9,11 +9,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from api import names
 from controller.apply.object.managed_fields import LAST_APPLIED
+from controller.untrusted import mapping, mappings
 
 Manifest = Mapping[str, Any]
 
@@ -27,26 +29,20 @@ _FIRST = ("apiVersion", "kind", "metadata")
 
 def clean(manifest: Manifest) -> dict[str, Any]:
     """Return what a bundle says about an object, with the keys of all maps in order."""
-    metadata = {key: value for key, value in (manifest.get("metadata") or {}).items() if key not in _METADATA}
+    metadata = {key: value for key, value in mapping(manifest, "metadata").items() if key not in _METADATA}
     for key, marks in (("labels", _LABELS), ("annotations", _ANNOTATIONS)):
-        _keep(metadata, key, {name: text for name, text in (metadata.get(key) or {}).items() if name not in marks})
-    references = [each for each in metadata.get("ownerReferences") or () if each.get("kind") != names.KIND]
+        _keep(metadata, key, {name: text for name, text in mapping(metadata, key).items() if name not in marks})
+    references = [each for each in mappings(metadata, "ownerReferences") if each.get("kind") != names.KIND]
     _keep(metadata, "ownerReferences", references)
     fields = {key: value for key, value in manifest.items() if key != "status"} | {"metadata": metadata}
     ordered = [*(key for key in _FIRST if key in fields), *sorted(fields.keys() - set(_FIRST))]
-    return {key: _sorted(fields[key]) for key in ordered}
+    return {key: json.loads(json.dumps(fields[key], sort_keys=True)) for key in ordered}
 
 
 def _keep(metadata: dict[str, Any], key: str, value: Any) -> None:
     metadata.pop(key, None)
     if value:
         metadata[key] = value
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
 def mask(manifest: Manifest, key: bytes) -> Manifest:
@@ -58,8 +54,8 @@ def mask(manifest: Manifest, key: bytes) -> Manifest:
     """
     if (manifest.get("apiVersion"), manifest.get("kind")) != ("v1", "Secret"):
         return manifest
-    data = {name: _mask(_decode(value), key) for name, value in (manifest.get("data") or {}).items()}
-    texts = {name: _mask(str(value).encode(), key) for name, value in (manifest.get("stringData") or {}).items()}
+    data = {name: _mask(_decode(value), key) for name, value in mapping(manifest, "data").items()}
+    texts = {name: _mask(str(value).encode(), key) for name, value in mapping(manifest, "stringData").items()}
     shown = {"data": data, "stringData": texts}
     return {name: shown.get(name, value) for name, value in manifest.items()}
 

@@ -40,7 +40,7 @@ from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
-from controller.observe.records import ObjectKey, entry_of, is_scaled, key_of, project
+from controller.observe.records import ObjectKey, entry_of, fields_of, is_scaled, key_of, project
 from controller.observe.relations import find_hindrance
 
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
@@ -271,9 +271,8 @@ class DryRun:
         return _difference(target, Change.CHANGED, live, after)
 
     def _is_ours(self, live: Manifest, body: Manifest) -> bool:
-        entry = entry_of(live, self._manager) or {}
-        is_same_version = entry.get("apiVersion") == body["apiVersion"]
-        return is_same_version and covers(entry.get("fieldsV1") or {}, body)
+        entry = entry_of(live, self._manager)
+        return entry is not None and entry.get("apiVersion") == body["apiVersion"] and covers(fields_of(entry), body)
 
     def _read(self, target: Target, resource: Resource) -> Manifest:
         value: Manifest = self._client.get(resource.path(target.key.namespace, target.key.name)).value

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controller.apply.drift.comparison import merge_keys
-from controller.observe.records import entry_of
+from controller.observe.records import entry_of, fields_of
 
 Path = tuple[str, ...]
 
@@ -23,8 +23,7 @@ def overlay(live: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> d
         body: the object as it is sent.
         manager: the field manager of the apply.
     """
-    owned = (entry_of(live, manager) or {}).get("fieldsV1") or {}
-    return _merge(live, body, owned, ())
+    return _merge(live, body, fields_of(entry_of(live, manager)), ())
 
 
 def _merge(live: Mapping[str, Any], body: Mapping[str, Any], owned: Mapping[str, Any], path: Path) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 
 from api.plugins import Capabilities
 from controller.build.revision import Revision
-from controller.formats.objects import as_mapping, crd_specs
+from controller.formats.objects import crd_specs
 from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
+from controller.untrusted import mapping
 
 FindResource = Callable[[GroupVersionKind], Resource]
 Find = Callable[[GroupVersionKind], Resource | None]
@@ -48,7 +49,7 @@ def _key(item: Mapping[str, object]) -> GroupVersionKind:
 
 
 def _names(spec: Mapping[str, object]) -> Mapping[str, object]:
-    return as_mapping(spec.get("names"))
+    return mapping(spec, "names")
 
 
 def guess_plural(kind: str) -> str:

@@ -11,16 +11,8 @@ from typing import Any
 from controller.formats.applicable.corrections import correct
 from controller.formats.applicable.invalid_fields import find_invalid_fields
 from controller.formats.applicable.nulls import NO_SCHEMA, schemas_of_crds, without_nulls
-from controller.formats.objects import (
-    Identity,
-    Object,
-    as_mapping,
-    crd_specs,
-    find_identity_problem,
-    group_of,
-    identify,
-    refuse,
-)
+from controller.formats.objects import Identity, Object, crd_specs, find_identity_problem, group_of, identify, refuse
+from controller.untrusted import mapping
 
 ScopeLookup = Callable[[str, str, str], bool | None]
 """Group, version and kind to whether it is namespaced; None if this is not known yet."""
@@ -71,7 +63,7 @@ def scopes_of_crds(objects: Sequence[Object]) -> dict[tuple[str, str], bool]:
     """Return whether the kinds that CRDs among the objects define are namespaced, by group and kind."""
     result: dict[tuple[str, str], bool] = {}
     for spec in crd_specs(objects):
-        key = str(spec.get("group")), str(as_mapping(spec.get("names")).get("kind"))
+        key = str(spec.get("group")), str(mapping(spec, "names").get("kind"))
         result[key] = spec.get("scope") == "Namespaced"
     return result
 

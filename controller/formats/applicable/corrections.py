@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_SHARD, OWNER_UID, RELEASED_FROM
-from controller.formats.objects import Object, as_mapping, group_of
+from controller.formats.objects import Object, group_of
+from controller.untrusted import mapping
 
 _SERVER_FIELDS = frozenset(
     {
@@ -70,7 +71,7 @@ def correct(item: Object) -> Object:
 
 def find_reserved_marks(item: Object) -> list[str]:
     """Return the labels and annotations of the controller in the metadata of an object, as field paths."""
-    given = {field: as_mapping(item["metadata"].get(field)) for field in RESERVED}
+    given = {field: mapping(item["metadata"].get(field)) for field in RESERVED}
     return [
         f'metadata.{field}["{name}"]' for field, reserved in RESERVED.items() for name in reserved & given[field].keys()
     ]

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from controller.formats.applicable.pods import find_pod_template, list_containers
-from controller.formats.objects import Object, as_mapping, describe_type, describe_wrong_type, group_of
+from controller.formats.objects import Object, describe_type, describe_wrong_type, group_of
+from controller.untrusted import mapping
 
 _Keys = Mapping[str, Any]
 """The key fields of list items, and their defaults (None: required)."""
@@ -83,7 +84,7 @@ def _find(item: Object) -> Iterator[str]:
 def _value_at(item: Object, path: str) -> Any:
     value: Any = item
     for field in path.split("."):
-        value = as_mapping(value).get(field)
+        value = mapping(value).get(field)
     return value
 
 
@@ -97,7 +98,7 @@ def _check_metadata(metadata: Any, path: str) -> Iterator[str]:
 
 
 def _check_definition(item: Object) -> Iterator[str]:
-    if as_mapping(item.get("spec")).get("preserveUnknownFields") is True:
+    if mapping(item, "spec").get("preserveUnknownFields") is True:
         yield (
             "spec.preserveUnknownFields: must not be true in apiextensions.k8s.io/v1; "
             "remove it and set x-kubernetes-preserve-unknown-fields: true in the schema"
@@ -108,7 +109,7 @@ def _check_pod_template(path: str, template: Mapping[str, Any]) -> Iterator[str]
     below = f"{path}." if path else ""
     if path:  # a Pod's own metadata is checked already
         yield from _check_metadata(template.get("metadata"), f"{below}metadata")
-    spec = as_mapping(template.get("spec"))
+    spec = mapping(template, "spec")
     yield from _check_strings(spec.get("nodeSelector"), f"{below}spec.nodeSelector")
     yield from _check_lists(spec, f"{below}spec", _POD_LISTS)
     for container_path, container in list_containers(spec, f"{below}spec"):

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from controller.formats.objects import Object, as_mapping, crd_specs
+from controller.formats.objects import Object, crd_specs
+from controller.untrusted import mapping
 
 Schema: TypeAlias = Mapping[str, Any]
 """`openAPIV3Schema` of a CRD version, or a part of it; unchecked."""
@@ -23,10 +24,10 @@ def schemas_of_crds(objects: Sequence[Object]) -> dict[tuple[str, str, str], Sch
     """Return the schemas that the CRDs among objects declare, by group, version and kind."""
     result: dict[tuple[str, str, str], Schema] = {}
     for spec in crd_specs(objects):
-        kind = str(as_mapping(spec.get("names")).get("kind"))
+        kind = str(mapping(spec, "names").get("kind"))
         versions = spec.get("versions")
-        for version in map(as_mapping, versions if isinstance(versions, list) else ()):
-            schema = as_mapping(as_mapping(version.get("schema")).get("openAPIV3Schema"))
+        for version in map(mapping, versions if isinstance(versions, list) else ()):
+            schema = mapping(version, "schema", "openAPIV3Schema")
             result[str(spec.get("group")), str(version.get("name")), kind] = schema
     return result
 
@@ -68,7 +69,7 @@ def _without(value: Any, schema: Schema) -> Any:
 
 
 def _schema_of_property(schema: Schema, key: str) -> Schema:
-    declared = as_mapping(schema.get("properties")).get(key, schema.get("additionalProperties"))
+    declared = mapping(schema, "properties").get(key, schema.get("additionalProperties"))
     if isinstance(declared, dict):
         return declared
     return _FREE_FORM if schema.get("x-kubernetes-preserve-unknown-fields") is True else NO_SCHEMA

@@ -12,8 +12,9 @@ from typing import Any
 
 from api.plugins import Hook, Rendering
 from controller.formats.budget import TextBudget
-from controller.formats.objects import Identity, as_mapping, collect_objects, find_identity_problem, identify
+from controller.formats.objects import Identity, collect_objects, find_identity_problem, identify
 from controller.formats.yaml.manifests import Document, read_documents
+from controller.untrusted import mapping
 
 _SOURCE = re.compile(rb"(?m)^---\n# Source: (.*)\n")
 _OF_CRDS = re.compile(r"[^/]+(?:/charts/[^/]+)*/crds/")  # of the chart or a dependency
@@ -80,7 +81,7 @@ def _split(text: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _annotations(value: Any) -> dict[str, Any]:
-    return dict(as_mapping(as_mapping(as_mapping(value).get("metadata")).get("annotations")))
+    return dict(mapping(mapping(mapping(value).get("metadata")).get("annotations")))
 
 
 def _first_of_each(documents: list[Document]) -> Iterator[Document]:

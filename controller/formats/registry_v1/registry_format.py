@@ -10,7 +10,7 @@ from typing import Any
 
 from api.plugins import ContentTree, Rendering, RenderRequest
 from controller.formats.budget import TextBudget
-from controller.formats.objects import Identity, Object, as_mapping, find_identity_problem, identify, refuse
+from controller.formats.objects import Identity, Object, find_identity_problem, identify, refuse
 from controller.formats.registry_v1.bundle.bundle import Bundle, read_bundle, read_namespace_hints
 from controller.formats.registry_v1.bundle.layout import find_layout
 from controller.formats.registry_v1.bundle.namespaces import read_template, suggest_name
@@ -26,6 +26,7 @@ from controller.formats.registry_v1.generators.kinds import place_others
 from controller.formats.registry_v1.generators.services import find_bundled_services, make_webhook_services
 from controller.formats.registry_v1.generators.webhooks import make_webhook_configurations
 from controller.formats.registry_v1.generators.workloads import check_annotations, make_deployments
+from controller.untrusted import mapping
 
 
 class RegistryV1Format:
@@ -51,7 +52,7 @@ class RegistryV1Format:
         """
         bundle = read_bundle(find_layout(request.tree), TextBudget.of(request.means))
         version, capabilities = bundle.service_version, request.capabilities
-        provider_name = as_mapping(request.config).get("certificateProvider") or choose_provider(capabilities)
+        provider_name = mapping(request.config).get("certificateProvider") or choose_provider(capabilities)
         check_gates(version, capabilities, has_provider=bool(provider_name))
         options = read_options(request.config, version.install_modes, request.install_namespace)
         validate(bundle)

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from controller.observe.health.subject import Manifest, Subject, field, mappings, text
+from controller.observe.health.subject import Manifest, Subject
 from controller.observe.health.verdict import HEALTHY, State, Verdict, failed, healthy, progressing, reason_or
+from controller.untrusted import field, mappings, text
 
 _STEP = re.compile(r'\["([^"\\]+)"\]|([A-Za-z0-9_$-]+)')
 

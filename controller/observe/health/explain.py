@@ -6,11 +6,12 @@ Not here: when to send the request, and the request itself (observe/explanations
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from controller.observe.health.pods import FATAL, NOT_OBSERVED, NOT_READY, PENDING, UNSCHEDULABLE, pod
-from controller.observe.health.subject import Context, Manifest, field, mappings, subject_of, text
+from controller.observe.health.subject import Context, Manifest, subject_of
 from controller.observe.health.verdict import State, Verdict, failed, progressing
+from controller.untrusted import field, mappings, strings, text, texts
 
 _NAMESPACE_CONDITIONS = (
     "NamespaceDeletionDiscoveryFailure",
@@ -51,14 +52,15 @@ def pods_of(workload: Manifest, verdict: Verdict) -> str:
     if not troubled or (group, kind) not in _OF_PODS or verdict.reason in _TELL_ALL:
         return ""
     selector = field(workload, "spec", "selector")
-    labels = selector if kind == "ReplicationController" else field(selector, "matchLabels")
-    equal = [f"{key}={value}" for key, value in labels.items()] if isinstance(labels, Mapping) else []
-    return ",".join([*equal, *map(_requirement, mappings(selector, "matchExpressions"))])
+    labels = strings(selector) if kind == "ReplicationController" else strings(selector, "matchLabels")
+    requirements = [*map(_requirement, mappings(selector, "matchExpressions"))]
+    return ",".join([*(f"{key}={value}" for key, value in labels.items()), *requirements]) if all(requirements) else ""
 
 
 def _requirement(expression: Manifest) -> str:
-    values = ",".join(map(str, field(expression, "values") or ()))
-    return _OPERATORS[text(expression, "operator")].format(key=text(expression, "key"), values=values)
+    """Return a requirement as a label selector has it; empty for an operator that does not exist."""
+    written = _OPERATORS.get(text(expression, "operator"), "")
+    return written.format(key=text(expression, "key"), values=",".join(texts(expression, "values")))
 
 
 def explained(verdict: Verdict, explanation: Verdict) -> Verdict:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.observe.health.checks import describe_acceptance
-from controller.observe.health.subject import Condition, Manifest, Subject, field, mappings, read_conditions, text
+from controller.observe.health.subject import Condition, Manifest, Subject, read_conditions
 from controller.observe.health.verdict import HEALTHY, Verdict, progressing, reason_or
+from controller.untrusted import field, mappings, text
 
 _ROUTE_CONDITIONS = ("Accepted", "ResolvedRefs")
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.observe.health.subject import Manifest, Subject, field, integer, mappings, text
+from controller.observe.health.subject import Manifest, Subject
 from controller.observe.health.verdict import HEALTHY, State, Verdict, failed, progressing, reason_or
+from controller.untrusted import field, integer, mappings, text
 
 CRASH_LOOP = "CrashLoopBackOff"
 FATAL = frozenset({CRASH_LOOP, "InvalidImageName", "ErrImageNeverPull"})

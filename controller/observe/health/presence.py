@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from api.errors import BundleError
-from controller.observe.health.subject import Manifest, integer, text
+from controller.observe.health.subject import Manifest
 from controller.observe.health.verdict import State, Verdict, failed, healthy, progressing
+from controller.untrusted import integer, text
 
 NOT_OBSERVED = progressing("NotObserved", "applied; waiting for the watch to show it")
 

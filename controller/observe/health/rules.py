@@ -16,9 +16,10 @@ from controller.observe.health.extension import api_service, custom_resource_def
 from controller.observe.health.networking import gateway, route, service
 from controller.observe.health.pods import pod
 from controller.observe.health.storage import persistent_volume_claim
-from controller.observe.health.subject import Context, Manifest, Subject, field, subject_of
+from controller.observe.health.subject import Context, Manifest, Subject, subject_of
 from controller.observe.health.verdict import HEALTHY, State, Verdict, failed, progressing, reason_or
 from controller.observe.health.workloads import daemon_set, deployment, job, replica_set, stateful_set
+from controller.untrusted import field
 
 _GATEWAY_API = "gateway.networking.k8s.io"
 

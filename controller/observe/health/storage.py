@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from controller.observe.health.checks import describe_acceptance
-from controller.observe.health.subject import Subject, field, text
+from controller.observe.health.subject import Subject
 from controller.observe.health.verdict import HEALTHY, Verdict, failed, healthy, progressing
+from controller.untrusted import field, text
 
 # Set by the scheduler once a pod that uses the claim is assigned to a node.
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"

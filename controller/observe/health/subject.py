@@ -7,9 +7,11 @@ type. Of two conditions of one type the first counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from controller.untrusted import field, integer, mappings, text
 
 Manifest = Mapping[str, Any]
 
@@ -128,30 +130,3 @@ def read_conditions(items: Any, generation: int | None) -> tuple[dict[str, Condi
         elif condition.type:
             current.setdefault(condition.type, condition)
     return current, frozenset(outdated - current.keys())
-
-
-def field(value: Any, *path: str) -> Any:
-    """Return the value at a path of keys, or None."""
-    for key in path:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
-    return value
-
-
-def text(value: Any, *path: str) -> str:
-    """Return the string at a path, or an empty one."""
-    found = field(value, *path)
-    return found if isinstance(found, str) else ""
-
-
-def integer(value: Any, *path: str) -> int | None:
-    """Return the integer at a path, or None."""
-    found = field(value, *path)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
-
-
-def mappings(value: Any, *path: str) -> Iterator[Manifest]:
-    """Yield the mappings in the list at a path."""
-    found = field(value, *path)
-    return (item for item in found if isinstance(item, Mapping)) if isinstance(found, list | tuple) else iter(())

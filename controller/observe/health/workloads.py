@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
-from controller.observe.health.subject import Condition, Subject, integer, text
+from controller.observe.health.subject import Condition, Subject
 from controller.observe.health.verdict import HEALTHY, Verdict, failed, healthy, progressing, reason_or
+from controller.untrusted import integer, text
 
 SUSPENDED = "Suspended"
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from api import names
 from controller.content.digests import canonical_json
+from controller.observe.records import Entry, Tree, entries_of, fields_of
+from controller.untrusted import mapping, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,22 +40,22 @@ class Writers:
 
 def writers_of(manifest: Mapping[str, Any]) -> Writers:
     """Return who wrote the status of an object."""
-    entries = [each for each in manifest["metadata"].get("managedFields") or () if _status_fields(each)]
+    entries = [each for each in entries_of(manifest) if _status_fields(each)]
     ours = [each for each in entries if each.get("manager") == names.STATUS_MANAGER]
     return Writers(
-        times=tuple(each.get("time") or "" for each in ours),
+        times=tuple(text(each, "time") for each in ours),
         ours=_dump(ours),
         others=_dump(each for each in entries if each not in ours),
     )
 
 
-def _status_fields(entry: Mapping[str, Any]) -> Any:
-    return (entry.get("fieldsV1") or {}).get("f:status")
+def _status_fields(entry: Entry) -> Tree:
+    return mapping(fields_of(entry), "f:status")
 
 
 def _dump(entries: Any) -> bytes:
     key = ("manager", "operation", "apiVersion")
-    return canonical_json({" ".join(each.get(part) or "" for part in key): _status_fields(each) for each in entries})
+    return canonical_json({" ".join(text(each, part) for part in key): _status_fields(each) for each in entries})
 
 
 def _covers(fields: Mapping[str, Any], others: Mapping[str, Any]) -> bool:

@@ -7,8 +7,9 @@ from typing import Any
 
 from api.plugins import ProcessRequest
 from controller.formats.applicable.applicable import scopes_of_crds
-from controller.formats.objects import Object, as_mapping, group_of
+from controller.formats.objects import Object, group_of
 from controller.processors.patch.selector import parse_selector
+from controller.untrusted import mapping
 
 _ANY_LABELS = "labelSelector"
 
@@ -34,7 +35,7 @@ class Target:
             return False
         if wanted.get("namespace") not in (None, self._namespace_of(item)):
             return False
-        labels = as_mapping(metadata.get("labels")).items()
+        labels = mapping(metadata, "labels").items()
         # Other values are no labels, and what to do about them is not for a selector to say.
         return not self._selects or self._selects({key: value for key, value in labels if isinstance(value, str)})
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from api.plugins import Capabilities
-from controller.formats.objects import as_mapping
 from controller.formats.registry_v1.bundle.bundle import Bundle
 from controller.formats.registry_v1.bundle.service_version import Api
+from controller.untrusted import mapping
 
 _APIS = frozenset({"olm.gvk", "olm.gvk.required"})
 _REQUIRING_PROPERTIES = frozenset({"olm.gvk.required", "olm.package.required", "olm.constraint"})
@@ -37,7 +37,7 @@ def find_unmet(bundle: Bundle, capabilities: Capabilities) -> list[str]:
 def _apis(needed: list[Mapping[str, Any]]) -> Iterator[Api]:
     for item in needed:
         if item["type"] in _APIS:
-            value = as_mapping(item.get("value"))
+            value = mapping(item, "value")
             yield Api(**{key: str(value.get(key) or "") for key in ("group", "version", "kind")})
 
 

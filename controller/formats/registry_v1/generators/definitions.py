@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.objects import Object, as_mapping
+from controller.formats.objects import Object
 from controller.formats.registry_v1.bundle.service_version import CONVERSION, Webhook
 from controller.formats.registry_v1.generators import names
 from controller.formats.registry_v1.generators.certificates import Provider, annotate
+from controller.untrusted import mapping
 
 
 def convert_definitions(
@@ -62,5 +63,5 @@ def find_unnamed_conversions(definitions: Sequence[Object], webhooks: Sequence[W
         "it is left as it is; name it in spec.webhookdefinitions"
         for definition in definitions
         if (name := definition["metadata"].get("name", "")) not in named
-        and as_mapping(as_mapping(definition.get("spec")).get("conversion")).get("strategy") == "Webhook"
+        and mapping(definition, "spec", "conversion").get("strategy") == "Webhook"
     ]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from controller.formats.objects import Object, as_mapping, group_of
+from controller.formats.objects import Object, group_of
+from controller.untrusted import mapping
 
 _NAMESPACED = (
     "Service",
@@ -47,7 +48,7 @@ def place_others(others: Sequence[Object], namespace: str, scope: Scope) -> list
 
 def name_of(item: Object) -> str:
     """Return the name of an unchecked object."""
-    return str(as_mapping(item.get("metadata")).get("name", ""))
+    return str(mapping(item, "metadata").get("name", ""))
 
 
 def _place(item: Object, namespace: str, scope: Scope) -> Object:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from controller.formats.objects import Object, as_mapping, drop_nulls
+from controller.formats.objects import Object, drop_nulls
 from controller.formats.registry_v1.bundle.service_version import ServiceVersion, StrategyDeployment, Webhook
 from controller.formats.registry_v1.generators import names
 from controller.formats.registry_v1.generators.certificates import Provider, annotate
 from controller.formats.registry_v1.generators.kinds import name_of
+from controller.untrusted import mapping
 
 
 def find_bundled_services(version: ServiceVersion, others: Sequence[Object]) -> dict[str, Object]:
@@ -24,7 +25,7 @@ def find_bundled_services(version: ServiceVersion, others: Sequence[Object]) -> 
     found = {}
     for deployment, webhooks in _serving(version):
         service = services.get(names.service_name(deployment.name))
-        if service is not None and _serves(as_mapping(service.get("spec")), deployment, webhooks):
+        if service is not None and _serves(mapping(service, "spec"), deployment, webhooks):
             found[deployment.name] = service
     return found
 
@@ -40,7 +41,7 @@ def make_webhook_services(
     for deployment, webhooks in _serving(version):
         service = _make_service(deployment, webhooks, namespace)
         if own := bundled.get(deployment.name):
-            service = {**service, **own, "spec": {**service["spec"], **drop_nulls(as_mapping(own.get("spec")))}}
+            service = {**service, **own, "spec": {**service["spec"], **drop_nulls(mapping(own, "spec"))}}
         services.append(annotate(service, provider.service_annotations(deployment.name)))
     return services
 
@@ -74,8 +75,8 @@ def _order_port(port: tuple[int, int | str]) -> tuple[int, int, str]:
 
 def _serves(spec: Mapping[str, Any], deployment: StrategyDeployment, webhooks: Sequence[Webhook]) -> bool:
     """Return whether a Service selects the pods and has the ports of webhooks; fields that it lacks are generated."""
-    pod = as_mapping(deployment.spec.get("template"))
-    labels = as_mapping(as_mapping(pod.get("metadata")).get("labels"))
+    pod = mapping(deployment.spec, "template")
+    labels = mapping(pod, "metadata", "labels")
     selector = spec.get("selector")
     selects = selector is None or (isinstance(selector, dict) and selector.items() <= labels.items())
     return spec.get("type") != "ExternalName" and selects and _has_ports(spec.get("ports"), pod, webhooks)
@@ -84,11 +85,11 @@ def _serves(spec: Mapping[str, Any], deployment: StrategyDeployment, webhooks: S
 def _has_ports(ports: Any, pod: Mapping[str, Any], webhooks: Sequence[Webhook]) -> bool:
     if ports is None:
         return True
-    containers = as_mapping(pod.get("spec")).get("containers", ())
+    containers = mapping(pod, "spec").get("containers", ())
     named = {each.get("name"): each.get("containerPort") for item in containers for each in item.get("ports", ())}
     served = [
         (port.get("port"), _resolve(port.get("targetPort") or port.get("port"), named))
-        for port in map(as_mapping, ports if isinstance(ports, list) else ())
+        for port in map(mapping, ports if isinstance(ports, list) else ())
         if port.get("protocol") in (None, "TCP")
     ]
     return all((webhook.port, _resolve(webhook.target_port, named)) in served for webhook in webhooks)
