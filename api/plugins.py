@@ -179,6 +179,15 @@ class EntryKind(Enum):
     """Removes everything below `path` from lower layers."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a path of the content must not be read. Content as a whole is not refused for paths that no format reads."""
+
+    problem: str
+    """What is wrong and what to do, without the field path of the source."""
+    reason: Reason = Reason.CONTENT_REJECTED
+
+
 class Readable(Protocol):
     """The content of a file, valid until the next entry is requested."""
 
@@ -200,6 +209,8 @@ class Entry:
     """Of a link: relative to its folder (symbolic link) or to the root of the archive (hard link)."""
     layer: int = 0
     """Whiteouts only affect lower layers."""
+    refusal: Refusal | None = None
+    """Why the entry must not be read: nothing is written for it, and `size` bytes count as skipped."""
 
 
 class Source(Protocol):
@@ -243,6 +254,29 @@ class ContentTree:
     root: Path
     destinations: tuple[str, ...]
     """Of the sources, in spec order, without duplicates; the root is ''."""
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    """What must not be read, by path; `root` contains nothing of it. Each problem starts with the path of its source in
+    the spec."""
+
+    def check(self, is_read: Callable[[str], bool]) -> None:
+        """Refuse a tree that cannot be read as a format reads it.
+
+        Args:
+            is_read: whether the format reads a path, or would if nothing was refused.
+
+        Raises: BundleError with the reason of the first refused path that is read.
+        """
+        if found := list(filter(is_read, self.refused)):
+            first = self.refused[min(found)]
+            raise BundleError(first.reason, first.problem)
+
+    def describe_refused(self) -> str:
+        """Return the end of a message about content that was not found; empty if nothing was left out."""
+        if not self.refused:
+            return ""
+        first, count = self.refused[min(self.refused)], len(self.refused)
+        what = "an entry that cannot be used was" if count == 1 else f"{count} entries that cannot be used were"
+        return f"; {what} left out: {first.problem}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +390,16 @@ class Format(Protocol):
 
         Raises: BundleError with a reason of Installed.
         """
+
+
+@runtime_checkable
+class ReadsPart(Protocol):
+    """A format that reads part of a tree. It passes `ContentTree.check` the paths that it reads.
+
+    Other formats do not render a tree of which anything is refused.
+    """
+
+    reads_part: bool
 
 
 @runtime_checkable

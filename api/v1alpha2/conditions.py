@@ -93,7 +93,7 @@ class Reason(str, Enum):
     DIRECTORY_NOT_FOUND = "DirectoryNotFound", Retry.PERMANENT, "the repository has no such directory at that commit", "correct directory"
     PLATFORM_NOT_FOUND = "PlatformNotFound", Retry.PERMANENT, "the index has no image for the platform", "set platform to one that the message lists"
     UNSUPPORTED_CONTENT = "UnsupportedContent", Retry.PERMANENT, "the media type, LFS pointer, submodule or encryption is not supported", "publish the content in a supported form"
-    CONTENT_REJECTED = "ContentRejected", Retry.PERMANENT, "an entry violates a rule or exceeds a limit; nothing was unpacked", "correct the entry that the message names, or raise the limit"
+    CONTENT_REJECTED = "ContentRejected", Retry.PERMANENT, "an entry that the format reads violates a rule, or the content exceeds a limit; nothing was applied", "correct the entry that the message names, or raise the limit"
     CONTENT_CONFLICT = "ContentConflict", Retry.PERMANENT, "two sources contain the same path", "give them different destinations, or remove the path from one"
     INVALID_REFERENCE = "InvalidReference", Retry.PERMANENT, "the image reference, digest, URL or git ref is malformed", "correct it"
     INSECURE_REFUSED = "InsecureRefused", Retry.PERMANENT, "credentials would go over plain http or unverified TLS, or the policy forbids an address or redirect", "use https with a certificate that can be verified, or have the administrator allow the address"

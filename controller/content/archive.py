@@ -2,7 +2,8 @@
 
 Invariants: nothing is created outside the destination, and only folders and regular files in it (modes 0755 and 0644,
 no owner, no setuid); no link is ever on disk. Every limit is charged before anything is written. If an archive names a
-path twice, the last entry wins, whatever the kinds.
+path twice, the last entry wins, whatever the kinds. Of an entry that must not be read, nothing is written but the
+folders that contain it; it is recorded if the caller leaves it to formats to refuse it, and else an error.
 
 Not here: reading archives (tar.py, zip.py), rules and limits (limits.py), the tree in memory (nodes.py). On failure the
 caller removes the destination (store.py does).
@@ -18,11 +19,22 @@ from collections.abc import Generator, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from api.plugins import Entry, EntryKind, Limits, Readable
+from api.plugins import Entry, EntryKind, Limits, Readable, Refusal
 from controller.content import nodes
 from controller.content.compression import CHUNK
 from controller.content.disk import disk_errors_reported, write_all
-from controller.content.limits import Budget, Meter, Rejection, check_link, check_path, leaving, quote
+from controller.content.limits import (
+    Budget,
+    Meter,
+    Rejection,
+    Unusable,
+    check_link,
+    check_path,
+    leaving,
+    place_refused,
+    quote,
+    split_path,
+)
 from controller.content.nodes import Node
 
 log = logging.getLogger(__name__)
@@ -30,8 +42,14 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 def write_entries(
-    entries: Iterable[Entry], destination: Path, limits: Limits, path: str, meter: Meter | None = None
-) -> None:
+    entries: Iterable[Entry],
+    destination: Path,
+    limits: Limits,
+    path: str,
+    meter: Meter | None = None,
+    *,
+    records: bool = False,
+) -> dict[str, Refusal]:
     """Write entries into an empty folder; apply whiteouts, and replace links by copies.
 
     A link that dangles or leads into itself is skipped.
@@ -40,17 +58,22 @@ def write_entries(
         entries: of all layers in order. A refusal is thrown into a generator, which may have a better error: a wrong
             digest explains it.
         destination: exists and is empty; of no use after an error.
-        limits: for all entries together.
+        limits: for all entries together, also for those that are not written.
         path: of the source in the spec; starts messages.
         meter: counts what is written for all sources together.
+        records: whether entries that must not be read are returned instead of raised. Not the limits, names that are
+            absolute or lead out of the archive, and damage: they are about more than one entry.
 
-    Raises: BundleError (ContentRejected, StorageFull); whatever `entries` raises.
+    Returns: what must not be read, by path.
+    Raises: BundleError (ContentRejected, StorageFull, the reason of a refused entry); whatever `entries` raises.
     """
+    writer = _Writer(destination, limits, meter, records=records)
     with disk_errors_reported(path):
         try:
-            _write(entries, _Writer(destination, limits, meter))
+            _write(entries, writer)
         except Rejection as rejection:
             raise rejection.at(path) from None
+    return writer.refused
 
 
 def _write(entries: Iterable[Entry], writer: _Writer) -> None:
@@ -66,29 +89,61 @@ def _write(entries: Iterable[Entry], writer: _Writer) -> None:
 
 
 class _Writer:
-    """The destination, and the tree that it mirrors."""
+    """The destination, and the tree that it mirrors.
 
-    def __init__(self, destination: Path, limits: Limits, meter: Meter | None) -> None:
-        self._destination, self._limits = destination, limits
+    Attributes:
+        refused: what must not be read, by path, once links are copied.
+    """
+
+    def __init__(self, destination: Path, limits: Limits, meter: Meter | None, *, records: bool) -> None:
+        self._destination, self._limits, self._records = destination, limits, records
         self._budget = Budget(limits, meter)
         self._root = nodes.make_root()
+        self.refused: dict[str, Refusal] = {}
 
     def add(self, entry: Entry) -> None:
         """Apply one entry. Raises: Rejection; BundleError of the meter; what reading the data raises."""
         self._budget.charge_entry()
-        path = check_path(entry.path, self._limits)
-        if entry.kind is EntryKind.DIRECTORY:
-            self._make_folders(path, entry.layer)
-        elif entry.kind is EntryKind.WHITEOUT:
-            self._white_out(path, entry)
+        elements = split_path(entry.path)
+        if entry.kind is EntryKind.WHITEOUT:
+            self._white_out(nodes.find(self._root, elements), entry.layer)
         elif entry.kind is EntryKind.OPAQUE:
-            self._clear(nodes.find(self._root, path), entry.layer)
-        elif not path:
-            raise Rejection(f"entry {quote(entry.path)} names the root of the tree as a {entry.kind.value}; remove it")
-        elif entry.kind is EntryKind.FILE:
-            self._add_file(path, entry)
+            self._clear(nodes.find(self._root, elements), entry.layer)
+        elif elements or (entry.kind is EntryKind.DIRECTORY and not entry.refusal):
+            self._write_or_refuse(entry)
         else:
-            self._add_link(path, entry)
+            raise Rejection(f"entry {quote(entry.path)} names the root of the tree as a {entry.kind.value}; remove it")
+
+    def _write_or_refuse(self, entry: Entry) -> None:
+        try:
+            if entry.refusal:
+                raise Unusable.of(entry.refusal)
+            path = check_path(entry.path, self._limits)
+            if entry.kind is EntryKind.DIRECTORY:
+                self._make_folders(path, entry.layer)
+            elif entry.kind is EntryKind.FILE:
+                self._add_file(path, entry)
+            else:
+                self._add_link(path, entry)
+        except Unusable as unusable:
+            if not self._records:
+                raise
+            self._refuse(entry, unusable.refusal)
+
+    def _refuse(self, entry: Entry, refusal: Refusal) -> None:
+        """Note an entry that must not be read at its place in the tree, which no name on the disk may have."""
+        self._budget.charge_file(entry.path, entry.size)
+        self._budget.charge_refused("", refusal)
+        folder, names = place_refused(entry.path, self._limits)
+        node = self._make_folders(folder, entry.layer)
+        for name in names:
+            child = node.children.get(name)
+            if child is None or child.refusal is None:
+                self._remove(child)
+                child = self._attach(node, Node(name=name, kind=EntryKind.SYMBOLIC_LINK, refusal=refusal))
+            child.layer = entry.layer
+            node = child
+        node.refusal = refusal
 
     # folders, files, links
 
@@ -128,7 +183,7 @@ class _Writer:
         node.origin = node.parent if entry.kind is EntryKind.SYMBOLIC_LINK else self._root
 
     def _copy_hard_link(self, path: str, target: str, layer: int) -> bool:
-        original = nodes.find(self._root, target)
+        original = nodes.find(self._root, target.split("/"))
         if original is None or original.kind is not EntryKind.FILE:
             return False
         # Opened first, since creating the copy may remove the original (`a` and `a/b`).
@@ -152,12 +207,11 @@ class _Writer:
 
     # whiteouts
 
-    def _white_out(self, path: str, entry: Entry) -> None:
-        node = nodes.find(self._root, path)
+    def _white_out(self, node: Node | None, layer: int) -> None:
         if node is None or node is self._root:
             return
-        self._clear(node, entry.layer)
-        if node.layer < entry.layer:
+        self._clear(node, layer)
+        if node.layer < layer:
             self._remove(node)
 
     def _clear(self, node: Node | None, layer: int) -> None:
@@ -194,21 +248,26 @@ class _Writer:
         if dangling:
             log.debug("skipped dangling links", extra={"count": len(dangling), "first": dangling[0]})
         for link in links:
-            self._copy(link, link.path, frozenset(link.ancestors()))
+            if link.refusal:
+                self._note(link.path, link.refusal)
+                continue
+            for path, origin in nodes.copies(link, link.path, self._limits, frozenset(link.ancestors())):
+                self._copy(origin, path)
 
-    def _copy(self, node: Node, path: str, above: frozenset[Node]) -> None:
-        """Copy a file or folder, or the target of a link; skip a folder that is already being copied."""
-        origin = node.resolved if node.kind is EntryKind.SYMBOLIC_LINK else node
-        if origin is None or origin in above:
-            return
+    def _note(self, path: str, refusal: Refusal) -> None:
+        if not self._records:
+            raise Unusable.of(refusal)
+        self._budget.charge_refused(path, refusal)
+        self.refused[path] = refusal
+
+    def _copy(self, origin: Node, path: str) -> None:
         self._budget.charge_node()
-        check_path(path, self._limits)
-        if origin.kind is EntryKind.FILE:
+        if origin.refusal:
+            self._note(path, origin.refusal)
+        elif origin.kind is EntryKind.FILE:
             self._copy_file(origin, path)
-            return
-        self._on_disk(path).mkdir(mode=0o755)
-        for child in origin.children.values():
-            self._copy(child, f"{path}/{child.name}", above | {origin})
+        else:
+            self._on_disk(path).mkdir(mode=0o755)
 
     def _copy_file(self, origin: Node, path: str) -> None:
         with self._on_disk(origin.path).open("rb") as data:

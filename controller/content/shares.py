@@ -10,14 +10,15 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from api.errors import BundleError
 from api.plugins import Limits
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import walk
+from controller.content.index import read_refused
 from controller.content.limits import describe_bytes
 
 BLOCK = 4096
@@ -118,8 +119,16 @@ class Use:
     def add_stored(self, folder: Path) -> None:
         """Count content that is in the store already: it cannot be deleted while it is in use.
 
+        Args:
+            folder: of the content, beside its index.
+
         Raises: BundleError (ContentRejected, StorageFull).
         """
+        refused: Collection[str] = ()
+        with suppress(OSError, ValueError, KeyError):  # assembling the tree finds that out, too, and says so
+            refused = read_refused(folder.parent)
+        for _ in refused:
+            self.add_node()
         for item in walk(folder):
             self.add_node()
             if not item.is_folder:

@@ -23,13 +23,14 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from api.errors import BundleError
+from api.plugins import Refusal
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import is_unusable, storage_error
 from controller.content.index import is_intact, read_size, write_index
@@ -176,13 +177,14 @@ class ContentStore:
         with self._locks(name) as locks, locks.entry:
             return self._reuse(name)
 
-    def put(self, key: str, write: Callable[[Path], None]) -> Path:
+    def put(self, key: str, write: Callable[[Path], Mapping[str, Refusal] | None]) -> Path:
         """Return the folder of content, which `write` fills if it is not stored yet.
 
         Args:
             key: any text; equal keys mean equal content.
-            write: fills an empty folder with folders and regular files. Meanwhile, other calls with this key wait for
-                the result; if it fails, or takes longer than their patience, they write themselves.
+            write: fills an empty folder with folders and regular files, and returns what must not be read, by path.
+                Meanwhile, other calls with this key wait for the result; if it fails, or takes longer than their
+                patience, they write themselves.
 
         Raises: BundleError (StorageFull, StorageBroken); whatever `write` raises. Then nothing is stored.
         """
@@ -305,13 +307,14 @@ class ContentStore:
         """Return a time after the last use of all entries: the system time may have been set back since."""
         return max([time.time_ns(), *(record.used + 1 for record in self._records.values())])
 
-    def _create(self, name: str, write: Callable[[Path], None], entry_lock: threading.Lock) -> Path:
+    def _create(
+        self, name: str, write: Callable[[Path], Mapping[str, Refusal] | None], entry_lock: threading.Lock
+    ) -> Path:
         with self._temporary(self._staging) as folder:
             staged = folder / "entry"
             with self._loss_reported(folder):  # before it is added: it may be incomplete
                 (staged / "content").mkdir(parents=True)
-                write(staged / "content")
-                size = write_index(staged)
+                size = write_index(staged, write(staged / "content"))
             with entry_lock:
                 return self._reuse(name) or self._add(staged, name, size)
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from api.plugins import Entry, EntryKind, Limits, Readable
 from controller.content.compression import CHUNK, TRUNCATED, Decompressed, decompress, is_compressed, read_exactly
-from controller.content.limits import Rejection, decode, describe_bytes, quote
+from controller.content.limits import Rejection, Unreadable, Unusable, decode, describe_bytes, quote
 
 _BLOCK = 512
 _CHECKSUM = slice(148, 156)
@@ -26,7 +26,9 @@ _DAMAGED = "this is not a tar archive, or it is damaged; publish it again"
 
 _FILES = b"\x0007"  # the third: contiguous, which readers treat as a file today
 _KINDS = {ord("1"): EntryKind.HARD_LINK, ord("2"): EntryKind.SYMBOLIC_LINK, ord("5"): EntryKind.DIRECTORY}
-_REFUSED = {ord("3"): "a character device", ord("4"): "a block device", ord("6"): "a fifo", ord("S"): "a sparse file"}
+_SPARSE, _PAX_SPARSE = ord("S"), "GNU.sparse."
+_DEVICES = {ord("3"): "a character device", ord("4"): "a block device", ord("6"): "a fifo"}
+_IS_EXTENDED = (482, 504)  # where a header of GNU for a sparse file, and a block after it, say that one more follows
 _LONG_NAME, _LONG_TARGET, _GLOBAL = ord("L"), ord("K"), ord("g")
 _PAX = b"xX"
 
@@ -56,8 +58,8 @@ def read_tar(stream: Readable, limits: Limits, *, layer: int | None = None) -> I
         limits: for ratio and header size; the writer enforces the others.
         layer: number of an OCI layer: whiteouts become entries, absolute link targets start at the root.
 
-    Raises: Rejection for devices, fifos, sparse files, unknown types, damaged or truncated archives, and over the
-        limits; whatever `stream` raises.
+    Yields: devices, fifos, sparse files, unknown types, and whiteouts without a name, with a `refusal`.
+    Raises: Rejection for damaged or truncated archives, and over the limits; whatever `stream` raises.
     """
     for member in _Members(decompress(stream, limits), limits):
         if layer is None:
@@ -69,6 +71,8 @@ def read_tar(stream: Readable, limits: Limits, *, layer: int | None = None) -> I
 def _of_layer(entry: Entry) -> Entry | None:
     """Return an entry with the meaning that layer.md gives it; None for the internal entries of aufs."""
     directory, name = posixpath.split(entry.path.rstrip("/"))
+    if entry.refusal:
+        return entry
     if name == _OPAQUE:
         return Entry(path=directory, kind=EntryKind.OPAQUE, layer=entry.layer)
     if name.startswith(_AUFS):
@@ -82,7 +86,8 @@ def _of_layer(entry: Entry) -> Entry | None:
 
 def _whiteout(entry: Entry, directory: str, hidden: str) -> Entry:
     if hidden in ("", ".", ".."):
-        raise Rejection(f"entry {quote(entry.path)} is a whiteout without a name; remove it")
+        nameless = Unusable(f"entry {quote(entry.path)} is a whiteout without a name; remove it")
+        return replace(entry, data=Unreadable(nameless), refusal=nameless.refusal)
     return Entry(path=posixpath.join(directory, hidden), kind=EntryKind.WHITEOUT, layer=entry.layer)
 
 
@@ -104,9 +109,15 @@ class _Member:
     target: str
     executable: bool
     body: _Body
+    problem: str
+    """Why it must not be read."""
 
     def entry(self, layer: int = 0) -> Entry:
         """Return it as an entry of a layer."""
+        if self.problem:
+            unusable = Unusable(f"entry {quote(self.name)} {self.problem}")
+            data = Unreadable(unusable)
+            return Entry(path=self.name, size=self.size, data=data, layer=layer, refusal=unusable.refusal)
         is_file, is_link = self.kind is EntryKind.FILE, self.kind in (EntryKind.HARD_LINK, EntryKind.SYMBOLIC_LINK)
         return Entry(
             path=self.name,
@@ -163,6 +174,7 @@ class _Members:
         allowance = self._limits.header_bytes
         while (header := self._header()) is not None:
             if header.type not in _EXTENDED:
+                self._skip_sparse_map(header)
                 return header.member(records, self._stream)
             allowance -= _BLOCK + header.size
             if allowance < 0:
@@ -173,6 +185,11 @@ class _Members:
         if allowance != self._limits.header_bytes:
             raise Rejection(TRUNCATED)
         return None
+
+    def _skip_sparse_map(self, header: _Header) -> None:
+        is_followed = header.type == _SPARSE and header.block[_IS_EXTENDED[0]]
+        while is_followed:
+            is_followed = read_exactly(self._stream, _BLOCK)[_IS_EXTENDED[1]]
 
     def _header(self) -> _Header | None:
         block = read_exactly(self._stream, _BLOCK, or_nothing=self._has_started)
@@ -189,23 +206,24 @@ class _Header:
         checksum = _number(block[_CHECKSUM])
         if sum(block) - sum(block[_CHECKSUM]) + len(block[_CHECKSUM]) * ord(" ") != checksum:
             raise Rejection(_DAMAGED)
-        self._block = block
+        self.block = block
         self.type = block[156]
         self.size = _number(block[124:136])
 
     def records(self, data: bytes) -> dict[str, bytes]:
-        """Return what an extended header sets for the next entry: `path`, `linkpath`, `size`.
+        """Return what an extended header sets for the next entry: `path`, `linkpath`, `size`, and `GNU.sparse.…`.
 
-        Raises: Rejection for a damaged header, a sparse file, and a global name or size.
+        Raises: Rejection for a damaged header, and a global one with these.
         """
         if self.type == _LONG_NAME:
             return {"path": _text(data)}
         if self.type == _LONG_TARGET:
             return {"linkpath": _text(data)}
-        records = dict(_pax_records(data))
-        if any(key.startswith("GNU.sparse.") for key in records):
-            raise Rejection("the archive contains a sparse file; create it without sparse files")
-        records = {key: value for key, value in records.items() if key in ("path", "linkpath", "size")}
+        records = {
+            key: value
+            for key, value in _pax_records(data)
+            if key in ("path", "linkpath", "size") or key.startswith(_PAX_SPARSE)
+        }
         if self.type == _GLOBAL and records:
             raise Rejection("a global header of the archive sets the name or size of every entry; remove it")
         return records
@@ -213,38 +231,43 @@ class _Header:
     def member(self, records: dict[str, bytes], stream: Decompressed) -> _Member:
         """Return the entry of a header; its body is next in `stream`.
 
-        Raises: Rejection for a damaged header, or an entry that is not supported.
+        Raises: Rejection for a damaged header.
         """
-        name = records.get("path", self._name())
+        path = records.get("path", self._name())
+        name = records.get(f"{_PAX_SPARSE}name", path)  # where a sparse file has one, its path is another
         kind = self._kind(name)
         size = _decimal(records["size"]) if "size" in records else self.size
         if kind is EntryKind.DIRECTORY and self.type in _FILES and size:
             # Go and tarfile take the following bytes for its content; others, for the next entry.
             raise Rejection(f"entry {quote(decode(name))} is a file with the name of a directory; rename it")
-        if kind is not EntryKind.FILE:
+        if kind is not EntryKind.FILE or self.type in _DEVICES:
             size = 0  # as in every reader: no data follows, whatever the field says
         return _Member(
             name=decode(name),
             kind=kind,
             size=size,
-            target=decode(records.get("linkpath", _text(self._block[157:257]))),
-            executable=bool(_number(self._block[100:108]) & 0o100),
+            target=decode(records.get("linkpath", _text(self.block[157:257]))),
+            executable=bool(_number(self.block[100:108]) & 0o100),
             body=_Body(stream, size),
+            problem=self._problem(records),
         )
 
     def _kind(self, name: bytes) -> EntryKind:
-        if self.type in _FILES:
-            return EntryKind.DIRECTORY if name.endswith(b"/") else EntryKind.FILE
-        kind = _KINDS.get(self.type)
-        if kind is None:
-            what = _REFUSED.get(self.type, "of an unknown type")
-            raise Rejection(f"entry {quote(decode(name))} is {what}; remove it")
-        return kind
+        if self.type in _FILES and name.endswith(b"/"):
+            return EntryKind.DIRECTORY
+        return _KINDS.get(self.type, EntryKind.FILE)  # all readers skip the data of unknown types like that of files
+
+    def _problem(self, records: dict[str, bytes]) -> str:
+        if self.type == _SPARSE or any(key.startswith(_PAX_SPARSE) for key in records):
+            return "is a sparse file; create the archive without sparse files"
+        if self.type in _FILES or self.type in _KINDS:
+            return ""
+        return f"is {_DEVICES.get(self.type, 'of an unknown type')}; remove it"
 
     def _name(self) -> bytes:
-        name, prefix = _text(self._block[:100]), b""
-        if self._block[257:263] == b"ustar\0":  # GNU's magic differs, and so does its use of these bytes
-            prefix = _text(self._block[345:500])
+        name, prefix = _text(self.block[:100]), b""
+        if self.block[257:263] == b"ustar\0":  # GNU's magic differs, and so does its use of these bytes
+            prefix = _text(self.block[345:500])
         return prefix + b"/" + name if prefix else name
 
 

@@ -10,15 +10,15 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from api.errors import BundleError
-from api.plugins import ContentTree
+from api.plugins import ContentTree, Refusal
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import disk_errors_reported, walk
-from controller.content.index import read_paths
-from controller.content.limits import quote
+from controller.content.index import read_paths, read_refused
+from controller.content.limits import Rejection, check_refused, quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +78,34 @@ def assemble(parts: Parts, destination: Path) -> ContentTree:
 
     Args:
         parts: for each source in spec order its field path (`spec.sources[1]`), its destination in the tree ('' is the
-            root; otherwise a relative path that the CRD accepts), and the folder of its content.
+            root; otherwise a relative path that the CRD accepts), and the folder of its content in the store.
         destination: does not exist yet; unless it is on the store's file system, every file is copied.
 
     Raises: BundleError (ContentConflict for a file that two sources contain, or that is a folder in another;
-        StorageFull).
+        ContentRejected if together they have too much that must not be read; StorageFull).
     """
     places: dict[str, _Place] = {}
     for field, target, folder in parts:
         _claim_part(places, field, target, folder)
     with disk_errors_reported(parts[0][0] if parts else "spec.sources"):
         _place(places, destination)
-    return ContentTree(root=destination, destinations=tuple(dict.fromkeys(target for _, target, _ in parts)))
+        refused = dict(_find_refused(parts))
+    try:
+        check_refused(sum(len(path) + len(refusal.problem) for path, refusal in refused.items()))
+    except Rejection as rejection:
+        raise rejection.at("spec.sources") from None
+    destinations = tuple(dict.fromkeys(target for _, target, _ in parts))
+    return ContentTree(root=destination, destinations=destinations, refused=refused)
+
+
+def _find_refused(parts: Parts) -> Iterator[tuple[str, Refusal]]:
+    """Yield what must not be read by its path in the tree; of one path, that of the first source comes last."""
+    for field, target, folder in reversed(parts):
+        for path, refusal in read_refused(folder.parent).items():
+            yield (
+                "/".join([target, path] if target else [path]),
+                replace(refusal, problem=f"{field}: {refusal.problem}"),
+            )
 
 
 def _claim_part(places: dict[str, _Place], field: str, target: str, folder: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from api.plugins import Entry, EntryKind, Limits, Readable
 from controller.content.compression import CHUNK, Ratio, read_exactly
-from controller.content.limits import Rejection, check_target, decode, quote
+from controller.content.limits import Rejection, Unreadable, Unusable, check_target, decode, quote
 from controller.content.zip_directory import END_SIGNATURE, Record, Seekable, find_end, read_records
 
 _LOCAL_SIGNATURE = b"PK\x03\x04"
@@ -33,8 +33,9 @@ def read_zip(file: Seekable, limits: Limits) -> Iterator[Entry]:
         file: the archive; only this function may seek in it meanwhile.
         limits: for ratio and link targets; the writer enforces the others.
 
-    Raises: Rejection for devices, damaged or truncated archives, and over the limits; Unsupported for encryption,
-        zip64, several disks and methods other than stored and deflated; whatever `file` raises.
+    Yields: devices, and links with a target that is too long, with a `refusal` and unread.
+    Raises: Rejection for damaged or truncated archives, and over the limits; Unsupported for encryption, zip64, several
+        disks and methods other than stored and deflated; whatever `file` raises.
     """
     end = find_end(file)
     ratio = Ratio(limits)
@@ -43,22 +44,31 @@ def read_zip(file: Seekable, limits: Limits) -> Iterator[Entry]:
         claimed += _LOCAL_HEADER.size + record.compressed
         if claimed > end.directory:  # entries that share their bytes: a bomb without any ratio
             raise Rejection("the entries of the archive overlap; publish it again")
+        if unusable := _judge(record, limits):
+            yield Entry(path=record.name, data=Unreadable(unusable), refusal=unusable.refusal)
+            continue
         body = _Body(file, record, end.directory, ratio)
-        yield _entry(record, body, limits)
+        yield _entry(record, body)
         body.finish()
 
 
-def _entry(record: Record, body: _Body, limits: Limits) -> Entry:
+def _judge(record: Record, limits: Limits) -> Unusable | None:
+    if record.is_special:
+        return Unusable(f"entry {quote(record.name)} is neither a file, a directory nor a link; remove it")
+    try:
+        check_target(record.name, record.size if record.kind is EntryKind.SYMBOLIC_LINK else 0, limits)
+    except Unusable as unusable:
+        return unusable
+    return None
+
+
+def _entry(record: Record, body: _Body) -> Entry:
     if record.kind is EntryKind.SYMBOLIC_LINK:
-        return Entry(path=record.name, kind=record.kind, target=_target(record, body, limits))
+        target = decode(b"".join(iter(lambda: body.read(CHUNK), b"")))
+        return Entry(path=record.name, kind=record.kind, target=target)
     if record.kind is EntryKind.DIRECTORY:
         return Entry(path=record.name, kind=record.kind)
     return Entry(path=record.name, size=record.size, data=body, executable=record.is_executable)
-
-
-def _target(record: Record, body: _Body, limits: Limits) -> str:
-    check_target(record.name, record.size, limits)
-    return decode(b"".join(iter(lambda: body.read(CHUNK), b"")))
 
 
 class _Body:

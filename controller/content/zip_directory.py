@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from api.errors import BundleError
 from api.plugins import EntryKind, Readable
 from api.v1alpha2.conditions import Reason
 from controller.content.compression import TRUNCATED, read_exactly
@@ -36,9 +35,7 @@ _DAMAGED = "this is not a zip archive, or it is damaged; publish it again"
 class Unsupported(Rejection):
     """Content is in a form that is not supported."""
 
-    def at(self, path: str) -> BundleError:
-        """Return the error for content of the source at a field path."""
-        return BundleError(Reason.UNSUPPORTED_CONTENT, f"{path}: {self}")
+    reason = Reason.UNSUPPORTED_CONTENT
 
 
 class Seekable(Readable, Protocol):
@@ -72,6 +69,8 @@ class Record:
     size: int
     offset: int
     """Of its local header."""
+    is_special: bool
+    """Neither a file, a directory nor a link."""
 
 
 def find_end(file: Seekable) -> End:
@@ -107,8 +106,8 @@ def _is_end(tail: bytes, at: int) -> bool:
 def read_records(file: Seekable, end: End) -> Iterator[Record]:
     """Yield the entries that the directory lists.
 
-    Raises: Rejection for a damaged directory and for devices; Unsupported for encryption, zip64, and methods other than
-        stored and deflated.
+    Raises: Rejection for a damaged directory; Unsupported for encryption, zip64, and methods other than stored and
+        deflated.
     """
     position = end.directory
     for _ in range(end.count):
@@ -133,23 +132,21 @@ def _record(fields: tuple[Any, ...], raw_name: bytes) -> Record:
     if _ELSEWHERE[1] in (compressed, size, offset):
         raise Unsupported(f"entry {quote(name)} uses zip64, which is not supported; publish a tar.gz")
     mode = attributes >> 16 if made_by >> 8 in _UNIX else 0
+    kind = _kind(name, mode)
     return Record(
         name=name,
-        kind=_kind(name, mode),
+        kind=kind,
         is_executable=bool(mode & stat.S_IXUSR),
         is_deflated=method == _DEFLATED,
         checksum=checksum,
         compressed=compressed,
         size=size,
         offset=offset,
+        is_special=kind is EntryKind.FILE and stat.S_IFMT(mode) not in (0, stat.S_IFREG),
     )
 
 
 def _kind(name: str, mode: int) -> EntryKind:
     if name.endswith("/") or stat.S_ISDIR(mode):
         return EntryKind.DIRECTORY
-    if stat.S_ISLNK(mode):
-        return EntryKind.SYMBOLIC_LINK
-    if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-        raise Rejection(f"entry {quote(name)} is neither a file, a directory nor a link; remove it")
-    return EntryKind.FILE
+    return EntryKind.SYMBOLIC_LINK if stat.S_ISLNK(mode) else EntryKind.FILE

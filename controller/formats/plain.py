@@ -19,8 +19,12 @@ from controller.content.limits import name_key, quote
 from controller.formats.budget import TextBudget
 from controller.formats.objects import collect_objects
 from controller.formats.recognition import (
+    ANNOTATIONS,
+    CHART,
     MANIFEST_SUFFIXES,
+    covers,
     find_manifests,
+    is_below,
     is_folder,
     join,
     list_files,
@@ -42,6 +46,8 @@ _KUSTOMIZE = "kustomize.config.k8s.io/"
 class PlainFormat:
     """Reads manifests. It takes no configuration."""
 
+    reads_part = True
+
     def validate(self, config: Mapping[str, Any]) -> list[str]:
         """Return an error for each key of `spec.config`."""
         return [
@@ -56,7 +62,8 @@ class PlainFormat:
     def render(self, request: RenderRequest) -> Rendering:
         """Return the objects of all destinations, ordered by source, file name and document.
 
-        Raises: BundleError (InvalidBundle with file and line; NoContent; RenderLimitExceeded), LargeTextError.
+        Raises: BundleError (InvalidBundle with file and line; NoContent; RenderLimitExceeded; the reason of a manifest
+            that must not be read), LargeTextError.
         """
         manifests = _Manifests(request.tree)
         objects = collect_objects(manifests.documents(TextBudget.of(request.means)))
@@ -72,7 +79,7 @@ class _Manifests:
     """
 
     def __init__(self, tree: ContentTree) -> None:
-        self._root = tree.root
+        self._tree, self._root = tree, tree.root
         self._destinations = tree.destinations
         self._folders = tuple(dict.fromkeys(self._folder(destination) for destination in tree.destinations))
 
@@ -104,12 +111,14 @@ class _Manifests:
         more = f" and {len(places) - _SHOWN_PLACES} more" if len(places) > _SHOWN_PLACES else ""
         looked = f"no objects in the .yaml, .yml and .json files of {', '.join(places[:_SHOWN_PLACES])}{more}"
         remedy = self._find_other_format() or self._find_elsewhere() or 'put manifests in a directory "manifests"'
-        return _no_content(looked, remedy)
+        return _no_content(looked, remedy + self._tree.describe_refused())
 
     def _folder(self, destination: str) -> str:
         """Return the folder with the manifests of a destination."""
         manifests = join(destination, _FOLDER)
         has_manifests = is_folder(self._root / manifests)
+        telling = [manifests, join(destination, ANNOTATIONS), *([] if has_manifests else [join(destination, CHART)])]
+        self._tree.check(lambda path: any(covers(path, place) for place in telling))
         other = recognize_bundle(self._root, destination) or (
             "" if has_manifests else recognize_chart(self._root, destination)
         )
@@ -124,10 +133,23 @@ class _Manifests:
         """
         entries = self._entries(folder)
         files = [name for name, entry in entries if _is_manifest(name, entry)]
-        if files or folder.rpartition("/")[2] == _FOLDER:
+        is_deep = bool(files) or _is_own(folder)
+        self._tree.check(lambda path: self._is_read(path, folder, is_deep=is_deep))
+        if is_deep:
             for name, entry in entries:
                 self._refuse_manifests_below(name, entry, folder)
         return files
+
+    def _is_read(self, path: str, folder: str, *, is_deep: bool) -> bool:
+        """Return whether a refused path is read with a folder: anything in `manifests/`, a manifest elsewhere."""
+        if covers(path, folder) or not is_below(path, folder):
+            return covers(path, folder)
+        *folders, name = path.removeprefix(f"{folder}/" if folder else "").split("/")
+        subfolders = {join(folder, "/".join(folders[:depth])) for depth in range(1, len(folders) + 1)}
+        if _is_own(folder) or not subfolders.isdisjoint(self._destinations):
+            return subfolders.isdisjoint(self._destinations)
+        is_manifest = name.endswith(MANIFEST_SUFFIXES) and not any(map(_is_hidden, (name, *folders)))
+        return is_manifest and (is_deep or not folders)
 
     def _refuse_manifests_below(self, subfolder: str, entry: os.DirEntry[str], folder: str) -> None:
         if _is_hidden(subfolder) or not entry.is_dir(follow_symlinks=False) or subfolder in self._destinations:
@@ -167,6 +189,11 @@ def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:
     if not entry.is_file(follow_symlinks=False):
         raise BundleError(Reason.INVALID_BUNDLE, f"{name}: not a regular file; replace it with the file itself")
     return True
+
+
+def _is_own(folder: str) -> bool:
+    """Return whether a folder is there for manifests."""
+    return folder.rpartition("/")[2] == _FOLDER
 
 
 def _is_hidden(path: str) -> bool:

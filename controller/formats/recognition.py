@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from api.plugins import Limits
 from controller.content.limits import Rejection
 from controller.content.tar import read_tar
 
+CHART = "Chart.yaml"
+"""The file that makes a folder a chart."""
+ANNOTATIONS = "metadata/annotations.yaml"
+"""The file that makes a folder a registry-v1 bundle."""
 # The value of the annotation operators.operatorframework.io.bundle.mediatype.v1.
 _REGISTRY_MEDIA_TYPE = b"registry+v1"
 MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
@@ -23,7 +28,7 @@ _ENTRIES = 10_000
 
 def recognize_chart(root: Path, folder: str) -> str:
     """Return the message for a folder of the tree that is a Helm chart; empty if it is not."""
-    chart = join(folder, "Chart.yaml")
+    chart = join(folder, CHART)
     return _describe(chart, "a Helm chart", "helm") if is_file(root / chart) else ""
 
 
@@ -35,7 +40,7 @@ def recognize_archives(root: Path, folder: str) -> str:
 
 def recognize_bundle(root: Path, folder: str) -> str:
     """Return the message for a folder of the tree that is a registry-v1 bundle; empty if it is not."""
-    annotations = join(folder, "metadata/annotations.yaml")
+    annotations = join(folder, ANNOTATIONS)
     if not is_file(root / annotations) or not mentions(root / annotations, _REGISTRY_MEDIA_TYPE):
         return ""
     return _describe(annotations, "a registry-v1 bundle", "registry-v1")
@@ -73,13 +78,21 @@ def mentions(path: Path, *words: bytes) -> bool:
             return all(text.find(word) >= 0 for word in words)
 
 
+def is_in_file(pattern: re.Pattern[bytes], path: Path) -> bool:
+    """Return whether a file contains a match; it may be large and is not read into memory."""
+    if path.stat().st_size == 0:
+        return False
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        return pattern.search(text) is not None
+
+
 def is_chart_archive(path: Path, limits: Limits | None = None) -> bool:
     """Return whether a file is a packaged chart: a gzipped tar archive with Chart.yaml one folder down."""
     with path.open("rb") as file:
         try:
             entries = read_tar(file, limits or Limits())
             names = (entry.path for _, entry in zip(range(_ENTRIES), entries, strict=False))
-            return any(name.removeprefix("./").split("/")[1:] == ["Chart.yaml"] for name in names)
+            return any(name.removeprefix("./").split("/")[1:] == [CHART] for name in names)
         except Rejection:
             return False
 
@@ -97,6 +110,16 @@ def list_files(root: Path, folder: str, suffixes: tuple[str, ...]) -> Iterator[s
         for path in sorted((root / folder).iterdir()):
             if path.name.endswith(suffixes) and is_file(path):
                 yield join(folder, path.name)
+
+
+def covers(path: str, place: str) -> bool:
+    """Return whether a path of the tree is a place in it, or a folder above that."""
+    return path == place or place.startswith(f"{path}/")
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path of the tree is in a folder; '' is the root."""
+    return not folder or path.startswith(f"{folder}/")
 
 
 def join(folder: str, name: str) -> str:

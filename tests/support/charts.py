@@ -8,7 +8,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from api.plugins import Capabilities, ContentTree, Means, Rendering, RenderRequest
+from api.plugins import Capabilities, ContentTree, Means, Refusal, Rendering, RenderRequest
 from controller.formats.helm.format import HelmFormat
 from tests.support.tarballs import tarball
 
@@ -63,6 +63,7 @@ def render(
     name: str = "web",
     config: Mapping[str, Any] | None = None,
     capabilities: Capabilities = CAPABILITIES,
+    refused: Mapping[str, Refusal] | None = None,
     **means: Any,
 ) -> Rendering:
     """Render the content below a folder with Helm.
@@ -74,6 +75,7 @@ def render(
         name: of the BundleDeployment.
         config: of its spec.
         capabilities: of the cluster.
+        refused: what must not be read of the content.
         means: fields of `Means` other than usual.
     """
     folder = scratch / f"scratch-{len(list(scratch.glob('scratch-*')))}"
@@ -82,7 +84,7 @@ def render(
         RenderRequest(
             name=name,
             install_namespace="shop",
-            tree=ContentTree(root=root, destinations=destinations or ("",)),
+            tree=ContentTree(root=root, destinations=destinations or ("",), refused=refused or {}),
             config=config or {},
             capabilities=capabilities,
             means=Means(**{"scratch": folder, "programs": PROGRAMS, **means}),

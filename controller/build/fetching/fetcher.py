@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from api.errors import BundleError
+from api.plugins import Refusal
 from controller.build.context import BuildSettings, Call
 from controller.build.fetching.plugin_calls import SOURCES_AT_ONCE, PluginCalls, first_failure
 from controller.build.origins import resolution_of
@@ -71,12 +72,12 @@ class Fetcher:
 
         written: list[Path] = []
 
-        def _write(folder: Path) -> None:
+        def _write(folder: Path) -> Mapping[str, Refusal]:
             written.append(folder)
             with self._store.scratch() as scratch:
                 access = self._calls.access(index, source, scratch, call)
                 entries = plugin.fetch(source.parameters_json, resolution, access)
-                write_entries(entries, folder, self._settings.limits, access.path, call.use)
+                return write_entries(entries, folder, self._settings.limits, access.path, call.use, records=True)
 
         with self._calls.asking(Phase.FETCH, index, source, call):
             folder = self._store.put(key, _write)

@@ -55,7 +55,9 @@ class Resolver:
 
             def _keep(resolution: Resolution, entries: Iterator[Entry]) -> None:
                 key = store_key(content_key(plugin, source, resolution), origin, origin)
-                self._store.put(key, lambda to: write_entries(entries, to, self._limits, access.path, call.use))
+                self._store.put(
+                    key, lambda to: write_entries(entries, to, self._limits, access.path, call.use, records=True)
+                )
 
             resolution = plugin.resolve(source.parameters_json, replace(access, keep=_keep))
         is_same = access.previous is not None and access.previous.digest == resolution.digest

@@ -28,6 +28,7 @@ from api.v1alpha2.types import Processor
 from controller.build.rendering.render import render
 from controller.build.revision import PackedRevision, pack, pack_terms, unpack_terms
 from controller.content.disk import disk_errors_reported
+from controller.content.index import refused_from_json, refused_to_json
 from controller.content.limits import describe_bytes
 from controller.formats.budget import estimate
 from controller.processes.confinement import STARTING, confined
@@ -103,6 +104,7 @@ def _write_request(format_name: str, request: RenderRequest, processors: Sequenc
         "installNamespace": request.install_namespace,
         "root": str(request.tree.root),
         "destinations": list(request.tree.destinations),
+        "refused": refused_to_json(request.tree.refused),
         "config": request.config,
         "kubernetesVersion": request.capabilities.kubernetes_version,
         "kinds": [[*kind, scope] for kind, scope in request.capabilities.kinds.items()],
@@ -117,7 +119,11 @@ def _read_request(value: Mapping[str, Any]) -> RenderRequest:
     return RenderRequest(
         name=value["name"],
         install_namespace=value["installNamespace"],
-        tree=ContentTree(root=Path(value["root"]), destinations=tuple(value["destinations"])),
+        tree=ContentTree(
+            root=Path(value["root"]),
+            destinations=tuple(value["destinations"]),
+            refused=refused_from_json(value["refused"]),
+        ),
         config=value["config"],
         capabilities=Capabilities(
             kubernetes_version=value["kubernetesVersion"],

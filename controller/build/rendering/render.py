@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from api.plugins import Capabilities, Hook, Rendering, RenderRequest
+from api.plugins import Capabilities, Hook, ReadsPart, Rendering, RenderRequest
 from api.v1alpha2.types import Processor
 from controller.build.plugins import format_of
 from controller.build.rendering.processing import process
@@ -29,9 +29,12 @@ def render(format_name: str, request: RenderRequest, processors: Sequence[Proces
         request: its config was checked; if its install namespace is '', the format suggests one.
         processors: `spec.processors`, checked.
 
-    Raises: BundleError with a reason of Installed; LargeTextError.
+    Raises: BundleError with a reason of Installed, or that of a path of the content that must not be read;
+        LargeTextError.
     """
     plugin = format_of(format_name)
+    if not isinstance(plugin, ReadsPart):
+        request.tree.check(lambda _path: True)
     namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
     request = replace(request, install_namespace=namespace)
     rendering = process(processors, plugin.render(request), request)

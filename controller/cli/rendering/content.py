@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from api.plugins import Entry, Limits
+from api.plugins import ContentTree, Entry, Limits
 from api.v1alpha2.types import Spec
 from controller.cli.command import MisuseError, read_file
 from controller.content.archive import write_entries
@@ -49,19 +50,22 @@ def make_spec(source: str, overrides: dict[str, Any]) -> Spec:
     return Spec.model_validate({"format": "plain", "sources": [block], **overrides})
 
 
-def unpack(source: str, folder: Path) -> None:
+def unpack(source: str, folder: Path) -> ContentTree:
     """Write a local directory, archive or file of manifests into an empty folder; `-` is stdin.
 
+    Returns: the folder, with what must not be read.
     Raises: MisuseError if it cannot be read; BundleError (ContentRejected, UnsupportedContent, StorageFull).
     """
     try:
-        write_entries(_read(source), folder, Limits(), source)
+        refused = write_entries(_read(source), folder, Limits(), source, records=True)
     except OSError as error:
         raise MisuseError(f'"{error.filename or source}": {error.strerror or "cannot be read"}') from error
     except MisuseError as error:
         if Path(source).exists() or not _looks_like_image(source):
             raise
         raise MisuseError(f"{error}; for an image or chart in a registry: {OCI}{source}") from None
+    named = {path: replace(each, problem=f"{source}: {each.problem}") for path, each in refused.items()}
+    return ContentTree(root=folder, destinations=("",), refused=named)
 
 
 def _looks_like_image(source: str) -> bool:

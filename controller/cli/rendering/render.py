@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import Capabilities, ContentTree, Credentials, Limits, LocalContent, Network, RenderRequest
+from api.plugins import Capabilities, Credentials, Limits, LocalContent, Network, RenderRequest
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source, Spec
 from controller.build import capabilities as capabilities_file
@@ -162,13 +162,13 @@ def render_local(options: argparse.Namespace, store: ContentStore, capabilities:
     """
     config = read_config(options.config) if options.config else {}
     with store.scratch() as scratch, store.scratch() as own:
-        unpack(options.source, scratch)
+        tree = unpack(options.source, scratch)
         format_name = options.format or guess_format(scratch)
         check_config(format_name, config)
         request = RenderRequest(
             name=options.name or NAME,
             install_namespace=options.install_namespace or "",
-            tree=ContentTree(root=scratch, destinations=("",)),
+            tree=tree,
             config=config,
             capabilities=capabilities,
             means=replace(settings_of(options).means(), scratch=own),

@@ -6,7 +6,6 @@ as Helm itself does with every group that fails discovery.
 
 from __future__ import annotations
 
-import mmap
 import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.helm.chart import name_chart
+from controller.formats.recognition import is_in_file
 
 _DEFINITIONS = "crds"
 """The folder of a chart that Helm reads without templates."""
@@ -52,18 +52,10 @@ def _find_asked(folder: Path, values: list[bytes], unknown: Collection[str]) -> 
 
 
 def _is_found(pattern: re.Pattern[bytes], folder: Path, values: list[bytes]) -> bool:
-    return any(map(pattern.search, values)) or any(_is_in_file(pattern, path) for path in _files(folder))
+    return any(map(pattern.search, values)) or any(is_in_file(pattern, path) for path in _files(folder))
 
 
 def _files(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
         if path.is_file() and _DEFINITIONS not in path.relative_to(folder).parts:
             yield path
-
-
-def _is_in_file(pattern: re.Pattern[bytes], path: Path) -> bool:
-    """Whether a file, which may be large, contains a match."""
-    if path.stat().st_size == 0:
-        return False
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        return pattern.search(text) is not None

@@ -10,22 +10,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from api.errors import BundleError
-from api.plugins import ContentTree, Entry, EntryKind, Limits, Readable
+from api.plugins import ContentTree, Entry, EntryKind, Limits, Readable, Refusal
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.disk import ForeignFileError, Item, walk
-from controller.content.limits import Rejection, check_path, quote
+from controller.content.limits import Rejection, Unusable, check_path, quote, split_path
 from controller.content.shares import BLOCK
 from controller.content.tar import read_tar
 from controller.formats.budget import read_small
 from controller.formats.helm.ignore import FILE as IGNORE_FILE
 from controller.formats.helm.ignore import Ignores, read_rules
 from controller.formats.recognition import (
+    CHART,
     CHART_SUFFIXES,
+    is_below,
     is_chart_archive,
     is_file,
     join,
@@ -63,11 +65,15 @@ def name_chart(path: str) -> str:
 def find_chart(tree: ContentTree, limits: Limits) -> Chart:
     """Return the chart in a tree: a folder with Chart.yaml, or an archive of one. Charts inside it are part of it.
 
-    Raises: BundleError (NoContent if there is none; InvalidBundle if there are several).
+    Raises: BundleError (NoContent if there is none; InvalidBundle if there are several; the reason of a Chart.yaml that
+        must not be read, and of an archive if there is no chart).
     """
     found = list(_find_charts(tree, limits))
+    folders = [_folder_of(chart) for chart in found if not chart.is_packed]
+    suffixes = (f"/{CHART}", *([] if found else CHART_SUFFIXES))
+    tree.check(lambda path: f"/{path}".endswith(suffixes) and not any(is_below(path, folder) for folder in folders))
     if not found:
-        raise _no_chart(tree.root)
+        raise _no_chart(tree)
     if len(found) > 1:
         places = ", ".join(quote(chart.path) for chart in found[:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
@@ -76,8 +82,34 @@ def find_chart(tree: ContentTree, limits: Limits) -> Chart:
     return found[0]
 
 
+def find_refused(tree: ContentTree, chart: Chart) -> dict[str, Refusal]:
+    """Return what must not be read of a chart in a folder, and is not ignored, by its path in the chart.
+
+    Raises: BundleError (RenderLimitExceeded).
+    """
+    folder = _folder_of(chart)
+    refused = {path: refusal for path, refusal in tree.refused.items() if is_below(path, folder)}
+    if chart.is_packed or not refused:
+        return {}
+    ignores = _read_ignore_file(tree.root / folder, chart) or (lambda _path, _is_folder: False)
+    inner = {path.removeprefix(f"{folder}/" if folder else ""): refusal for path, refusal in refused.items()}
+    return {path: refusal for path, refusal in inner.items() if not _is_ignored(path, ignores)}
+
+
+def _is_ignored(path: str, ignores: Ignores) -> bool:
+    parts = path.split("/")
+    folders = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+    return ignores(path, False) or any(ignores(folder, True) for folder in folders)
+
+
 def gather_chart(
-    root: Path, chart: Chart, folder: Path, limits: Limits, occupy: Callable[[int], None] = lambda _size: None
+    root: Path,
+    chart: Chart,
+    folder: Path,
+    limits: Limits,
+    occupy: Callable[[int], None] = lambda _size: None,
+    *,
+    refused: dict[str, Refusal] | None = None,
 ) -> Path:
     """Copy a chart to a new folder, with its packaged dependencies unpacked, and return the folder.
 
@@ -87,6 +119,7 @@ def gather_chart(
         folder: must not exist.
         limits: of archives.
         occupy: receives the number of bytes before they are written; raises BundleError.
+        refused: receives what must not be read of archives, by its path in the folder; None: that is an error.
 
     Raises: BundleError (InvalidBundle for links, special files, damaged archives and limits; StorageFull).
     """
@@ -94,7 +127,7 @@ def gather_chart(
     place = name_chart(chart.path)
     try:
         entries = _unpack_dependencies(_entries(root, chart, limits), limits, 0)
-        write_entries(entries, folder, limits, place, _Scratch(occupy))
+        found = write_entries(entries, folder, limits, place, _Scratch(occupy), records=refused is not None)
     except ForeignFileError as error:
         problem = f"{quote(str(error))} is not a regular file; replace it with the file itself"
         raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}") from None
@@ -102,6 +135,9 @@ def gather_chart(
         if error.reason is not Reason.CONTENT_REJECTED:
             raise
         raise BundleError(Reason.INVALID_BUNDLE, error.message) from None
+    if refused is not None:
+        for path, refusal in found.items():
+            refused[path] = Refusal(problem=f"{place}: {refusal.problem}", reason=Reason.INVALID_BUNDLE)
     return folder
 
 
@@ -126,10 +162,10 @@ class _Scratch:
 def _find_charts(tree: ContentTree, limits: Limits) -> Iterator[Chart]:
     charts: list[str] = []
     for folder in walk_folders(tree.root):
-        outer = next((chart for chart in charts if _is_below(folder, chart)), None)
-        if outer is not None and (folder not in tree.destinations or _is_below(folder, join(outer, "charts"))):
+        outer = next((chart for chart in charts if is_below(folder, chart)), None)
+        if outer is not None and (folder not in tree.destinations or is_below(folder, join(outer, "charts"))):
             continue  # part of that chart
-        if is_file(tree.root / folder / "Chart.yaml"):
+        if is_file(tree.root / folder / CHART):
             charts.append(folder)
             yield Chart(folder or ".")
         elif outer is None:
@@ -142,17 +178,17 @@ def _find_archives(root: Path, folder: str, limits: Limits) -> Iterator[Chart]:
             yield Chart(path, is_packed=True)
 
 
-def _is_below(folder: str, other: str) -> bool:
-    return not other or folder.startswith(f"{other}/")
+def _folder_of(chart: Chart) -> str:
+    return "" if chart.path == "." else chart.path
 
 
-def _no_chart(root: Path) -> BundleError:
+def _no_chart(tree: ContentTree) -> BundleError:
     problem = "no chart found: neither a directory with Chart.yaml nor a .tgz or .tar.gz archive of one"
     remedy = (
-        recognize_first(root, recognize_bundle, recognize_manifests)
+        recognize_first(tree.root, recognize_bundle, recognize_manifests)
         or "add the chart, or correct the directory of its source"
     )
-    return BundleError(Reason.NO_CONTENT, f"{problem}; {remedy}")
+    return BundleError(Reason.NO_CONTENT, f"{problem}; {remedy}{tree.describe_refused()}")
 
 
 # gathering
@@ -199,24 +235,33 @@ def _without_ignored(items: Iterable[Item], ignores: Ignores) -> Iterator[Item]:
 
 
 def _entries_of_archive(stream: Readable, limits: Limits) -> Iterator[Entry]:
-    """Yield the files of a packaged chart, without their common folder."""
+    """Yield the files of a packaged chart, without their common folder, and all else with a `refusal`."""
     for entry in read_tar(stream, limits):
         if entry.kind is EntryKind.DIRECTORY:
             continue
-        if entry.kind is not EntryKind.FILE:
-            raise Rejection(f"entry {quote(entry.path)} is a link; replace it with the file itself")
-        _, _, path = check_path(entry.path, limits).partition("/")
+        refusal = entry.refusal or _judge(entry, limits)
+        path = "/".join(split_path(entry.path)[1:])
         if not path:
             raise Rejection(
                 f'entry {quote(entry.path)} is outside the chart\'s directory; package it with "helm package"'
             )
-        yield Entry(path=path, size=entry.size, data=entry.data)
+        yield Entry(path=path, size=entry.size, data=entry.data, refusal=refusal)
+
+
+def _judge(entry: Entry, limits: Limits) -> Refusal | None:
+    if entry.kind is not EntryKind.FILE:
+        return Refusal(problem=f"entry {quote(entry.path)} is a link; replace it with the file itself")
+    try:
+        check_path(entry.path, limits)
+    except Unusable as unusable:
+        return unusable.refusal
+    return None
 
 
 def _unpack_dependencies(entries: Iterable[Entry], limits: Limits, depth: int) -> Iterator[Entry]:
     """Yield entries, with packaged dependencies replaced by their files."""
     for entry in entries:
-        if entry.kind is not EntryKind.FILE or entry.data is None or not _PACKED_DEPENDENCY.fullmatch(entry.path):
+        if entry.refusal or entry.data is None or not _PACKED_DEPENDENCY.fullmatch(entry.path):
             yield entry
             continue
         if depth == _NESTED:
@@ -225,6 +270,12 @@ def _unpack_dependencies(entries: Iterable[Entry], limits: Limits, depth: int) -
         folder = entry.path.removesuffix(_ARCHIVE) + ".unpacked"
         try:
             for inner in _unpack_dependencies(_entries_of_archive(entry.data, limits), limits, depth + 1):
-                yield Entry(path=f"{folder}/{inner.path}", kind=inner.kind, size=inner.size, data=inner.data)
+                yield replace(inner, path=f"{folder}/{inner.path}", refusal=_prefix(entry.path, inner.refusal))
+        except Unusable:  # what an entry says that is thrown back: it names the archive already
+            raise
         except Rejection as rejection:
             raise Rejection(f"{quote(entry.path)}: {rejection}") from None
+
+
+def _prefix(archive: str, refusal: Refusal | None) -> Refusal | None:
+    return replace(refusal, problem=f"{quote(archive)}: {refusal.problem}") if refusal else None

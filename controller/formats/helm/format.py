@@ -23,7 +23,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.budget import LargeTextError, TextBudget
 from controller.formats.helm.asked_groups import refuse_unknown_groups
-from controller.formats.helm.chart import Chart, find_chart, gather_chart, name_chart
+from controller.formats.helm.chart import Chart, find_chart, find_refused, gather_chart, name_chart
 from controller.formats.helm.child import RunResult, run_guarded, scratch_of
 from controller.formats.helm.configuration import (
     NAME_CHARACTERS,
@@ -36,8 +36,10 @@ from controller.formats.helm.failures import explain
 from controller.formats.helm.lookups import needs_lookup
 from controller.formats.helm.output import find_unknown_hooks, read_output
 from controller.formats.helm.program import ProgramFinder
+from controller.formats.helm.refusals import refuse_what_is_read
 from controller.formats.helm.schemas import refuse_foreign_references
 from controller.formats.helm.values import copy_values_files, find_values_files, write_values
+from controller.formats.recognition import covers
 from controller.formats.values import merge_values
 from controller.processes.memory_limit import RESERVED_BYTES
 from controller.sharing.admission import Admission
@@ -55,6 +57,8 @@ _VERSION = re.compile(r"[A-Za-z0-9.-]+(?:/[A-Za-z0-9.-]+){0,2}")
 
 class HelmFormat:
     """Renders charts. Thread-safe."""
+
+    reads_part = True
 
     def __init__(self) -> None:
         self._finder = ProgramFinder()
@@ -90,7 +94,7 @@ class HelmFormat:
 
         Raises: BundleError (NoContent without a chart, InvalidBundle, InvalidConfig, RenderFailed,
             RenderLimitExceeded; NotSupported without Helm; APIUnavailable for an API group whose kinds are not
-            known), LargeTextError.
+            known; the reason of what must not be read and is), LargeTextError.
         """
         configuration, means = read_configuration(request.config), request.means
         release = _release_name(request.name, configuration)
@@ -116,11 +120,15 @@ class HelmFormat:
     def _template(self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart) -> RunResult:
         """Return the result of `helm template`, which has succeeded."""
         means = request.means
-        folder = gather_chart(request.tree.root, chart, scratch_of(means) / _CHART, means.limits, means.occupy)
-        refuse_foreign_references(folder, chart.path)
-        files = find_values_files(request.tree.root, configuration.values_files)
+        refused = find_refused(request.tree, chart)
+        root, limits, copy = request.tree.root, means.limits, scratch_of(means) / _CHART
+        folder = gather_chart(root, chart, copy, limits, means.occupy, refused=refused)
+        request.tree.check(lambda path: any(covers(path, name) for name in configuration.values_files))
+        files = find_values_files(root, configuration.values_files)
         values = write_values(configuration.values)
         texts = [values, *(file.text for file in files)]
+        refuse_what_is_read(refused, folder, texts)
+        refuse_foreign_references(folder, chart.path)
         refuse_unknown_groups(folder, texts, request.capabilities.unknown, chart.path)
         arguments = [
             *("template", release, f"./{_CHART}", "--namespace", request.install_namespace),

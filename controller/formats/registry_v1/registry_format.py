@@ -32,6 +32,8 @@ from controller.untrusted import mapping
 class RegistryV1Format:
     """Renders OLM bundles."""
 
+    reads_part = True
+
     def validate(self, config: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 - the contract of Format
         """Return nothing: the valid options depend on the install modes of the bundle, so `render` checks them."""
         return []

@@ -1,6 +1,6 @@
 """The files of a commit: the listing of its trees, and the bodies as one `git cat-file --batch` streams them.
 
-content/archive.py checks names, sizes and links. Git LFS pointers, which only stand for content, are refused here.
+content/archive.py checks names, sizes and links. Git LFS pointers only stand for content: they must not be read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from api.errors import BundleError
-from api.plugins import Access, Entry, EntryKind
+from api.plugins import Access, Entry, EntryKind, Refusal
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.sources.git.process import Child, GitRunner
@@ -36,17 +36,29 @@ class Item:
     mode: str
     name: str
     """Of the object."""
+    refusal: Refusal | None = None
+    """Why it must not be read."""
 
 
 def parse_listing(listing: bytes) -> list[Item]:
     """Parse the output of `ls-tree -z`; names that are not UTF-8 keep their bytes, which the writer refuses."""
-    items = []
+    return list(read_listing(listing))
+
+
+def read_listing(listing: bytes) -> Iterator[Item]:
+    """Do the same one by one."""
     for line in listing.split(b"\0"):
         if line:
             about, _, path = line.partition(b"\t")
             mode, _, name = about.decode().split()
-            items.append(Item(path=path.decode(errors="surrogateescape"), mode=mode, name=name))
-    return items
+            yield Item(path=path.decode(errors="surrogateescape"), mode=mode, name=name)
+
+
+def submodule(path: str) -> Refusal:
+    """Return why the submodule at a path of the repository is refused."""
+    problem = f"{quote(path)} is a submodule, which is not supported"
+    remedy = "add its repository as another source, or use a directory without it"
+    return Refusal(problem=f"{problem}; {remedy}", reason=Reason.UNSUPPORTED_CONTENT)
 
 
 def read_items(
@@ -61,14 +73,19 @@ def read_items(
         access: of the call.
         missing: raised for a missing object, also by the body of an entry.
 
-    Raises: GitFailed; BundleError (UnsupportedContent, `missing`, Unreachable at the deadline).
+    Yields: Git LFS pointers with a `refusal`.
+    Raises: GitFailed; BundleError (`missing`, Unreachable at the deadline).
     """
+    names = [item.name for item in items if not item.refusal]
     if not items:
         return
-    with runner.start("cat-file", "--batch", "--buffer", lines=[item.name for item in items]) as child:
+    with runner.start("cat-file", "--batch", "--buffer", lines=names) as child:
         for item in items:
+            if item.refusal:
+                yield Entry(path=item.path, kind=EntryKind.SYMBOLIC_LINK, refusal=item.refusal)
+                continue
             body = _Body(child, item, missing)
-            yield _make_link(item, body, access) if item.mode == LINK else _make_file(item, body, directory, access)
+            yield _make_link(item, body, access) if item.mode == LINK else _make_file(item, body, directory)
             body.finish()
 
 
@@ -78,14 +95,17 @@ def _make_link(item: Item, body: _Body, access: Access) -> Entry:
     return Entry(path=item.path, kind=EntryKind.SYMBOLIC_LINK, target=os.fsdecode(target))
 
 
-def _make_file(item: Item, body: _Body, directory: str, access: Access) -> Entry:
+def _make_file(item: Item, body: _Body, directory: str) -> Entry:
     head = body.read(_LFS_BYTES) if body.size < _LFS_BYTES else b""
-    if _LFS.match(head):
-        path = quote(f"{directory}/{item.path}".lstrip("/"))
-        problem = f"{path} is a Git LFS pointer, which is not supported; store the file itself in the repository"
-        raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{access.path}: {problem}")
     body.put_back(head)
-    return Entry(path=item.path, size=body.size, data=body, executable=item.mode == _EXECUTABLE)
+    refusal = _pointer(f"{directory}/{item.path}".lstrip("/")) if _LFS.match(head) else None
+    return Entry(path=item.path, size=body.size, data=body, executable=item.mode == _EXECUTABLE, refusal=refusal)
+
+
+def _pointer(path: str) -> Refusal:
+    problem = f"{quote(path)} is a Git LFS pointer, which is not supported"
+    remedy = "store the file itself in the repository, or use a directory without it"
+    return Refusal(problem=f"{problem}; {remedy}", reason=Reason.UNSUPPORTED_CONTENT)
 
 
 class _Body:

@@ -6,11 +6,11 @@ Not here: reading archives (content/tar.py, content/zip.py), and checking and wr
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from api.plugins import Entry, EntryKind, Limits
-from controller.content.limits import Budget, check_path, quote
+from api.plugins import Entry, EntryKind, Limits, Refusal
+from controller.content.limits import Budget, Unusable, check_path, quote
 from controller.content.tar import is_tar, read_tar
 from controller.content.zip import is_zip, read_zip
 from controller.content.zip_directory import Seekable, Unsupported
@@ -67,7 +67,7 @@ def without_ignore_file(entries: Iterator[Entry]) -> Iterator[Entry]:
         folders.update(parts[:1])
         if parts[1:] == [_CHART]:
             charts.add(parts[0])
-        is_small_file = entry.kind is EntryKind.FILE and entry.data is not None and entry.size <= _IGNORE_BYTES
+        is_small_file = entry.kind is EntryKind.FILE and not entry.refusal and entry.size <= _IGNORE_BYTES
         if parts[1:] == [_IGNORE] and is_small_file and ignore is None:
             # Kept until it is known what the archive is: Chart.yaml may follow.
             data = io.BytesIO(entry.data.read(entry.size) if entry.data else b"")
@@ -86,21 +86,30 @@ def strip_components(entries: Iterator[Entry], count: int, limits: Limits) -> It
         count: of elements; "." counts as one. Targets of hard links are names, too, those of symbolic links are not.
         limits: charged for dropped entries, too.
 
-    Raises: Rejection for a name that is not allowed, even in a removed part; whatever `entries` raises.
+    Yields: an entry with a `refusal` for a name that is not allowed, even in a removed part.
+    Raises: Rejection for a name that is absolute or leads out of the archive; whatever `entries` raises.
     """
     budget = Budget(limits)
     for entry in entries:
-        check_path(entry.path, limits)  # before elements are removed, which may contain ".."
+        is_name = bool(count) and entry.kind is EntryKind.HARD_LINK  # a target that is one
+        refusal = entry.refusal or _judge([entry.path, entry.target] if is_name else [entry.path], limits)
         path = _without(entry.path, count)
-        target = entry.target
-        if entry.kind is EntryKind.HARD_LINK and count:
-            check_path(target, limits)
-            target = _without(target, count)
+        target = _without(entry.target, count) if is_name else entry.target
         if not count or (path and (target or not entry.target)):
-            yield replace(entry, path=path, target=target)
+            yield replace(entry, path=path, target=target, refusal=refusal)
         else:
             budget.charge_entry()
             budget.charge_file(entry.path, entry.size)
+
+
+def _judge(names: Iterable[str], limits: Limits) -> Refusal | None:
+    """Check names before elements are removed, which may contain ".."."""
+    try:
+        for name in names:
+            check_path(name, limits)
+    except Unusable as unusable:
+        return unusable.refusal
+    return None
 
 
 def _without(path: str, count: int) -> str:

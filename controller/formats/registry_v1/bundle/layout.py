@@ -15,7 +15,10 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.budget import TextBudget
 from controller.formats.recognition import (
+    ANNOTATIONS,
     MANIFEST_SUFFIXES,
+    covers,
+    is_below,
     is_file,
     is_folder,
     join,
@@ -28,7 +31,6 @@ from controller.formats.recognition import (
 )
 
 MANIFESTS = "manifests"
-ANNOTATIONS = "metadata/annotations.yaml"
 PROPERTIES = "metadata/properties.yaml"
 DEPENDENCIES = "metadata/dependencies.yaml"
 _SERVICE_VERSION = b"ClusterServiceVersion"
@@ -85,9 +87,11 @@ class Layout:
 def find_layout(tree: ContentTree) -> Layout:
     """Return the bundle in a tree.
 
-    Raises: BundleError (NoContent if there is none; InvalidBundle if it is incomplete, or there are several).
+    Raises: BundleError (NoContent if there is none; InvalidBundle if it is incomplete, or there are several; the reason
+        of what must not be read of it).
     """
     folders = list(dict.fromkeys(("", *tree.destinations)))
+    _check(tree, *(join(folder, name) for folder in folders for name in (MANIFESTS, ANNOTATIONS)))
     found = [folder for folder in folders if _has_both(tree.root / folder)]
     if len(found) > 1:
         places = " and ".join(f'"{folder or "."}"' for folder in found)
@@ -95,7 +99,13 @@ def find_layout(tree: ContentTree) -> Layout:
         raise BundleError(Reason.INVALID_BUNDLE, problem)
     if not found:
         raise _no_bundle(tree, folders)
+    tree.check(lambda path: is_below(path, join(found[0], MANIFESTS)))
+    _check(tree, join(found[0], PROPERTIES), join(found[0], DEPENDENCIES))
     return Layout(root=tree.root / found[0])
+
+
+def _check(tree: ContentTree, *places: str) -> None:
+    tree.check(lambda path: any(covers(path, place) for place in places))
 
 
 def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
@@ -113,7 +123,8 @@ def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
         recognize_manifests,
     )
     remedy = recognize_first(tree.root, *recognizers) or "add this file and manifests/"
-    return BundleError(Reason.NO_CONTENT, f"no registry-v1 bundle found: looked for {looked}; {remedy}")
+    problem = f"no registry-v1 bundle found: looked for {looked}; {remedy}"
+    return BundleError(Reason.NO_CONTENT, problem + tree.describe_refused())
 
 
 def _recognize_elsewhere(root: Path, folder: str) -> str:

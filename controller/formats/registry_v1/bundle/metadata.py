@@ -12,7 +12,8 @@ from typing import Any
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.formats.budget import TextBudget
-from controller.formats.registry_v1.bundle.layout import ANNOTATIONS, DEPENDENCIES, PROPERTIES, Layout
+from controller.formats.recognition import ANNOTATIONS
+from controller.formats.registry_v1.bundle.layout import DEPENDENCIES, PROPERTIES, Layout
 from controller.formats.registry_v1.bundle.typed import Reader, WrongTypeError, parse_types, write_path
 from controller.formats.yaml.manifests import read_documents
 

@@ -8,6 +8,7 @@ import os
 import stat
 import tarfile
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from api.errors import BundleError
-from api.plugins import Entry, EntryKind, Limits
+from api.plugins import Entry, EntryKind, Limits, Refusal
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import Rejection
@@ -30,13 +31,19 @@ LIMITS = Limits(file_bytes=1000, total_bytes=3000, entries=40, path_bytes=100, p
 PATH = "spec.sources[1]"
 
 
-def write(destination: Path, *layers: list[tuple[str, Value]], limits: Limits = LIMITS, oci: bool = True) -> None:
+def write(
+    destination: Path,
+    *layers: list[tuple[str, Value]],
+    limits: Limits = LIMITS,
+    oci: bool = True,
+    records: bool = False,
+) -> dict[str, Refusal]:
     def entries() -> Iterator[Entry]:
         for number, items in enumerate(layers):
             yield from read_tar(io.BytesIO(tarball(*items)), limits, layer=number if oci else None)
 
     destination.mkdir(exist_ok=True)
-    write_entries(entries(), destination, limits, PATH)
+    return write_entries(entries(), destination, limits, PATH, records=records)
 
 
 def names(folder: Path) -> list[str]:
@@ -192,6 +199,156 @@ def test_what_is_refused(case: Refused, tmp_path: Path) -> None:
     assert names(tmp_path) == ["out"]
 
 
+@dataclass
+class Left:
+    name: str
+    layers: list[list[tuple[str, Value]]]
+    expect: dict[str, bytes | None]
+    """What is written."""
+    refused: dict[str, str]
+    """Part of why, by path."""
+    limits: Limits = field(default=LIMITS)
+
+
+DEVICE, FIFO = Special(tarfile.CHRTYPE), Special(tarfile.FIFOTYPE)
+UNIT = "systemd/dev-disk-by\\x2dlabel.swap"
+BASE: list[tuple[str, Value]] = [("dev/console", DEVICE), ("initctl", FIFO), (UNIT, b""), ("a\udcff", b"1"),
+                                 ("mtab", Link("../../proc/mounts")), ("m/a", b"1")]  # fmt: skip
+LONG = "n" * 300
+
+# fmt: off
+LEFT = [
+    Left("the entries of a usual base", [BASE], {"dev": None, "systemd": None, "m": None, "m/a": b"1"},
+         {"dev/console": "a character device", "initctl": "a fifo", UNIT: "has a backslash", "a\udcff": "not UTF-8",
+          "mtab": "outside the tree"}),
+    Left("a file that a device replaces", [[("x", b"1")], [("x", DEVICE)]], {}, {"x": "a character device"}),
+    Left("a folder that a device replaces", [[("x/y", b"1")], [("x", DEVICE)]], {}, {"x": "a character device"}),
+    Left("nothing of a device that a file replaces", [[("x", DEVICE)], [("x", b"1")]], {"x": b"1"}, {}),
+    Left("nothing of a device that a folder replaces", [[("x", DEVICE)], [("x/y", b"1")]], {"x": None, "x/y": b"1"},
+         {}),
+    Left("nothing of a device in place of a link", [[("x", Link("../y"))], [("x", FIFO)]], {}, {"x": "a fifo"}),
+    Left("nothing that is whited out", [BASE, [("dev/.wh.console", b""), (".wh.initctl", b""), (".wh.mtab", b""),
+         ("systemd/.wh.dev-disk-by\\x2dlabel.swap", b""), (".wh.a\udcff", b"")]],
+         {"dev": None, "systemd": None, "m": None, "m/a": b"1"}, {}),
+    Left("nothing in a folder that is whited out", [BASE, [(".wh.dev", b""), (".wh.systemd", b"")]],
+         {"m": None, "m/a": b"1"},
+         {"initctl": "a fifo", "a\udcff": "not UTF-8", "mtab": "outside the tree"}),
+    Left("nothing in an opaque folder", [[(UNIT, b""), ("systemd/n", DEVICE)], [("systemd/.wh..wh..opq", b"")]],
+         {"systemd": None}, {}),
+    Left("nothing below a name that is whited out", [[("a\\b/c.yaml", b""), ("a\\b/", None)], [(".wh.a\\b", b"")]],
+         {}, {}),
+    Left("what is below a name that is not allowed", [[("d/a\\b/", None), ("d/a\\b/x/y/c.yaml", b"1")]], {"d": None},
+         {"d/a\\b": "has a backslash", "d/a\\b/c.yaml": "has a backslash"}),
+    Left("what is below a name that is not allowed, named first", [[("a\\b/x/c.yaml", b"1"), ("a\\b/", None)]], {},
+         {"a\\b": '"a\\\\b/" has a backslash', "a\\b/c.yaml": "has a backslash"}),
+    Left("a link to what must not be read", [[("dev/null", DEVICE), ("d/l", Link("../dev/null"))]],
+         {"dev": None, "d": None}, {"dev/null": "a character device", "d/l": 'entry "dev/null" is a character device'}),
+    Left("a link before what must not be read", [[("l", Link("n")), ("n", FIFO)]], {},
+         {"l": '"n" is a fifo', "n": "fifo"}),
+    Left("a link through what must not be read", [[("out", Link("../x")), ("l", Link("out/y"))]], {},
+         {"out": "outside the tree", "l": 'entry "out" links to "../x"'}),
+    Left("a link in what must not be read", [[("n", DEVICE), ("l", Link("n/..")), ("m", Link("n/x"))]], {},
+         {"n": "device", "l": "device", "m": "device"}),
+    Left("a hard link to what must not be read", [[("n", DEVICE), ("l", Link("n", hard=True))]], {},
+         {"n": "device", "l": '"n" is a character device'}),
+    Left("a hard link to a name that is not allowed", [[("a\\b", b"1"), ("l", Link("a\\b", hard=True))]], {},
+         {"a\\b": "backslash", "l": "backslash"}),
+    Left("a hard link out", [[("d/l", Link("../x", hard=True))]], {"d": None}, {"d/l": "outside the tree"}),
+    Left("what a folder contains, by a link to it", [[("d/n", DEVICE), ("d/f", b"1"), ("c", Link("d"))]],
+         {"d": None, "d/f": b"1", "c": None, "c/f": b"1"}, {"d/n": "device", "c/n": "device"}),
+    Left("a link out through a link", [[("d/r", Link("..")), ("l", Link("d/r/../x")), ("f", b"1")]],
+         {"d": None, "f": b"1"}, {"l": 'entry "l" links to "d/r/../x"'}),
+    Left("a link with a long target", [[("l", Link("a/" * 51))]], {}, {"l": "link target that exceeds"}),
+    Left("a chain of links", [[*CHAIN, ("l60", b"1")]],
+         {f"l{i}": b"1" for i in range(42, 61)}, {f"l{i}": "more than 40 links" for i in range(42)}, Limits()),
+    Left("a name that is too long", [[(f"d/{LONG}.yaml", b"1")]], {"d": None},
+         {f"d/{LONG[:120]}/{LONG[:115]}.yaml": "(255 per element)"}, Limits()),
+    Left("a path that is too long", [[("d/" + "e/" * 50 + "f.yaml", b"1")]],
+         dict.fromkeys("/".join(["d", *"e" * depth]) for depth in range(50)),
+         {"/".join(["d", *"e" * 50, *end]): "exceeds the limit of 100 bytes" for end in ([], ["f.yaml"])},
+         Limits(path_bytes=100)),
+    Left("a path that is too deep", [[("1/2/3/4/5/6/7/8", b"1")]],
+         dict.fromkeys("/".join("123456"[:depth]) for depth in range(1, 7)),
+         {"1/2/3/4/5/6/7/8": "nested deeper", "1/2/3/4/5/6/7": "nested deeper"}),
+    Left("a copy that is too deep", [[("a/b/c/d/e/f", b""), ("1/2", Link("../a"))]],
+         {"/".join("abcde"[:depth]): None for depth in range(1, 6)} | {"a/b/c/d/e/f": b""}
+         | {"/".join("12bcde"[:depth]): None for depth in range(1, 7)},
+         {"1/2/b/c/d/e/f": "nested deeper"}),
+    Left("a whiteout without a name", [[("a/.wh...", b""), ("a/b", b"1")]], {"a": None, "a/b": b"1"},
+         {"a/.wh...": "a whiteout without a name"}),
+    Left("no whiteout of what must not be read", [[("x", b"1")], [(".wh.x", FIFO)]], {"x": b"1"}, {".wh.x": "a fifo"}),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("case", LEFT, ids=attrgetter("name"))
+def test_what_is_left_out_and_recorded(case: Left, tmp_path: Path) -> None:
+    refused = write(tmp_path / "out", *case.layers, limits=case.limits, records=True)
+    assert read(tmp_path / "out") == case.expect
+    assert refused.keys() == case.refused.keys()
+    for path, told in case.refused.items():
+        assert told in refused[path].problem
+        assert refused[path].reason is Reason.CONTENT_REJECTED
+
+
+OF_ALL = ("leaves its directory", "absolute path", "names the root", "exceed", "more entries")
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
+def test_names_that_lead_elsewhere_and_limits_are_about_all_of_the_content(case: Refused, tmp_path: Path) -> None:
+    is_recorded = any(told in case.message for told in ("UTF-8", "limit of 100 bytes", "(255 per element)", "target"))
+    if is_recorded or not any(told in case.message for told in OF_ALL):
+        assert write(tmp_path / "out", case.items, limits=case.limits, oci=case.oci, records=True)
+        return
+    with pytest.raises(BundleError) as caught:
+        write(tmp_path / "out", case.items, limits=case.limits, oci=case.oci, records=True)
+    assert case.message in caught.value.message
+
+
+OVER: list[tuple[str, list[tuple[str, Value]], str]] = [
+    ("entries", [("n", DEVICE)] * 41, "more entries than the limit of 40"),
+    ("paths", [(f"a\\{number}", b"") for number in range(41)], "more entries than the limit of 40"),
+    ("copies", [("d/n", DEVICE), *((f"l{i}", Link("d")) for i in range(20))], "more entries than the limit of 40"),
+    ("a large body", [("a\\b", bytes(1001))], "exceeds the limit of 1000 bytes per file"),
+    ("bodies", [("a\\b", bytes(1000))] * 4, "exceed the limit of 3000 bytes"),
+]
+
+
+@pytest.mark.parametrize(("items", "message"), [case[1:] for case in OVER], ids=[case[0] for case in OVER])
+def test_what_is_left_out_counts(items: list[tuple[str, Value]], message: str, tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=message) as caught:
+        write(tmp_path / "out", items, records=True)
+    assert caught.value.reason is Reason.CONTENT_REJECTED
+
+
+def test_long_names_that_are_left_out_take_little_memory(tmp_path: Path) -> None:
+    entries = (Entry(path=f"{number}\\{'x' * 900_000}.yaml", target="y" * 900_000) for number in range(200))
+    tracemalloc.start()
+    try:
+        refused = write_entries(entries, tmp_path, Limits(), PATH, records=True)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(refused) == 200
+    assert all(path.endswith(".yaml") for path in refused)
+    assert peak < 16 << 20
+
+
+def test_what_is_told_of_what_is_left_out_has_a_limit(tmp_path: Path) -> None:
+    folder = "/".join(["d" * 200] * 4)
+    entries = (Entry(path=f"{folder}/{number}\\{'x' * 100}", target="y" * 900_000) for number in range(40_000))
+    with pytest.raises(BundleError, match="too many entries that cannot be used; remove some"):
+        write_entries(entries, tmp_path, Limits(), PATH, records=True)
+
+
+def test_names_of_many_elements_that_are_left_out_take_no_quadratic_time(tmp_path: Path) -> None:
+    entries = (Entry(path=f"{'a/' * 400}{number}\\/{'b/' * 400}c") for number in range(2000))
+    started = time.process_time()
+    refused = write_entries(entries, tmp_path, Limits(), PATH, records=True)
+    assert len(refused) == 2  # the depth is their limit, and all end so
+    assert time.process_time() - started < 10
+
+
 def test_owner_setuid_and_group_bits_are_dropped_and_executable_stays(tmp_path: Path) -> None:
     write_entries(read_tar(io.BytesIO(tarball(("x", b"1"), mode=0o6777)), LIMITS), tmp_path, LIMITS, PATH)
     mode = (tmp_path / "x").stat().st_mode
@@ -265,12 +422,30 @@ def any_entry(draw: st.DrawFn) -> Entry:
 
 @given(entries=st.lists(any_entry(), max_size=12))
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_nothing_is_ever_written_outside_whatever_the_entries(
+def test_of_content_that_is_not_refused_nothing_is_left_out(
     entries: list[Entry], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    strict, recording = tmp_path_factory.mktemp("strict", numbered=True), tmp_path_factory.mktemp("out", numbered=True)
+    try:
+        write_entries(entries, strict, LIMITS, PATH)
+    except BundleError:
+        return
+    for entry in entries:
+        if isinstance(entry.data, io.BytesIO):
+            entry.data.seek(0)
+    assert write_entries(entries, recording, LIMITS, PATH, records=True) == {}
+    assert read(recording) == read(strict)
+
+
+@given(entries=st.lists(any_entry(), max_size=12), records=st.booleans())
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_nothing_is_ever_written_outside_whatever_the_entries(
+    entries: list[Entry], records: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     around = tmp_path_factory.mktemp("around", numbered=True)
     (around / "out").mkdir()
     with suppress(BundleError):
-        write_entries(entries, around / "out", LIMITS, PATH)
+        refused = write_entries(entries, around / "out", LIMITS, PATH, records=records)
+        assert not refused.keys() & read(around / "out").keys()
     assert names(around) == ["out"]
     read(around / "out")

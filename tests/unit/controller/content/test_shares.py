@@ -11,9 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Entry, Limits
+from api.plugins import Entry, Limits, Refusal
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
+from controller.content.index import write_index
 from controller.content.shares import BLOCK, DiskShares, Use, budget_of
 
 LIMITS = Limits(compressed_bytes=100, total_bytes=1000, entries=10)
@@ -136,6 +137,13 @@ def test_what_is_stored_counts_while_it_is_in_use(tmp_path: Path) -> None:
         use.add_stored(tmp_path)
         assert shares.taken() == 500 + 2 * BLOCK
         assert reason_of(lambda: use.add_file(501)) is REJECTED
+
+
+def test_what_was_left_out_of_stored_content_counts_as_well(tmp_path: Path) -> None:
+    (tmp_path / "content").mkdir()
+    write_index(tmp_path, {f"{number}": Refusal(problem="bad") for number in range(11)})
+    with DiskShares().use(ANN, LIMITS) as use:
+        assert reason_of(lambda: use.add_stored(tmp_path / "content")) is REJECTED
 
 
 def test_sources_that_work_at_the_same_time_are_counted_right() -> None:

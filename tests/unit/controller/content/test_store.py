@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from pathlib import Path
@@ -19,7 +19,9 @@ from typing import NamedTuple
 import pytest
 
 from api.errors import BundleError
+from api.plugins import Refusal
 from api.v1alpha2.conditions import Reason
+from controller.content.index import read_paths, read_refused
 from controller.content.store import ContentStore, StoreInUseError
 
 KEY = "sha256:1|linux/amd64"
@@ -59,6 +61,36 @@ def test_what_was_put_is_got(store: ContentStore) -> None:
     assert store.get(KEY) == folder
     assert names(folder) == ["a", "b", "empty"]
     assert store.bytes_used() == 3
+
+
+REFUSED = {"a\\b\udcff": Refusal(problem="x\ny"), "large": Refusal(problem="z", reason=Reason.UNSUPPORTED_CONTENT)}
+
+
+def refusing(folder: Path) -> Mapping[str, Refusal]:
+    (folder / "a").write_text("1")
+    return REFUSED
+
+
+def test_what_must_not_be_read_is_stored_with_the_rest(root: Path) -> None:
+    with ContentStore(root) as store:
+        folder = store.put(KEY, refusing)
+        assert read_refused(folder.parent) == REFUSED
+    with ContentStore(root) as store:
+        assert store.get(KEY) == folder
+        assert read_refused(folder.parent) == REFUSED
+        assert read_paths(folder.parent) == {"a"} == set(names(folder))
+        assert store.bytes_used() == 1 + len((folder.parent / "index").read_bytes().splitlines()[2]) + 1
+
+
+def test_content_of_which_that_is_forgotten_is_damaged(root: Path) -> None:
+    with ContentStore(root) as store:
+        index = store.put(KEY, refusing).parent / "index"
+    lines = index.read_bytes().splitlines(keepends=True)
+    index.write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(ValueError, match="modified"):
+        read_refused(index.parent)
+    with ContentStore(root) as store:
+        assert store.get(KEY) is None
 
 
 def test_content_outlives_the_process(root: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import subprocess
 import tarfile
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from operator import itemgetter
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -19,8 +21,9 @@ from hypothesis import strategies as st
 from api.plugins import Entry, EntryKind, Limits
 from controller.content.limits import Rejection
 from controller.content.tar import read_tar
-from tests.support.tarballs import BLOCK, Link, Value, extended, pax, pax_record, tarball
+from tests.support.tarballs import BLOCK, Link, Special, Value, extended, pax, pax_record, tarball
 
+LIMITS = Limits()
 END = bytes(2 * BLOCK)
 FILE = tarball(("f", b"1"))[: 2 * BLOCK]
 
@@ -79,6 +82,54 @@ def test_an_archive_without_end_marker() -> None:
 
 def test_a_file_that_ends_with_a_slash_is_a_folder() -> None:
     assert entries(tarball(("d/", b"")))[0][1] is EntryKind.DIRECTORY
+
+
+def judged(data: bytes) -> list[tuple[str, str]]:
+    """Return the names of entries, and why they must not be read."""
+    return [
+        (entry.path, entry.refusal.problem if entry.refusal else "") for entry in read_tar(io.BytesIO(data), LIMITS)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (tarfile.CHRTYPE, "is a character device; remove it"),
+        (tarfile.BLKTYPE, "is a block device; remove it"),
+        (tarfile.FIFOTYPE, "is a fifo; remove it"),
+        (b"Z", "is of an unknown type; remove it"),
+        (b"V", "is of an unknown type; remove it"),
+    ],
+)
+def test_what_follows_an_entry_that_must_not_be_read_is_read(kind: bytes, what: str) -> None:
+    data = tarball(("a", b"1"), ("dev/n", Special(kind)), ("b", b"2"))
+    assert judged(data) == [("a", ""), ("dev/n", f'entry "dev/n" {what}'), ("b", "")]
+
+
+def test_the_body_of_an_entry_of_an_unknown_type_is_skipped() -> None:
+    body = lying(slice(156, 157), b"Z", tarball(("z", bytes(5000))))[: BLOCK + 5120]
+    assert judged(body + FILE + END) == [("z", 'entry "z" is of an unknown type; remove it'), ("f", "")]
+
+
+def test_no_data_follows_the_header_of_a_device_whatever_its_size_says() -> None:
+    header = lying(slice(156, 157), b"3", lying(slice(124, 136), b"00000005000"))[:BLOCK]
+    assert [path for path, _ in judged(header + FILE + END)] == ["f", "f"]
+
+
+@pytest.mark.parametrize("form", ["gnu", "posix"])
+@pytest.mark.parametrize("holes", [1, 60])
+def test_sparse_files_of_gnu_tar_are_passed_over(form: str, holes: int, tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    with (tmp_path / "log" / "lastlog").open("wb") as file:
+        for number in range(holes):
+            file.seek((number + 1) << 20)
+            file.write(b"x" * 5000)
+    (tmp_path / "next").write_bytes(b"1")
+    command = ["tar", "--sparse", "--create", f"--format={form}", "--file=-", "log/lastlog", "next"]
+    made = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True).stdout
+    assert len(made) < holes * 20_000 + 20_000
+    problem = 'entry "log/lastlog" is a sparse file; create the archive without sparse files'
+    assert judged(made) == [("log/lastlog", problem), ("next", "")]
 
 
 def repeated_pax_records(count: int) -> bytes:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from api.errors import BundleError
+from api.plugins import ContentTree, Refusal
 from api.v1alpha2.conditions import Reason
+from controller.content.store import ContentStore
 from controller.content.tree import assemble
 
 Part = tuple[str, dict[str, str | None]]
@@ -123,3 +125,41 @@ def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, monkeypatc
     assemble(contents, tmp_path / "tree")
     assert (tmp_path / "tree" / "a").read_text() == "1"
     assert os.access(tmp_path / "tree" / "a", os.X_OK)
+
+
+def test_what_must_not_be_read_is_named_by_its_path_and_source(tmp_path: Path) -> None:
+    with ContentStore(tmp_path / "store") as store:
+        folders = [
+            store.put(key, lambda _, paths=paths: {path: Refusal(problem=f"{path} is bad") for path in paths})  # type: ignore[misc]
+            for key, paths in {"a": ["d/x", "y"], "b": ["x", "z"], "c": []}.items()
+        ]
+        found = [
+            (f"spec.sources[{index}]", destination, folders[index]) for index, destination in enumerate(["", "d", ""])
+        ]
+        tree = assemble(found, tmp_path / "tree")
+    assert {path: refusal.problem for path, refusal in tree.refused.items()} == {
+        "d/x": "spec.sources[0]: d/x is bad",
+        "d/z": "spec.sources[1]: z is bad",
+        "y": "spec.sources[0]: y is bad",
+    }
+
+
+def test_what_must_not_be_read_of_all_sources_together_has_a_limit(tmp_path: Path) -> None:
+    with ContentStore(tmp_path / "store") as store:
+        long = "x" * (9 << 20)
+        folders = [store.put(key, lambda _: {"x": Refusal(problem=long)}) for key in "ab"]
+        found = [(f"spec.sources[{index}]", f"{index}", folders[index]) for index in range(2)]
+        assemble(found[:1], tmp_path / "one")
+        with pytest.raises(BundleError, match=r"spec\.sources: .* too many entries that cannot be used") as caught:
+            assemble(found, tmp_path / "tree")
+    assert caught.value.reason is Reason.CONTENT_REJECTED
+
+
+def test_a_tree_refuses_the_first_path_that_is_read(tmp_path: Path) -> None:
+    refused = {"b": Refusal(problem="b", reason=Reason.UNSUPPORTED_CONTENT), "a": Refusal(problem="a")}
+    tree = ContentTree(root=tmp_path, destinations=("",), refused=refused)
+    tree.check(lambda path: path not in refused)
+    for read_paths, reason in (({"a", "b"}, Reason.CONTENT_REJECTED), ({"b"}, Reason.UNSUPPORTED_CONTENT)):
+        with pytest.raises(BundleError) as caught:
+            tree.check(lambda path, read_paths=read_paths: path in read_paths)  # type: ignore[misc]
+        assert (caught.value.reason, caught.value.message) == (reason, min(read_paths))

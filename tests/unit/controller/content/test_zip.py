@@ -153,6 +153,14 @@ def test_what_is_refused(data: bytes, message: str) -> None:
     assert caught.value.at("path").reason is Reason.CONTENT_REJECTED
 
 
+@pytest.mark.parametrize("value", [Special(stat.S_IFIFO), Special(stat.S_IFCHR), Link("x" * 2000)])
+def test_what_follows_an_entry_that_must_not_be_read_is_read(value: Value) -> None:
+    found = list(read_zip(io.BytesIO(zipped(("a", b"1"), ("n", value), ("b", b"2"))), LIMITS))
+    assert [(entry.path, entry.refusal is not None) for entry in found] == [("a", False), ("n", True), ("b", False)]
+    assert found[1].refusal
+    assert found[1].refusal.problem.startswith('entry "n" ')
+
+
 UNSUPPORTED = [
     ("encryption", crafted(Crafted(flags=1)), 'entry "f" is encrypted'),
     ("strong encryption", crafted(Crafted(flags=0x41)), 'entry "f" is encrypted'),

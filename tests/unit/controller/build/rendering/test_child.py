@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, RenderRequest
+from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, Refusal, RenderRequest
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Processor
 from controller.build.builder import render_here_or_in_child
@@ -74,6 +74,15 @@ def test_a_child_renders_the_same_revision(tmp_path: Path, scratch: Path) -> Non
     made, expected = render_in_child("plain", asked), render("plain", asked)
     assert made.unpacked() == expected
     assert len(made.objects) < GREAT // 100
+
+
+def test_a_child_refuses_what_must_not_be_read(tmp_path: Path, scratch: Path) -> None:
+    asked = request(write(tmp_path / "content", MANIFESTS), scratch)
+    refused = {"manifests/c\udcff.yaml": Refusal(problem='not "UTF-8"', reason=Reason.UNSUPPORTED_CONTENT)}
+    asked = replace(asked, tree=replace(asked.tree, refused=refused))
+    with pytest.raises(BundleError) as caught:
+        render_in_child("plain", asked)
+    assert (caught.value.reason, caught.value.message) == (Reason.UNSUPPORTED_CONTENT, 'not "UTF-8"')
 
 
 def test_small_text_is_parsed_in_this_process(tmp_path: Path, scratch: Path) -> None:

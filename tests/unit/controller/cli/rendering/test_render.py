@@ -67,6 +67,19 @@ def test_the_folder_of_git_and_what_a_link_leads_to_are_as_a_source_would_bring_
     assert capsys.readouterr().out == "configmap/a\nconfigmap/b\n"
 
 
+def test_of_what_a_folder_contains_only_what_the_format_reads_is_judged(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bundle / "README.md").symlink_to("../../README.md")
+    (bundle / "a\\b").write_text("x")
+    assert main(["render", str(bundle), "-o", "name"]) == 0
+    assert capsys.readouterr() == ("configmap/a\n", "")
+    (bundle / "manifests" / "b.yaml").symlink_to("/etc/hostname")
+    assert main(["render", str(bundle), "-o", "name"]) == 1
+    told = f'{bundle}: entry "manifests/b.yaml" links to "/etc/hostname", outside the tree; link to something inside it'
+    assert told in capsys.readouterr().err
+
+
 class Mistake(NamedTuple):
     name: str
     words: list[str]

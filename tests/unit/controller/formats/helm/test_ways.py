@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import subprocess
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +26,7 @@ from controller.formats.yaml.manifests import read_documents
 from controller.sources.chart.archive import read_chart
 from controller.sources.http.body import read_body, strip_components
 from tests.support.charts import chart_of, files_of, pack, packaged_helm, render, write
-from tests.support.tarballs import tarball
+from tests.support.tarballs import Link, Special, Value, tarball
 
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
 FILE = 'data: {x: {{ .Files.Get "dashboards/NAME.json" | quote }}}\n'
@@ -110,6 +112,29 @@ def test_a_packaged_chart_is_rendered_as_helm_renders_it(rules: str, tmp_path: P
         write_entries(entries(archive, tmp_path), folder, Limits(), "content")
         rendering = render(folder, tmp_path / "scratch")
         assert names_and_data([*rendering.objects, *(hook.manifest for hook in rendering.hooks)]) == wanted, way
+
+
+UNREAD: list[tuple[str, Value]] = [
+    ("c/LICENSE", Link("../../LICENSE")), ("c/docs/x", Link("/etc/hostname")),
+    ("c/dev", Special(tarfile.CHRTYPE)), ("c/fifo", Special(tarfile.FIFOTYPE)), ("c/docs/a\udcff", b"1"),
+    ("c/charts/d/README.md", Link("../../../x")),
+]  # fmt: skip
+
+
+def test_what_nothing_reads_of_a_packaged_chart_is_left_out_as_by_helm(tmp_path: Path) -> None:
+    """Helm takes links and devices for empty files; nothing that it renders depends on these."""
+    inner = {path.replace("d/", "c/charts/d/", 1): data for path, data in chart_of({}, name="d").items()}
+    own = chart_of({"templates/own.yaml": CONFIG_MAP.replace("NAME", "own")})
+    archive = gzip.compress(tarball(*own.items(), *inner.items(), *UNREAD))
+    write(tmp_path, {"c-1.0.0.tgz": archive})
+    wanted = template(tmp_path, "c-1.0.0.tgz")
+    assert wanted
+    for way, entries in WAYS.items():
+        folder = tmp_path / way
+        folder.mkdir()
+        refused = write_entries(entries(archive, tmp_path), folder, Limits(), "content", records=True)
+        rendering = render(folder, tmp_path / "scratch", refused=refused)
+        assert names_and_data(rendering.objects) == wanted, way
 
 
 @pytest.mark.parametrize("rules", ["test-*", "dashboards/", "d"])

@@ -119,10 +119,23 @@ def test_what_is_dropped_of_a_name(count: int, given: Entry, expect: list[tuple[
     assert stripped(count, given) == expect
 
 
-@pytest.mark.parametrize("path", ["../a/b", "/a/b", "a/../b", "a/b\\c"])
+@pytest.mark.parametrize("path", ["../a/b", "/a/b", "a/../b"])
 def test_what_is_dropped_does_not_hide_an_attack(path: str) -> None:
     with pytest.raises(Rejection):
         stripped(1, entry(path))
+
+
+@pytest.mark.parametrize("path", ["a/b\\c", "a\\b/c", "a\udcff/c", "a\nb/c", f"{'a' * 256}/c", "a/" * 65 + "c"])
+@pytest.mark.parametrize("kind", [EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.SYMBOLIC_LINK])
+def test_what_is_dropped_does_not_hide_that_a_name_is_refused(path: str, kind: EntryKind) -> None:
+    (found,) = strip_components(iter([entry(path, kind)]), 1, Limits())
+    assert found.refusal is not None
+    assert found.path == path.partition("/")[2]
+
+
+def test_a_hard_link_to_a_name_that_is_refused_is_refused() -> None:
+    (found,) = strip_components(iter([entry("a/b", EntryKind.HARD_LINK, "a\\b/c")]), 1, Limits())
+    assert (found.path, found.target, found.refusal is None) == ("b", "c", False)
 
 
 def test_a_hard_link_does_not_hide_an_attack() -> None:
