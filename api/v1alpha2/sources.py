@@ -158,7 +158,8 @@ class GitSource(_Block):
     """Range of versions, as Helm writes them: >=1.2.0 <2.0.0, ~1.4, 1.x. The highest version among the tags that is in
     the range is used; pre-releases only if the range names one. Default: ref."""
     directory: RepositoryDirectory = ""
-    """Directory of the repository to use, as a relative path. Empty: the whole repository."""
+    """Directory of the repository to use, as a relative path. Links in it may lead anywhere in the repository. Empty:
+    the whole repository."""
     destination: Directory | None = None
     """Older spelling of the destination of the source."""
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -265,9 +266,9 @@ def test_a_wide_fetch_has_the_same_budget(tmp_path: Path, access: Access) -> Non
         pytest.param(LFS, Reason.UNSUPPORTED_CONTENT, '"deploy/x" is a Git LFS pointer', id="a pointer of LFS"),
         pytest.param((SUBMODULE, b"1" * 40), Reason.UNSUPPORTED_CONTENT, '"deploy/x" is a submodule', id="a submodule"),
         pytest.param(
-            (LINK, b"../other/x"),
+            (LINK, b"../../other/x"),
             Reason.CONTENT_REJECTED,
-            '"x" links to "../other/x", outside the tree',
+            '"deploy/x" links to "../../other/x", outside the repository',
             id="a link out",
         ),
         pytest.param(
@@ -292,6 +293,100 @@ def test_links_inside_the_directory_become_copies(forge: Forge, access: Access) 
     forge.repository.commit({"deploy/sub/link": (LINK, b"../a.yaml"), "deploy/folder": (LINK, b"sub")})
     found = fetch(forge.parameters(), access)
     assert found["sub/link"] == found["folder/link"] == b"a: 2\n"
+
+
+LIBRARY: dict[str | bytes, Content] = {
+    "library/lib/Chart.yaml": b"lib",
+    "library/lib/tool": (EXECUTABLE, b"tool"),
+    "library/lib/readme": (LINK, b"../../README.md"),
+    "library/lib/up": (LINK, b".."),
+    "lib": (LINK, b"library"),
+    "README.md": b"all",
+    "apps/x/Chart.yaml": b"x",
+    "apps/x/charts/lib": (LINK, b"../../../library/lib"),
+    "apps/x/through": (LINK, b"../../lib/lib/Chart.yaml"),
+    "apps/x/inside": (LINK, b"charts/lib/Chart.yaml"),
+    "apps/x/back": (LINK, b"../x/Chart.yaml"),
+    "apps/x/README.md": (LINK, b"../../README.md"),
+    "apps/x/nowhere": (LINK, b"../../gone"),
+    "apps/current": (LINK, b"x"),
+    "big": b"x" * 300_000,
+}
+OF_LIBRARY = {
+    "Chart.yaml": b"x",
+    "README.md": b"all",
+    "back": b"x",
+    "charts/lib/Chart.yaml": b"lib",
+    "charts/lib/readme": b"all",
+    "charts/lib/tool": b"tool",
+    "inside": b"lib",
+    "through": b"lib",
+}
+
+
+@pytest.mark.parametrize("is_plain", [False, True], ids=["a server with filters", "a server without"])
+@pytest.mark.parametrize("directory", ["apps/x", "apps/current", "current/x"])
+def test_links_of_a_directory_lead_anywhere_in_the_commit(
+    directory: str, is_plain: bool, tmp_path: Path, access: Access
+) -> None:
+    with GitHttpServer(tmp_path / "git") as server:
+        forge = Forge(tmp_path / "git", server, is_plain=is_plain)
+        forge.repository.commit({**LIBRARY, "current": (LINK, b"apps")})
+        found = fetch(forge.parameters(directory=directory), access)
+        # The link to the folder above the library is a copy of it, without what is being copied already.
+        assert {path: data for path, data in found.items() if not path.startswith("charts/lib/up/")} == OF_LIBRARY
+
+
+def test_only_what_links_lead_to_is_fetched_beside_the_directory(forge: Forge, access: Access) -> None:
+    forge.repository.commit({**LIBRARY, **{f"other/{number}": os.urandom(100_000) for number in range(20)}})
+    sizes: list[int] = []
+    fetch(forge.parameters(directory="apps/x"), replace(access, progress=lambda done, total: sizes.append(done)))
+    assert max(sizes) < 100_000
+
+
+def test_without_links_out_of_the_directory_nothing_more_is_asked(forge: Forge, access: Access) -> None:
+    forge.repository.commit({**LIBRARY, "deploy/folder": (LINK, b"sub"), "deploy/link": (LINK, b"sub/b.sh")})
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    forge.server.requests.clear()
+    fetch(forge.parameters(), access, resolution)
+    assert len([path for _, path, _ in forge.server.requests if path.endswith("/git-upload-pack")]) == 2
+
+
+def test_a_directory_that_is_a_link_out_of_the_repository(forge: Forge, access: Access) -> None:
+    forge.repository.commit({"apps": (LINK, b"../apps"), "folder": (LINK, b"gone"), "file": (LINK, b"other/x")})
+    error = failure(lambda: fetch(forge.parameters(directory="apps/x"), access))
+    assert error.reason is Reason.CONTENT_REJECTED
+    assert 'entry "apps" links to "../apps", outside the repository' in error.message
+    for directory in ("folder", "folder/x", "file", "file/x"):
+        error = failure(partial(fetch, forge.parameters(directory=directory), access))
+        assert error.reason is Reason.DIRECTORY_NOT_FOUND
+        assert f'"{directory}" is not a directory' in error.message
+
+
+@pytest.mark.parametrize(
+    ("content", "reason", "told"),
+    [
+        pytest.param(LFS, Reason.UNSUPPORTED_CONTENT, "use a directory without it", id="a pointer of LFS"),
+        pytest.param((LINK, b"../../x"), Reason.CONTENT_REJECTED, "outside the repository", id="a link out"),
+        pytest.param((LINK, b"/etc/passwd"), Reason.CONTENT_REJECTED, "outside the tree", id="a link to root"),
+        pytest.param((LINK, b"a" * 5000), Reason.CONTENT_REJECTED, "link target that exceeds", id="a long link"),
+        pytest.param((LINK, b"../large"), Reason.UNSUPPORTED_CONTENT, '"deploy/x" is a Git LFS', id="a link to one"),
+    ],
+)
+def test_what_must_not_be_read_is_recorded(
+    content: Content, reason: Reason, told: str, forge: Forge, access: Access
+) -> None:
+    forge.repository.commit({"deploy/x": content, "large": LFS})
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    out = access.scratch.parent / "out"
+    out.mkdir()
+    entries = SOURCE.fetch(forge.parameters(), resolution, access)
+    refused = write_entries(entries, out, access.limits, PATH, records=True)
+    assert refused.keys() == {"x"}
+    assert refused["x"].reason is reason
+    assert told in refused["x"].problem
+    assert not (out / "x").exists()
+    assert (out / "a.yaml").read_bytes() == b"a: 2\n"
 
 
 def test_text_about_lfs_is_no_pointer(forge: Forge, access: Access) -> None:

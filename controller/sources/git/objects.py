@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 
 from api.errors import BundleError
@@ -20,7 +20,18 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, quote, too_many_entries
 from controller.sources.git.connection import Connection
 from controller.sources.git.failures import NotServedError, check_served, translate
-from controller.sources.git.files import FILES, FOLDER, LINK, SUBMODULE, Item, parse_listing, read_items
+from controller.sources.git.files import (
+    FILES,
+    FOLDER,
+    LINK,
+    SUBMODULE,
+    Item,
+    parse_listing,
+    read_items,
+    read_listing,
+    submodule,
+)
+from controller.sources.git.links import may_leave, take_directory
 from controller.sources.git.process import GitFailed, GitRunner
 from controller.sources.git.reference import FULL_COMMIT, PEELED, Repository
 from controller.sources.redirects import Place
@@ -30,6 +41,8 @@ _SHA256_DIGITS = 64
 _NAME = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\]+(?:\^\{\})?")
 _MEMORY_FACTOR = 8
 """How much memory refs take at most for each byte of their list."""
+_LISTING_FACTOR = 12
+"""How much memory the files of a commit take at most for each byte of their list."""
 
 
 class Objects:
@@ -108,21 +121,22 @@ class Objects:
     def _fetch_filtered(self, commit: str, directory: str) -> list[Item]:
         self._begin(len(commit))
         self._want("--depth=1", "--filter=blob:none", "origin", commit)
-        items = self._list(commit, directory)
-        if names := sorted({item.name for item in items}):
+        return self._take(commit, directory, self._want_files)
+
+    def _want_files(self, items: Iterable[Item]) -> None:
+        if names := sorted({item.name for item in items if not item.refusal}):
             self._want("--filter=blob:none", "--stdin", "origin", lines=names)
-        return items
 
     def _fetch_all(self, commit: str, directory: str) -> list[Item]:
         self._begin(len(commit))
         self._want("--depth=1", "origin", commit)
-        return self._list(commit, directory)
+        return self._take(commit, directory)
 
     def _fetch_everything(self, commit: str, directory: str) -> list[Item]:
         self._fetch_tips()
         if self.find_commits(commit) != [commit]:
             raise NotServedError(is_absent=True)
-        return self._list(commit, directory)
+        return self._take(commit, directory)
 
     def _begin(self, digits: int) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -155,10 +169,48 @@ class Objects:
 
     # listing
 
-    def _list(self, commit: str, directory: str) -> list[Item]:
-        # Never `ls-tree -l`, which needs every file for its size.
+    def _take(
+        self, commit: str, directory: str, fetch: Callable[[Iterable[Item]], None] = lambda _items: None
+    ) -> list[Item]:
+        """Return the files of a directory; `fetch` fetches files that are listed."""
         tree = self._find_tree(commit, directory) if directory else commit
-        items = parse_listing(self._run(self._local, "ls-tree", "-r", "-z", "--full-tree", tree))
+        items = parse_listing(self._list(tree)) if tree else []
+        self._check(items, directory)
+        fetch(items)
+        links = self._read_links(items) if directory else {}
+        return items if tree and not may_leave(links.values()) else self._take_linked(commit, directory, items, fetch)
+
+    def _take_linked(
+        self, commit: str, directory: str, known: Sequence[Item], fetch: Callable[[Iterable[Item]], None]
+    ) -> list[Item]:
+        """Return the files of a directory that is or contains links, which may lead anywhere in the commit."""
+        listing, room = self._list(commit), self._access.room
+        with room(len(listing) * _LISTING_FACTOR):
+            links = [item for item in read_listing(listing) if item.mode == LINK]
+        self._check(links, "")
+        fetched = {item.name for item in known}
+        fetch([item for item in links if item.name not in fetched])
+        targets = self._read_links(links)
+        with room(len(listing) * _LISTING_FACTOR):
+            items = self._take_directory(listing, targets, directory)
+        if items is None:
+            raise self._no_directory(commit, directory, "is not a directory")
+        self._check(items, directory)
+        fetched.update(item.name for item in links)
+        fetch([item for item in items if item.name not in fetched])
+        return items
+
+    def _take_directory(self, listing: bytes, targets: Mapping[str, str], directory: str) -> list[Item] | None:
+        try:
+            return take_directory(read_listing(listing), targets, directory, self._access.limits)
+        except Rejection as rejection:
+            raise rejection.at(self._access.path) from None
+
+    def _list(self, tree: str) -> bytes:
+        # Never `ls-tree -l`, which needs every file for its size.
+        return self._run(self._local, "ls-tree", "-r", "-z", "--full-tree", tree)
+
+    def _check(self, items: Sequence[Item], directory: str) -> None:
         if len(items) > self._access.limits.entries:
             raise too_many_entries(self._access.limits).at(self._access.path)
         for item in items:
@@ -168,22 +220,33 @@ class Objects:
                 raise Rejection(f"entry {quote(item.path)} has an unknown mode; repair the repository").at(
                     self._access.path
                 )
-        return items
+
+    def _read_links(self, items: Sequence[Item]) -> dict[str, str]:
+        """Return the targets of links by their paths."""
+        links = [item for item in items if item.mode == LINK]
+        return {entry.path: entry.target for entry in self.read(links, "")}
 
     def _find_tree(self, commit: str, directory: str) -> str:
+        """Return the name of a directory's tree; empty if it is a link, or below one."""
         found = parse_listing(self._run(self._local, "ls-tree", "-z", "--full-tree", commit, "--", directory))
-        if not found or found[0].mode != FOLDER:
-            if found and found[0].mode == SUBMODULE:
-                raise self._submodule(directory)
-            problem = f"{'is not a directory' if found else 'does not exist'} in commit {quote(commit)}"
-            message = f"{self._access.path}.directory: {quote(directory)} {problem}; correct it"
-            raise BundleError(Reason.DIRECTORY_NOT_FOUND, message)
-        return found[0].name
+        if found and found[0].mode == FOLDER:
+            return found[0].name
+        if found and found[0].mode == SUBMODULE:
+            raise self._submodule(directory)
+        names = directory.split("/")
+        way = ["/".join(names[:count]) for count in range(1, len(names) + 1)]
+        above = parse_listing(self._run(self._local, "ls-tree", "-t", "-z", "--full-tree", commit, "--", *way))
+        if not any(item.mode == LINK and item.path in way for item in above):
+            raise self._no_directory(commit, directory, "is not a directory" if found else "does not exist")
+        return ""
+
+    def _no_directory(self, commit: str, directory: str, problem: str) -> BundleError:
+        message = f"{self._access.path}.directory: {quote(directory)} {problem} in commit {quote(commit)}; correct it"
+        return BundleError(Reason.DIRECTORY_NOT_FOUND, message)
 
     def _submodule(self, path: str) -> BundleError:
-        problem = f"{quote(path)} is a submodule, which is not supported"
-        remedy = "add its repository as another source, or use a directory without it"
-        return BundleError(Reason.UNSUPPORTED_CONTENT, f"{self._access.path}: {problem}; {remedy}")
+        refusal = submodule(path)
+        return BundleError(refusal.reason, f"{self._access.path}: {refusal.problem}")
 
     # reading
 
@@ -194,7 +257,8 @@ class Objects:
             items: of `fetch_directory`.
             directory: of the items, for messages.
 
-        Raises: BundleError (UnsupportedContent for a Git LFS pointer, DigestMismatch for a missing object).
+        Yields: Git LFS pointers with a `refusal`.
+        Raises: BundleError (DigestMismatch for a missing object).
         """
         host = quote(self._repository.authority)
         message = f"{self._access.path}: {host} did not send all objects of the commit; repair the repository"
