@@ -5,20 +5,23 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
+from api.plugins import Entry, EntryKind
 from controller.cli.command import MisuseError
+from controller.content.folder import read_folder
 from controller.content.limits import describe_bytes, quote
 
 _EXECUTABLE = 0o111
 
 
 def pack(folder: Path, most: int) -> bytes:
-    """Return a folder as tar+gzip, without owners and times.
+    """Return a folder as tar+gzip, without owners, times and git's own folder.
+
+    Links remain links, which are judged by who reads the archive, as those of any other one.
 
     Args:
-        folder: to pack; links in it are refused.
+        folder: to pack.
         most: bytes of the archive.
 
     Raises: MisuseError if it cannot be packed, or the archive is larger.
@@ -28,10 +31,9 @@ def pack(folder: Path, most: int) -> bytes:
     packed = io.BytesIO()
     try:
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for path in _files(folder):
-                data = path.read_bytes()
-                info = tarfile.TarInfo(path.relative_to(folder).as_posix())
-                info.size, info.mode = len(data), 0o755 if path.stat().st_mode & _EXECUTABLE else 0o644
+            entries = (entry for entry in read_folder(folder) if entry.kind is not EntryKind.DIRECTORY)
+            for entry in sorted(entries, key=lambda entry: entry.path):
+                info, data = _member(folder / entry.path, entry)
                 archive.addfile(info, io.BytesIO(data))
     except OSError as error:
         raise MisuseError(f"{quote(str(folder))}: cannot be read: {error.strerror or error}") from None
@@ -42,10 +44,16 @@ def pack(folder: Path, most: int) -> bytes:
     return found
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            problem = "is a link or no regular file; replace it with a file, or remove it"
+def _member(path: Path, entry: Entry) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(entry.path)
+    if entry.kind is EntryKind.SYMBOLIC_LINK:
+        if entry.target.startswith("/"):
+            problem = (
+                f"is a link to {quote(entry.target)} on this machine; replace it with what it leads to, or remove it"
+            )
             raise MisuseError(f"{quote(str(path))}: {problem}")
-        if path.is_file():
-            yield path
+        info.type, info.linkname = tarfile.SYMTYPE, entry.target
+        return info, b""
+    data = path.read_bytes()
+    info.size, info.mode = len(data), 0o755 if path.stat().st_mode & _EXECUTABLE else 0o644
+    return info, data

@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from api.plugins import Limits
 from controller.cli.command import MisuseError
 from controller.cli.packing import pack
+from controller.content.archive import write_entries
+from controller.content.folder import read_folder
+from controller.content.tar import read_tar
+from controller.sources.http.body import read_body
+from tests.support.charts import files_of
 
 MOST = 1 << 20
 
@@ -41,7 +47,30 @@ def test_an_archive_has_files_by_path_without_owners(tmp_path: Path) -> None:
     ]
 
 
-def test_links_are_refused(tmp_path: Path) -> None:
+def test_an_archive_is_judged_as_the_folder_would_be(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "one")
+    (folder / "inside").symlink_to("templates/deep")
+    (folder / "README.md").symlink_to("../../README.md")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "HEAD").write_text("x")
+    os.mkfifo(folder / "fifo")
+    (folder / os.fsdecode(b"\xff")).write_text("x")
+    written = {}
+    for way, entries in {
+        "folder": read_folder(folder),
+        "archive": read_body(io.BytesIO(data := pack(folder, MOST)), len(data), "bundle.tar.gz", 0, Limits()),
+        "layer": read_tar(io.BytesIO(data), Limits(), layer=0),
+    }.items():
+        (tmp_path / way).mkdir()
+        refused = write_entries(entries, tmp_path / way, Limits(), "content", records=True)
+        written[way] = refused, files_of(tmp_path / way)
+    assert written["archive"] == written["layer"] == written["folder"]
+    refused, files = written["folder"]
+    assert refused.keys() == {"README.md", "\udcff"}
+    assert files.keys() == {"a.yaml", "inside/c", "templates/b.yaml", "templates/deep/c"}
+
+
+def test_links_to_places_on_this_machine_are_refused(tmp_path: Path) -> None:
     (fill(tmp_path / "one") / "link").symlink_to("/etc/passwd")
     with pytest.raises(MisuseError, match="is a link"):
         pack(tmp_path / "one", MOST)
