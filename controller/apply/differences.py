@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from api.v1alpha2.types import Changes
-from controller.apply.drift.ignored_fields import united
-from controller.apply.prune import Disposal, RemovalCause, dispose
+from controller.apply.drift import united
+from controller.apply.removal import Disposal, RemovalCause, dispose
 from controller.apply.targets import Target, TargetSet
 from controller.observe.records import ObjectKey, project
 

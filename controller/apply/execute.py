@@ -11,22 +11,16 @@ from dataclasses import dataclass, replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.dependencies import Dependencies, StepResults
-from controller.apply.drift.explanation import DriftedObject
-from controller.apply.examination import Examiner
-from controller.apply.failures.access_review import AccessReviewer
-from controller.apply.failures.giver_rights import GiverRights
-from controller.apply.failures.missing_rights import LackOfRightsError, MissingRightsError, list_all
-from controller.apply.object.concurrency import ConcurrencyLimits
-from controller.apply.object.labels import Relabeler
-from controller.apply.object.lookup import ObjectReader
-from controller.apply.object.pool import Pool
-from controller.apply.object.sender import Sender
-from controller.apply.options import ApplyOptions
-from controller.apply.order import Stage
-from controller.apply.outcome import Outcome
+from controller.apply.drift import DriftedObject
+from controller.apply.lookup import ObjectReader
+from controller.apply.order import Dependencies, Stage, StepResults
 from controller.apply.ownership import is_changing_hands
-from controller.apply.plan import Action, Plan, Step, Task
+from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, Step, Task
+from controller.apply.pool import ConcurrencyLimits, Pool
+from controller.apply.removal import Relabeler
+from controller.apply.reviews import AccessReviewer, Examiner, GiverRights
+from controller.apply.rights import LackOfRightsError, MissingRightsError, list_all
+from controller.apply.sender import Sender
 from controller.apply.targets import Target
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery

@@ -13,7 +13,7 @@ from typing import Any
 
 from api import names
 from controller.content.digests import digest_of_json
-from controller.kube.impersonation import User
+from controller.kube.configuration import User
 from controller.observe.records import BEFORE_FIRST_APPLY, RESOURCE_POLICY, ObjectKey, Record, key_of
 
 API_VERSION = f"{names.GROUP}/v1alpha2"

@@ -1,24 +1,27 @@
-"""Compare targets with records and decide what to do, as steps of tasks. Pure: execute.py executes the plan.
+"""What to do with each object, and what came of it. Pure.
 
-A step is a stage (README.md, Order) or a rank in one. What the watches do not know (an object without our label, a
-hash that this process never saw) is read when the step is executed, since an earlier step may make that unnecessary.
+A step is a stage (README.md, Order) or a rank in one. What the watches do not know (an object without our label, a hash
+that this process never saw) is read when the step is executed, since an earlier step may make that unnecessary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply import order
-from controller.apply.drift.ledger import Ledger
-from controller.apply.options import ApplyOptions
-from controller.apply.ownership import Judgement, Situation, is_unfinished, judge
-from controller.apply.possession import find_surplus
-from controller.apply.targets import Target
-from controller.observe.health.presence import assess_absent
+from controller.apply.drift import DriftedObject
+from controller.apply.ledger import Ledger
+from controller.apply.ownership import NO_HAND_OVER, Exists, HandOver, Judgement, Owner, Situation, is_unfinished, judge
+from controller.apply.possession import RevisionObject, find_surplus
+from controller.apply.targets import Target, TargetSet
+from controller.kube.client import User
+from controller.kube.resources import GroupVersionKind
+from controller.observe.health.rules import assess_absent, goes_when_done
 from controller.observe.health.verdict import State
 from controller.observe.records import ObjectKey, Record
 
@@ -26,6 +29,113 @@ _WITHDRAWN = (
     "its CustomResourceDefinition does not serve {} any more; change the bundle to a version that it serves, or serve "
     "that version again"
 )
+
+
+class OvertakenError(Exception):
+    """The BundleDeployment is not any more what a pass knows: the pass ends and writes nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyOptions:
+    """One BundleDeployment in one pass."""
+
+    owner: Owner
+    user: User | None
+    """The account that reads and writes objects; None: the controller."""
+    orphan: bool
+    """Whether the deletionPolicy is Orphan: no object carries an ownerReference."""
+    collision_protection: str
+    install_namespace: str
+    spec_version: str
+    """Generation and reconcile-requested-at: a new one retries every failure immediately."""
+    wanted: TargetSet
+    older: Mapping[ObjectKey, RevisionObject] = field(default_factory=dict)
+    """Objects that only older revisions name, and that may still exist."""
+    withdrawn: Collection[GroupVersionKind] = ()
+    """Kinds of the revision whose CustomResourceDefinition serves other versions only."""
+    dropped_replicas: Mapping[ObjectKey, ObjectKey | None] = field(default_factory=dict)
+    """Objects whose spec.replicas the revision before has set; see `find_dropped_replicas`."""
+    left_behind: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    """By object, the fields that the API server would keep; see `find_left_behind`."""
+    warnings: tuple[str, ...] = ()
+    """About the revision, for status."""
+    conceals: bool = False
+    """Whether values of Secrets were rendered, so that no text of an object may be shown with a refusal."""
+    repairs: bool = True
+    """Whether drift is repaired, and not only reported (spec.drift.mode)."""
+    installed: bool
+    """Whether the wanted revision is already installed in full."""
+    started: Collection[str] = ()
+    """Of the Jobs with a TTL that have been created, as `Target.started_as` says."""
+    ledger: Ledger
+    """How the last apply left the objects."""
+    exists: Exists
+    hand_over: HandOver = NO_HAND_OVER
+    crd_upgrade_safety: CrdUpgradeSafety = field(default_factory=CrdUpgradeSafety)
+    proceed: Callable[[], bool]
+    """False once the BundleDeployment is paused, deleted or changed: then nothing more is sent."""
+    confirm: Callable[[], None] = lambda: None
+    """Called before objects are created or deleted; raises OvertakenError if the API server has another spec or
+    revision now, whatever the watches say, and ApiError if it does not answer."""
+    gate: Callable[[], BundleError | None] = lambda: None
+    """Called once, after Namespaces, CustomResourceDefinitions and classes; returns why all other objects wait."""
+
+    def is_started(self, target: Target) -> bool:
+        """Whether an object has been created as it is, although it may be gone."""
+        return self.installed or target.started_as in self.started
+
+    def attempt(self, target: Target, seen: str) -> str:
+        """Return the fingerprint under which a failure to apply an object in a state is remembered."""
+        return f"{target.digest} {self.spec_version} {seen}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of a task."""
+
+    task: Task
+    error: BundleError | None = None
+    """Why the object is not as wanted; None: it is."""
+    postponed: bool = False
+    """Whether its repair was put off, since it is modified repeatedly."""
+    tried: bool = False
+    """Whether a request was sent, so that a failure is news."""
+    record: Record | None = None
+    """The object as the reply to our write shows it."""
+    spared: bool = False
+    """Whether drift was found and not repaired, since spec.drift.mode is Report."""
+    drift: DriftedObject | None = None
+    """What was modified, if it was spared; None: its values are still ours."""
+    repaired: DriftedObject | None = None
+    """What another client had modified or deleted, if it was repaired."""
+    recreated: bool = False
+    """Whether it was deleted because an immutable field changed; it is created again once it is gone."""
+    warnings: tuple[str, ...] = ()
+    """From the API server."""
+
+
+def find_started(
+    options: ApplyOptions, outcomes: Iterable[Outcome], observed: Mapping[ObjectKey, Record]
+) -> tuple[str, ...]:
+    """Return how `status.startedJobs` names the Jobs of a revision that have been created and go when they are done.
+
+    Recorded before the revision is installed in full: what else it contains may fail for long, and a Job that its TTL
+    has removed meanwhile must not run again.
+
+    Args:
+        options: of the BundleDeployment.
+        outcomes: of the pass.
+        observed: the objects that carry its label.
+    """
+    written = {outcome.task.target.key for outcome in outcomes if outcome.record and not outcome.error}
+
+    def _is_started(target: Target) -> bool:
+        record = observed.get(target.key)
+        is_there = record is not None and record.applied_digest == target.digest
+        return is_there or target.key in written or options.is_started(target)
+
+    jobs = (target for target in options.wanted.targets if goes_when_done(target.manifest))
+    return tuple(sorted(target.started_as for target in jobs if _is_started(target)))
 
 
 class Action(Enum):

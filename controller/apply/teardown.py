@@ -18,7 +18,6 @@ SLOW_AFTER_SECONDS = 5.0
 """After so long status names what a deletion waits for."""
 BLOCKED_AFTER_SECONDS = 60.0
 """After so long a person should look at it."""
-
 # What finalizers of Kubernetes itself wait for.
 _AWAITED = {
     "foregroundDeletion": "the objects that it owns still exist",

@@ -4,9 +4,9 @@ In: paths, manifests and the user to act as. Out: replies, records of objects, a
 means for an object (`apply`), and what an object means (`observe`).
 
     client         START HERE: one method for each verb
-    transport, configuration, impersonation  connections, credentials, users
+    configuration  where the cluster is, and as whom requests are sent
     fence          admits writes while this process leads
-    encoding, replies, errors  the formats of requests and replies
+    encoding, errors  the wire format, and what failed
     resources, discovery  kinds, their paths, and which of them are served
     watch/         a reflector of one collection, its requests, and its records
     lease          leader election

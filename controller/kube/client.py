@@ -1,34 +1,68 @@
-"""Requests to the API server: JSON in, JSON out, one method for each verb.
+"""Requests to the API server.
+
+Apply patches pass the YAML parser of the API server, which rejects the surrogate pairs of `json.dumps` (any emoji) and
+raw U+007F to U+009F, U+FFFE and U+FFFF, and silently turns a raw U+0085 into a space. Hence `encode`.
+
+Chunks do not end at line ends, so lines are assembled, up to a limit. `close` shuts the socket down, which wakes a
+reader on another thread: closing the reply instead would wait for that reader.
+
+Requests bypass its `call_api`, which cannot send JSON as bytes, repeat a header, or tell a JSON patch from a strategic
+one. Errors of the libraries become ApiErrors. After a 401 the credentials are read again.
 
 The models of the kubernetes package are not used: they take seven times the CPU and three times the memory.
 
 Invariants: thread-safe; every failure of the network or the server is an ApiError; only a 401 is retried, once, with
-credentials that were read again. Not here: connections and credentials (transport.py), reading replies (replies.py),
-what they mean for an object (apply/), watches (watch/).
+credentials that were read again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote, urlencode, urlsplit
 
-from controller.kube.configuration import find_loader
-from controller.kube.encoding import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, METADATA, METADATA_LIST, encode
-from controller.kube.errors import ApiError, Cause, ConfigurationError
-from controller.kube.fence import Fence
-from controller.kube.impersonation import User
-from controller.kube.replies import TOO_LARGE, LineStream, Response, read_whole
-from controller.kube.transport import Request, RequestHook, Timeout, Transport
+import urllib3
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.config import ConfigException
+
+from controller.kube.configuration import User, find_loader
+from controller.kube.encoding import (
+    APPLY_PATCH,
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    METADATA,
+    METADATA_LIST,
+    decode,
+    encode,
+    parse_warnings,
+)
+from controller.kube.errors import ApiError, Cause, ConfigurationError, reply_error, unanswered
+from controller.kube.fence import READING, Fence
 from controller.processes.supervision import Supervisor
 
+LINE_BYTES = 16 << 20
+SEGMENT_BYTES = 64 << 10
+TOO_LARGE = "TooLarge"
+"""Reason of the error for a reply that exceeds a limit."""
+Timeout = tuple[float, float]
+"""Seconds to connect, and seconds of silence."""
+RequestHook = Callable[[str, str, int], None]
+"""Gets method, host and status (0: no reply) of every request, on its thread."""
+ERROR_BYTES = 1 << 20
+# Minimum interval between reloads, for a credential that is rejected every time.
+RELOAD_SECONDS = 10.0
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
     from urllib3 import BaseHTTPResponse
-
 __all__ = [
     "APPLY_PATCH",
     "JSON",
@@ -47,13 +81,271 @@ __all__ = [
     "User",
     "connect",
 ]
-
 Objects = list[dict[str, Any]]
 Query = Iterable[tuple[str, str | int]]
-
 DEFAULT_TIMEOUT: Timeout = (5, 30)
 PAGE_ITEMS = 500
 RELIST_SECONDS = 36_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A reply with 2xx, or 304 to a conditional request."""
+
+    status: int
+    value: Any
+    """The body; None if it is empty."""
+    warnings: tuple[str, ...]
+    headers: Mapping[str, str]
+
+
+def read_whole(reply: urllib3.BaseHTTPResponse, max_bytes: int | None = None) -> Response:
+    """Read a reply to its end, and release its connection.
+
+    Raises: ApiError, with reason TOO_LARGE after `max_bytes`.
+    """
+    try:
+        data = reply.read(None if max_bytes is None else max_bytes + 1)
+        if max_bytes is not None and len(data) > max_bytes:
+            reply.close()  # do not wait for the rest
+            raise ApiError(0, TOO_LARGE, f"the reply is larger than {max_bytes} bytes")
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        reply.close()
+        raise unanswered(error) from error
+    finally:
+        reply.release_conn()
+    try:
+        value = decode(data) if data else None
+    except ValueError:
+        raise ApiError(0, "NotUnderstood", "the reply of the API server is not JSON") from None
+    return Response(reply.status, value, parse_warnings(reply.headers.getlist("Warning")), reply.headers)
+
+
+class LineStream:
+    """The lines of one reply. One thread iterates; any may call `close`.
+
+    Args:
+        silence: seconds without a byte after which the peer counts as lost.
+    """
+
+    def __init__(self, reply: urllib3.BaseHTTPResponse, silence: float, line_bytes: int = LINE_BYTES) -> None:
+        self._reply = reply
+        self._line_bytes = line_bytes
+        self._closed = False
+        self._socket: socket.socket | None = getattr(reply.connection, "sock", None)
+        self.set_silence(silence)
+
+    def set_silence(self, seconds: float) -> None:
+        """Set the seconds without a byte after which the peer counts as lost."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # closed meanwhile: the reader notices
+                self._socket.settimeout(seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+        self._reply.close()  # unread data makes the connection unusable
+        self._reply.release_conn()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the lines that are not empty until the reply ends or is closed.
+
+        Raises: ApiError if the connection is lost, or a line exceeds the limit.
+        """
+        try:
+            yield from self._lines()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            if not self._closed:
+                raise unanswered(error) from error
+
+    def _lines(self) -> Iterator[bytes]:
+        rest = bytearray()
+        for segment in self._reply.stream(SEGMENT_BYTES, decode_content=True):
+            rest += segment
+            if b"\n" not in segment:
+                self._check(rest)
+                continue
+            *lines, last = rest.split(b"\n")
+            rest = last
+            for line in lines:
+                self._check(line)
+                if line and not self._closed:
+                    yield bytes(line)
+
+    def _check(self, line: bytearray) -> None:
+        if len(line) > self._line_bytes:
+            raise ApiError(0, TOO_LARGE, f"an event is larger than {self._line_bytes} bytes")
+
+    def close(self) -> None:
+        """End the stream, also for a waiting reader; returns immediately."""
+        self._closed = True
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request as it is sent."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str | int], ...]
+    headers: tuple[tuple[str, str], ...]
+    body: bytes | None
+    timeout: Timeout
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """The API server, as one configuration reaches it."""
+
+    api: ApiClient
+    pool: urllib3.HTTPConnectionPool | urllib3.PoolManager
+    """Looked up once: for each request it would take a tenth of its time."""
+    base: str
+    """Prefix of each path."""
+
+
+class Transport:
+    """Thread-safe.
+
+    Args:
+        load: reads the configuration: now, and again after a 401.
+        fence: admits writes; None for no fence.
+
+    Raises: ConfigurationError.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Configuration],
+        *,
+        user_agent: str,
+        on_request: RequestHook | None = None,
+        fence: Fence | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.on_request = on_request
+        self._fence = fence
+        self._load = load
+        self._user_agent = user_agent
+        self._clock = clock
+        self._reloading = threading.Lock()
+        self._reloaded = -RELOAD_SECONDS
+        # It would be printed for each connection, and errors of certificates name the clock.
+        urllib3.disable_warnings(urllib3.exceptions.SystemTimeWarning)
+        self._server = self._connect()
+
+    def _connect(self) -> _Server:
+        api = ApiClient(self._load())
+        api.user_agent = self._user_agent
+        return _reach(api)
+
+    @property
+    def host(self) -> str:
+        """Name and port of the API server."""
+        return str(urlsplit(self._server.api.configuration.host).netloc)
+
+    def send(self, request: Request) -> urllib3.BaseHTTPResponse:
+        """Return an open reply with 2xx or 304; the caller must read and release it.
+
+        Raises: ApiError.
+        """
+        server = self._server
+        reply = self._exchange(server, request)
+        if reply.status == HTTPStatus.UNAUTHORIZED and (fresh := self._reload(server)):
+            _discard(reply)
+            reply = self._exchange(fresh, request)
+        if HTTPStatus.OK <= reply.status < HTTPStatus.MULTIPLE_CHOICES or reply.status == HTTPStatus.NOT_MODIFIED:
+            return reply
+        raise _read_error(reply)
+
+    def _exchange(self, server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
+        if self._fence is None or request.method in READING:
+            return self._exchange_within(None, server, request)
+        with self._fence.admit() as seconds:
+            return self._exchange_within(seconds, server, request)
+
+    def _exchange_within(self, seconds: float | None, server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
+        """Send a request and return its open reply; it takes at most so many seconds until the headers."""
+        status = 0
+        try:
+            reply = _call(server, request, seconds)
+            status = reply.status
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise unanswered(error) from error
+        except ConfigException as error:
+            raise ApiError(0, "NoCredential", "the credential for the API server cannot be read") from error
+        finally:
+            if self.on_request is not None:
+                self.on_request(request.method, self.host, status)
+        return reply
+
+    def _reload(self, refused: _Server) -> _Server | None:
+        """Read the credentials again, unless that was just done; None if they cannot have changed."""
+        with self._reloading:
+            if self._server is not refused:
+                return self._server
+            if self._clock() - self._reloaded < RELOAD_SECONDS:
+                return None
+            self._reloaded = self._clock()
+            try:
+                self._server = self._connect()
+            except ConfigurationError:
+                return None
+            return self._server
+
+
+def _reach(api: ApiClient) -> _Server:
+    host, manager = api.configuration.host, api.rest_client.pool_manager
+    if not host.startswith(("https://", "http://")):
+        raise ConfigurationError(f'API server address "{host}": the scheme is missing; start it with https://')
+    if isinstance(manager, urllib3.ProxyManager) and host.startswith("http:"):
+        return _Server(
+            api, manager, host
+        )  # requests to such a proxy contain the full URL, which only the manager sends
+    try:
+        return _Server(api, manager.connection_from_url(host), urlsplit(host).path)
+    except urllib3.exceptions.HTTPError:
+        raise ConfigurationError(f'API server address "{host}": not a URL; correct it') from None
+
+
+def _call(server: _Server, request: Request, seconds: float | None) -> urllib3.BaseHTTPResponse:
+    headers = urllib3.HTTPHeaderDict(server.api.default_headers)
+    # Without this the request would be anonymous. It also renews a token that is due.
+    server.api.update_params_for_auth(headers, None, ["BearerToken"], request.path, request.method, None)
+    for name, value in request.headers:
+        headers.add(name, value)
+    query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
+    return server.pool.urlopen(
+        request.method,
+        f"{server.base}{request.path}{query}",
+        body=request.body,
+        headers=headers,
+        preload_content=False,
+        redirect=False,
+        retries=False,
+        timeout=urllib3.Timeout(total=seconds, connect=request.timeout[0], read=request.timeout[1]),
+    )
+
+
+def _discard(reply: urllib3.BaseHTTPResponse) -> None:
+    reply.drain_conn()
+    reply.release_conn()
+
+
+def _read_error(reply: urllib3.BaseHTTPResponse) -> ApiError:
+    try:
+        body = reply.read(ERROR_BYTES)
+    except (urllib3.exceptions.HTTPError, OSError):
+        body = b""  # the status says enough
+    _discard(reply)
+    return reply_error(reply.status, reply.headers, body)
 
 
 @dataclass(frozen=True, slots=True)

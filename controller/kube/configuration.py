@@ -1,4 +1,4 @@
-"""The API server and the credentials for it, from a kubeconfig or the ServiceAccount of a pod.
+"""How to reach the API server, and as whom.
 
 What the kubernetes package ignores silently is an error here: after a failed exec plugin or a missing file, requests
 would be anonymous, and `as` in a kubeconfig would have no effect. As in kubectl, proxies follow the rules of Go:
@@ -10,10 +10,11 @@ from __future__ import annotations
 import ipaddress
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from urllib.request import getproxies
 
 import yaml
@@ -25,7 +26,6 @@ from kubernetes.config.kube_config import KubeConfigMerger
 from controller.kube.errors import ConfigurationError
 
 RefreshHook = Callable[[Configuration], None]
-
 DEFAULT_KUBECONFIG = "~/.kube/config"
 # What the package raises for a malformed kubeconfig; its parser, written in Python, does not bear deep nesting.
 _MALFORMED = (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
@@ -184,3 +184,37 @@ def _is_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user to act as. A ServiceAccount needs no groups: the API server adds them.
+
+    Raises: ValueError for a name or group that is empty, or not allowed in a header.
+    """
+
+    name: str
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for text in (self.name, *self.groups, *(value for values in self.extra.values() for value in values)):
+            if not text.strip() or not text.isascii() or not text.isprintable():
+                raise ValueError(f"impersonation: {text!r} cannot be a user, group or extra value")
+
+    @classmethod
+    def service_account(cls, namespace: str, name: str) -> User:
+        """Return the user of a ServiceAccount.
+
+        Raises: ValueError if either is empty, or contains a colon.
+        """
+        if not namespace or not name or ":" in namespace + name:
+            raise ValueError(f'impersonation: "{namespace}/{name}" cannot be a ServiceAccount')
+        return cls(f"system:serviceaccount:{namespace}:{name}")
+
+    def headers(self) -> Iterator[tuple[str, str]]:
+        """Yield the headers; one for each group, since `a,b` would be a single group."""
+        yield "Impersonate-User", self.name
+        yield from (("Impersonate-Group", group) for group in self.groups)
+        for key, values in self.extra.items():
+            yield from ((f"Impersonate-Extra-{quote(key, safe='')}", value) for value in values)

@@ -17,8 +17,8 @@ from api import names
 from api.plugins import Limits
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.execute import Applier
-from controller.apply.hooks.runner import HookRunner
-from controller.apply.prune import Remover
+from controller.apply.hooks import HookRunner
+from controller.apply.removal import Remover
 from controller.build.builder import Builder
 from controller.build.context import BuildSettings
 from controller.content.shares import DiskShares

@@ -5,13 +5,11 @@ BundleDeployments to reconcile. Not here: what to do about it (`apply`, `reconci
 
     watches          START HERE: everything that a pass asks; connects the modules below
     deployments      the latest known BundleDeployments
-    statuses/        the status of each as the controller left it
+    statuses         the status of each as the controller left it
     relations        which of them depend on which, or take over objects of which
     kinds            managed objects: watched kinds, objects by owner
-    records          the part of a managed object that is kept
-    journal          what has changed since a reader last looked
-    definitions      CustomResourceDefinitions: storage version, declared status
-    storage_classes  whether a claim is bound with its first pod
+    records          the part of a managed object that is kept, and what has changed since a reader last looked
+    definitions      CustomResourceDefinitions and StorageClasses, on which health depends
 
     health/          pure: the health of an object, and of a revision
     progress         the health of one BundleDeployment over time

@@ -1,7 +1,9 @@
-"""CustomResourceDefinitions: the storage version of each kind, and whether its schema declares a status.
+"""What verdicts on health depend on: CustomResourceDefinitions and StorageClasses.
 
 Custom resources are watched at their storage version: any other version needs the conversion webhook for each object,
 and an outage of the webhook would break the watch. Schemas are read, but never kept.
+
+If they cannot be listed, the health of a claim says so: the claim alone does not tell (health/README.md).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 from controller.kube.client import Client
 from controller.kube.resources import Resource
 from controller.kube.watch.reflector import Reflector
+from controller.observe.health.verdict import StorageClassInfo
 from controller.untrusted import mapping, mappings, text
 
 DEFINITIONS = Resource(
@@ -21,6 +24,8 @@ DEFINITIONS = Resource(
 )
 # Fields of status by which controllers report progress (controller/observe/health/README.md).
 _REPORTED = ("conditions", "observedGeneration")
+STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+_DEFAULT_MARKS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,3 +126,70 @@ def make_definition(manifest: Mapping[str, Any]) -> Definition:
 def _reports(version: Mapping[str, Any]) -> bool:
     declared = mapping(version, "schema", "openAPIV3Schema", "properties", "status", "properties")
     return any(name in declared for name in _REPORTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Class:
+    name: str
+    uid: str
+    resource_version: str
+    namespace: str = ""
+    created: str
+    binding_mode: str
+    is_default: bool
+
+
+class StorageClasses:
+    """Thread-safe.
+
+    Args:
+        changed: called when claims may have to be judged again, on the thread of the watch.
+        settled: called there once all are known, or cannot be listed.
+    """
+
+    def __init__(self, client: Client, changed: Callable[[], None], settled: Callable[[], None]) -> None:
+        self._changed = changed
+        self._lock = threading.Lock()
+        self.reflector = Reflector[_Class](
+            client,
+            STORAGE_CLASSES.path(),
+            project=_make_class,
+            on_change=self._note,
+            on_synced=settled,
+            on_failed=settled,
+        )
+
+    def start(self) -> None:
+        """Start to watch, unless already started."""
+        with self._lock:
+            if not self.reflector.started:
+                self.reflector.start()
+
+    def find(self, name: str | None) -> StorageClassInfo | None:
+        """Return a StorageClass, the default one for None; None if StorageClasses cannot be read."""
+        if not self.reflector.synced:
+            return None
+        known = self.reflector.get(("", name)) if name else self._default()
+        return StorageClassInfo(volume_binding_mode=known.binding_mode if known else None)
+
+    def _default(self) -> _Class | None:
+        """Return the newest default class, as the API server does if there are several."""
+        defaults = [each for each in self.reflector.records() if each.is_default]
+        return max(defaults, key=lambda each: (each.created, each.name), default=None)
+
+    def _note(self, old: _Class | None, new: _Class | None) -> None:
+        if old is None or new is None or (old.binding_mode, old.is_default) != (new.binding_mode, new.is_default):
+            self._changed()
+
+
+def _make_class(manifest: Mapping[str, Any]) -> _Class:
+    metadata = manifest["metadata"]
+    annotations = metadata.get("annotations") or {}
+    return _Class(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        created=metadata.get("creationTimestamp") or "",
+        binding_mode=manifest.get("volumeBindingMode") or "Immediate",
+        is_default=any(annotations.get(mark) == "true" for mark in _DEFAULT_MARKS),
+    )

@@ -33,7 +33,7 @@ from controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
 from controller.kube.watch.cache import parse_version
 from controller.kube.watch.pace import Pace
 from controller.kube.watch.reflector import Reflector
-from controller.observe.statuses.writers import Writers, writers_of
+from controller.observe.statuses import Writers, writers_of
 
 log = logging.getLogger(__name__)
 INSTALL_API = "rukpak crd | kubectl apply --server-side -f -"

@@ -25,8 +25,9 @@ from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
-from controller.kube.client import METADATA, ApiError, Client, User
+from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
+from controller.kube.encoding import METADATA
 from controller.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,

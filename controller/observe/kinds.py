@@ -27,17 +27,12 @@ from controller.kube.discovery import Discovery
 from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
 from controller.kube.shard import DEFAULT_SHARD
 from controller.kube.watch.reflector import Reflector
-from controller.observe.definitions import Definition, Definitions
+from controller.observe.definitions import Definition, Definitions, StorageClasses
 from controller.observe.deployments import HealthCheck, SeenDeployments
-from controller.observe.health.checks import concerns, matching
 from controller.observe.health.explain import pods_of
-from controller.observe.health.presence import NOT_OBSERVED
-from controller.observe.health.rules import assess, needs_full_object
-from controller.observe.health.storage import UNBOUND
-from controller.observe.health.subject import Context
-from controller.observe.journal import Journal, Look
-from controller.observe.records import ObjectKey, Record, project
-from controller.observe.storage_classes import StorageClasses
+from controller.observe.health.rules import NOT_OBSERVED, UNBOUND, assess, concerns, matching, needs_full_object
+from controller.observe.health.verdict import Context
+from controller.observe.records import Journal, Look, ObjectKey, Record, project
 
 GroupKind = tuple[str, str]
 """API group and kind."""

@@ -23,10 +23,9 @@ from controller.observe.health.aggregate import (
     with_deadline,
 )
 from controller.observe.health.explain import explained
-from controller.observe.health.presence import as_observed, assess_absent, refused
+from controller.observe.health.rules import as_observed, assess_absent, refused
 from controller.observe.health.verdict import HEALTHY, State, Verdict
-from controller.observe.journal import Reader
-from controller.observe.records import ObjectKey, Record
+from controller.observe.records import ObjectKey, Reader, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,40 +1,44 @@
-"""The record of a managed object: as little as planning and status need, since there may be many thousands.
+"""The part of a managed object that is kept, and what has changed since a reader last looked.
+
+A collection numbers its changes, and keeps the last one of each key. Each reader remembers the number up to which it
+has read. Old entries are dropped: a reader that is too far behind, or was never there, looks at everything.
 
 Invariants: a record is made from an object or its PartialObjectMetadata, whatever is missing there or of another type,
 and keeps no reference to it. Strings that repeat across objects are interned.
-
-Not here: watching (watches.py), ownership of records (apply/ownership.py), the meaning of a changed managedFields entry
-(apply/drift/comparison.py).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from sys import intern
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from api import names
 from controller.content.digests import canonical_json
 from controller.untrusted import integer, mapping, mappings, sequence, strings, text, texts
 
+Key = TypeVar("Key")
+LONGEST = 4096
+SHORTEST = 64
+"""Keys in a journal, above which it is shortened, however large or small the collection is."""
+UNREAD = -1
+"""The number of a reader that has read nothing."""
 if TYPE_CHECKING:
     from controller.observe.health.verdict import Verdict
-
 Entry = Mapping[str, Any]
 """One of managedFields."""
 Tree = Mapping[str, Any]
 """Fields of an entry: `f:` and a name, `k:` and the keys of an item as JSON, or `v:` and an item, with those below."""
-
 RESOURCE_POLICY = "helm.sh/resource-policy"
 BEFORE_FIRST_APPLY = "before-first-apply"
 """Field manager that the server invents when an object without entries is applied, as after all were wiped."""
 REPLACED_MANAGERS = frozenset({"kubectl-client-side-apply", "helm", BEFORE_FIRST_APPLY})
 """Field managers whose Update entries would keep fields that an object's next owner drops."""
 _NAMESPACE = ("", "Namespace")
-
 # Labels and annotations by which other tools claim an object, with the kind of owner. The first that is set counts.
 _CLAIMS = (
     ("meta.helm.sh/release-name", "Helm release"),
@@ -55,6 +59,78 @@ _OLM_COMPONENT = "operators.coreos.com/"
 _TREE_LEVELS = 220
 """Of fields that are read: objects of bundles have less, and others must not exhaust the stack."""
 _SHARD_FIELD = f"f:{names.OWNER_SHARD}"
+
+
+class Journal(Generic[Key]):
+    """The numbered changes of a collection. Not thread-safe.
+
+    Args:
+        first: the number of its first change.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self._first = first
+        """The number from which on all changes are known."""
+        self._end = first
+        self._last: dict[Key, int] = {}
+        """The number of the last change of each key, the oldest first."""
+
+    @property
+    def end(self) -> int:
+        """The number of the next change: a reader that has read everything continues there."""
+        return self._end
+
+    def add(self, key: Key, size: int) -> None:
+        """Note that something has changed.
+
+        Args:
+            key: of what has changed.
+            size: of the collection. A journal of more than twice as many keys would mostly have those of what is gone,
+                and is not cheaper to read than the collection.
+        """
+        self._last.pop(key, None)  # to become the newest
+        self._last[key] = self._end
+        self._end += 1
+        longest = min(max(SHORTEST, 2 * size), LONGEST)
+        if len(self._last) > longest:
+            self._last = dict(islice(self._last.items(), len(self._last) - longest // 2, None))
+            self._first = next(iter(self._last.values()))
+
+    def since(self, number: int) -> set[Key] | None:
+        """Return what has changed from a number on; None if that is not known any more."""
+        if number < self._first:
+            return None
+        newest_first = reversed(self._last.items())
+        return {key for key, _ in takewhile(lambda entry: entry[1] >= number, newest_first)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A snapshot of the observed objects of an owner."""
+
+    records: Mapping[ObjectKey, Record]
+    number: int
+    """Of this snapshot in the journal of the objects."""
+    since: int
+    """Of the previous one, as the reader gave it."""
+    changed: Collection[ObjectKey] | None
+    """Objects that have changed, appeared or disappeared in between; None if any may have."""
+
+
+@dataclass(slots=True)
+class Reader:
+    """A reader of observed objects and of what is expected of them, each with a journal of its own."""
+
+    seen: int = UNREAD
+    """The number of the last snapshot of the objects."""
+    expected: int = UNREAD
+
+    def read(self, look: Look, expectations: Journal[ObjectKey]) -> set[ObjectKey] | None:
+        """Return what has changed of both since the last call; None if anything may have."""
+        touched = expectations.since(self.expected)
+        changed = look.changed if look.since == self.seen else None
+        self.seen, self.expected = look.number, expectations.end
+        return None if touched is None or changed is None else touched.union(changed)
 
 
 class ObjectKey(NamedTuple):

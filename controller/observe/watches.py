@@ -24,9 +24,8 @@ from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource, re
 from controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
 from controller.kube.watch.cache import Trace, make_trace
 from controller.kube.watch.reflector import Reflector
-from controller.observe.definitions import Definition, Definitions
+from controller.observe.definitions import Definition, Definitions, StorageClasses
 from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
-from controller.observe.journal import Look
 from controller.observe.kinds import (
     CLAIM,
     Listener,
@@ -37,10 +36,9 @@ from controller.observe.kinds import (
     ServedKinds,
     group_kind_of,
 )
-from controller.observe.records import ObjectKey, Record
+from controller.observe.records import Look, ObjectKey, Record
 from controller.observe.relations import Dependency, Dependents, Takers, dependency_of, party_of
-from controller.observe.statuses.own import OwnStatuses
-from controller.observe.storage_classes import StorageClasses
+from controller.observe.statuses import OwnStatuses
 
 API_SERVICES = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False)
 

@@ -15,9 +15,9 @@ from api import names
 from api.v1alpha2.conditions import ConditionType, Reason
 from api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
 from controller.apply.execute import Applier
-from controller.apply.hooks.runner import HookRunner
+from controller.apply.hooks import HookRunner
 from controller.apply.ownership import Owner, is_ours, loses_reference
-from controller.apply.prune import Remover
+from controller.apply.removal import Remover
 from controller.build.builder import Builder
 from controller.kube.discovery import Discovery
 from controller.kube.events import Note

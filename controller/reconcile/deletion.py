@@ -18,11 +18,11 @@ from http import HTTPStatus
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType, Reason, Retry
-from controller.apply.hooks.hook import HookEvent
+from controller.apply.hooks import HookEvent
 from controller.apply.order import served_group
 from controller.apply.ownership import loses_reference
 from controller.apply.possession import RevisionObject
-from controller.apply.prune import Removal, RemovalCause
+from controller.apply.removal import Removal, RemovalCause
 from controller.apply.teardown import (
     BLOCKED_AFTER_SECONDS,
     SLOW_AFTER_SECONDS,
@@ -32,7 +32,7 @@ from controller.apply.teardown import (
     plan_teardown,
 )
 from controller.kube.client import ApiError
-from controller.kube.impersonation import User
+from controller.kube.configuration import User
 from controller.kube.resources import GroupVersionKind
 from controller.observe.deployments import ORPHAN_FINALIZER
 from controller.observe.explanations import NOTHING, Explanations, may_explain

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from controller.apply.options import ApplyOptions
-from controller.apply.outcome import Outcome
-from controller.apply.plan import Action
+from controller.apply.plan import Action, ApplyOptions, Outcome
 from controller.observe.records import ObjectKey
 
 

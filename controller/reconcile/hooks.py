@@ -2,7 +2,7 @@
 
 They run until the wanted revision is installed, and never for drift. Before an upgrade they delay the whole revision,
 while the installed one is still repaired; before a first install only what follows Namespaces and
-CustomResourceDefinitions, which hooks may need. How one hook runs is left to apply/hooks/runner.py.
+CustomResourceDefinitions, which hooks may need. How one hook runs is left to apply/hooks.py.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from dataclasses import replace
 from functools import partial
 
 from api.errors import BundleError
-from controller.apply.hooks.hook import HookEvent, kinds_of
-from controller.apply.hooks.runner import HookOptions, HookRemains
+from controller.apply.hooks import HookEvent, HookOptions, HookRemains, kinds_of
 from controller.apply.order import Stage, position_of
 from controller.apply.targets import TargetSet, make_install_namespace
 from controller.build.config_values import reads_secrets
 from controller.build.revision import Revision
-from controller.kube.impersonation import User
+from controller.kube.configuration import User
 from controller.observe.explanations import oldest_answer
 from controller.observe.records import ObjectKey
 from controller.reconcile import stored

@@ -18,24 +18,20 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason, Retry
 from api.v1alpha2.types import HistoryEntry
 from controller.apply.differences import find_differences
-from controller.apply.drift.ledger import Ledger
 from controller.apply.execute import Survey
-from controller.apply.hooks.runner import HookRemains
-from controller.apply.options import ApplyOptions
-from controller.apply.outcome import Outcome, find_started
-from controller.apply.packed_targets import pack_targets
-from controller.apply.plan import Action, Plan, is_finished
+from controller.apply.hooks import HookRemains
+from controller.apply.ledger import Ledger
+from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, find_started, is_finished
 from controller.apply.possession import find_surplus, find_terminating
-from controller.apply.prune import Removal, RemovalCause
-from controller.apply.targets import TargetSet, find_missing_labels
+from controller.apply.removal import Removal, RemovalCause
+from controller.apply.targets import TargetSet, find_missing_labels, pack_targets
 from controller.build.revision import Revision
 from controller.kube.events import Note
 from controller.kube.resources import GroupVersionKind
 from controller.observe.explanations import oldest_answer
 from controller.observe.following import Contested
-from controller.observe.journal import Look, Reader
 from controller.observe.progress import Explain, Progress
-from controller.observe.records import ObjectKey, Record, key_of
+from controller.observe.records import Look, ObjectKey, Reader, Record, key_of
 from controller.observe.watches import Watches
 from controller.reconcile import hooks
 from controller.reconcile.context import Context

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from api.errors import BundleError
 from api.v1alpha2.types import NewPermissions, ObjectMeta
 from controller.apply.differences import Differences
-from controller.apply.drift.ledger import Ledger
-from controller.apply.hooks.runner import HookProgress
-from controller.apply.packed_targets import PackedTargets
-from controller.apply.targets import TargetSet
+from controller.apply.hooks import HookProgress
+from controller.apply.ledger import Ledger
+from controller.apply.targets import PackedTargets, TargetSet
 from controller.build.pins import Sources
 from controller.build.revision import PackedRevision, Revision, Terms
 from controller.observe.progress import HealthTracker

@@ -24,9 +24,8 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.failures.replies import classify
-from controller.apply.options import OvertakenError
 from controller.apply.ownership import Exists, Giver, HandOver, Owner
+from controller.apply.plan import OvertakenError
 from controller.apply.possession import (
     MORE,
     RevisionObject,
@@ -37,10 +36,11 @@ from controller.apply.possession import (
     name_past,
     past_keys,
 )
+from controller.apply.replies import classify
 from controller.build.revision import Revision, Terms
 from controller.kube.client import ApiError
+from controller.kube.configuration import User
 from controller.kube.events import Note
-from controller.kube.impersonation import User
 from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource, read_kinds
 from controller.observe.following import WatchedObject
 from controller.observe.records import ObjectKey, Record

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from api.errors import BundleError
 from controller.apply.differences import Differences, find_differences
-from controller.apply.options import ApplyOptions
-from controller.apply.plan import Plan, make_plan
+from controller.apply.plan import ApplyOptions, Plan, make_plan
 from controller.apply.targets import (
     Target,
     TargetSet,

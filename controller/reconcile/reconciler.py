@@ -12,7 +12,7 @@ from dataclasses import replace
 from api.errors import BundleError
 from api.v1alpha2.status import AccountUsed
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.options import OvertakenError
+from controller.apply.plan import OvertakenError
 from controller.kube.client import ApiError
 from controller.reconcile import deletion, gates, hooks, reporting, settled, shards, stored
 from controller.reconcile.context import NEVER, UNLISTED, UNSYNCED, Context, Requeue, Services

@@ -15,11 +15,10 @@ from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.outcome import Outcome
 from controller.apply.ownership import is_unfinished
+from controller.apply.plan import Outcome
 from controller.kube.resources import read_kinds
-from controller.observe.journal import Look
-from controller.observe.records import ObjectKey, Record
+from controller.observe.records import Look, ObjectKey, Record
 from controller.reconcile import stored
 from controller.reconcile.context import Context
 from controller.reconcile.finding import Wanted

@@ -16,10 +16,10 @@ from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.failures.replies import classify
-from controller.apply.object.labels import Relabeled
+from controller.apply.removal import Relabeled
+from controller.apply.replies import classify
 from controller.kube.client import ApiError
-from controller.kube.impersonation import User
+from controller.kube.configuration import User
 from controller.kube.shard import Shard, Tenure, is_shard_name, wanted_shard
 from controller.kube.takeovers import TURN_SECONDS
 from controller.reconcile import stored

@@ -25,7 +25,7 @@ from api.v1alpha2.status import AccountUsed
 from api.v1alpha2.types import BundleDeployment, Spec
 from controller.build.revision import Terms
 from controller.kube.client import ApiError, Client
-from controller.kube.impersonation import User
+from controller.kube.configuration import User
 from controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
 from controller.observe.following import GrantWatches, NamedWatches, WatchedObject
 from controller.sharing.shares import share_of_accounts

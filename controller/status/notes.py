@@ -11,15 +11,14 @@ from typing import Literal
 from api.errors import BundleError
 from api.v1alpha2.conditions import DECISIONS, ConditionType, Reason, Retry
 from api.v1alpha2.types import Changes, Condition, HistoryEntry, Pending, Rollback, Status
-from controller.apply.drift.explanation import DELETED, RECREATED
-from controller.apply.outcome import Outcome
-from controller.apply.plan import Action
-from controller.apply.prune import Removal
+from controller.apply.drift import DELETED, RECREATED
+from controller.apply.plan import Action, Outcome
+from controller.apply.removal import Removal
 from controller.apply.teardown import describe_awaited
 from controller.content.limits import quote
 from controller.kube.events import NOTE_CHARACTERS, Note
 from controller.kube.resources import GroupVersionKind
-from controller.observe.health.pods import is_pod_stuck
+from controller.observe.health.explain import is_pod_stuck
 from controller.observe.records import ObjectKey
 from controller.status.texts import describe_changes, list_drifted, list_some, short, what_strays_are
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from api.errors import BundleError
 from api.v1alpha2.types import Pending, Rollback, SourcePin
-from controller.apply.drift.explanation import DriftedObject
-from controller.apply.outcome import Outcome
-from controller.apply.prune import Removal
+from controller.apply.drift import DriftedObject
+from controller.apply.plan import Outcome
+from controller.apply.removal import Removal
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey, Record
 

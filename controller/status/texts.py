@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from api import names
 from api.v1alpha2.status import Changes, SourcePin
-from controller.apply.drift.explanation import DriftedObject
+from controller.apply.drift import DriftedObject
 
 SHORT_DIGEST = 12
 NAMED = 3

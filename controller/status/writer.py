@@ -18,7 +18,7 @@ from controller.kube.client import ApiError, Client
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.kube.resources import DEPLOYMENTS
 from controller.kube.shard import is_unclaimed
-from controller.observe.statuses.writers import writers_of
+from controller.observe.statuses import writers_of
 from controller.observe.watches import Watches
 from controller.status.notes import notes
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from api import names
 from api.v1alpha2.reading import read
-from controller.apply.drift.ledger import Ledger
+from controller.apply.ledger import Ledger
 from controller.apply.ownership import Owner
 from controller.apply.targets import make_targets
 from controller.build.request import Request, inputs_digest

@@ -9,12 +9,10 @@ from typing import Any
 from api.bounds import LONGEST_RETRY_AFTER
 from api.plugins import Limits
 from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.crd_upgrade.comparison import compare
-from controller.apply.crd_upgrade.definition import CustomResourceDefinition, read_definition
-from controller.apply.crd_upgrade.finding import tell
-from controller.apply.crd_upgrade.inspector import WARNING_CHARACTERS
-from controller.apply.crd_upgrade.survey import Survey, plan_trials
-from controller.apply.failures.replies import classify
+from controller.apply.crd_upgrade.definition import CustomResourceDefinition, read_definition, tell
+from controller.apply.crd_upgrade.schemas import compare
+from controller.apply.crd_upgrade.validation import WARNING_CHARACTERS, Survey, plan_trials
+from controller.apply.replies import classify
 from controller.build.revision import pack_objects, pack_terms, unpack
 from controller.formats.objects import find_identity_problem
 from controller.formats.yaml.composer import NodeBudget

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from controller.apply.drift.comparison import first_uncovered
+from controller.apply.drift import first_uncovered
 from controller.formats.applicable.applicable import make_applicable
 from controller.formats.objects import Object
 from controller.formats.yaml.manifests import read_documents

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.apply.drift.ledger import FIRST_SECONDS
+from controller.apply.ledger import FIRST_SECONDS
 from tests.support.bundles import Deployed, Manifest, World, config_map
 from tests.support.objects import deployment, labelled, make, read
 

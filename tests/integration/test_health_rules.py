@@ -11,8 +11,7 @@ import pytest
 
 from controller.observe.health.explain import explain, explain_namespace
 from controller.observe.health.rules import assess
-from controller.observe.health.subject import Context, StorageClassInfo
-from controller.observe.health.verdict import State, Verdict
+from controller.observe.health.verdict import Context, State, StorageClassInfo, Verdict
 from hack.control_plane import waiting
 from hack.control_plane.kubectl import Cluster
 

@@ -21,7 +21,8 @@ from typing import Any
 
 import pytest
 
-from controller.kube.client import JSON_PATCH, ApiError
+from controller.kube.client import ApiError
+from controller.kube.encoding import JSON_PATCH
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import (

@@ -17,8 +17,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from controller.kube.client import APPLY_PATCH, ApiError, Client, User, connect
+from controller.kube.client import ApiError, Client, User, connect
 from controller.kube.discovery import Discovery
+from controller.kube.encoding import APPLY_PATCH
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.watch.pace import Pace
 from controller.kube.watch.reflector import Reflector

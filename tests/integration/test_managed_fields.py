@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.drift.comparison import covers
-from controller.kube.client import JSON_PATCH, METADATA, ApiError
+from controller.apply.drift import covers
+from controller.kube.client import ApiError
+from controller.kube.encoding import JSON_PATCH, METADATA
 from controller.observe.records import entry_hash, entry_of
 from hack.control_plane.kubectl import Cluster
 from hack.control_plane.waiting import wait_for

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.kube.client import APPLY_PATCH
+from controller.kube.encoding import APPLY_PATCH
 from hack.control_plane.kubectl import Cluster
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name, new_world

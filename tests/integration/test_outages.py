@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.conditions import Reason
-from controller.apply.failures.replies import DATABASE_FULL_SECONDS, ApplyFailure, classify
-from controller.kube.client import APPLY_PATCH, ApiError, Client, Response, User, connect
+from controller.apply.replies import DATABASE_FULL_SECONDS, ApplyFailure, classify
+from controller.kube.client import ApiError, Client, Response, User, connect
+from controller.kube.encoding import APPLY_PATCH
 from controller.observe.records import key_of
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.components import TOKEN

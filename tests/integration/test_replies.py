@@ -25,9 +25,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from api.v1alpha2.conditions import Reason
-from controller.apply.failures.replies import ApplyFailure, Recovery, classify
-from controller.apply.object import managed_fields
-from controller.kube.client import JSON_PATCH, ApiError, Client, User, connect
+from controller.apply import managed_fields
+from controller.apply.replies import ApplyFailure, Recovery, classify
+from controller.kube.client import ApiError, Client, User, connect
+from controller.kube.encoding import JSON_PATCH
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import key_of
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.apply.failures.missing_rights import RbacRight
-from controller.apply.rights import find_rights, make_roles
+from controller.apply.rights import RbacRight, find_rights, make_roles
 from controller.build.capabilities import shipped
 from controller.build.revision import Revision, Terms
 from controller.cli.review.resources import Resources

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.kube.client import MERGE_PATCH, Client
+from controller.kube.client import Client
+from controller.kube.encoding import MERGE_PATCH
 from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, config_map, definition, exists, new_name
 from tests.support.objects import claim, is_owned, is_released, labelled, namespace, read, secret, service
 

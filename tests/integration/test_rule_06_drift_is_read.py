@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from controller.apply.drift.comparison import covers, equal_by_value, first_uncovered
+from controller.apply.drift import covers, equal_by_value, first_uncovered
 from controller.apply.ownership import Owner, make_body
-from controller.kube.client import JSON_PATCH, ApiError, Client, connect
+from controller.kube.client import ApiError, Client, connect
+from controller.kube.encoding import JSON_PATCH
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import entry_hash, entry_of
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.apply.drift.ledger import FIRST_SECONDS
-from controller.kube.client import JSON_PATCH
+from controller.apply.ledger import FIRST_SECONDS
+from controller.kube.encoding import JSON_PATCH
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
 from tests.support.objects import custom, deployment, is_owned, make, read, secret, service, template
 

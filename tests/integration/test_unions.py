@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
-from controller.kube.client import JSON_PATCH
+from controller.kube.encoding import JSON_PATCH
 from tests.support.bundles import Deployed, Manifest, World, definition, image, new_name
 from tests.support.objects import deployment, make, read, template
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.apply.drift.ledger import Ledger
-from controller.apply.options import ApplyOptions
+from controller.apply.ledger import Ledger
 from controller.apply.ownership import Owner
+from controller.apply.plan import ApplyOptions
 from controller.apply.targets import Target, TargetSet
 
 OWNER = Owner("foo", "uid-foo")

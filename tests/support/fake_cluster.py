@@ -27,13 +27,11 @@ from controller.kube.resources import BUILT_IN_GROUPS, DEPLOYMENTS, GroupVersion
 from controller.kube.shard import DEFAULT_SHARD
 from controller.observe.deployments import SeenDeployment, make_seen
 from controller.observe.health.rules import assess, needs_full_object
-from controller.observe.health.subject import Context
-from controller.observe.journal import UNREAD, Look
+from controller.observe.health.verdict import Context
 from controller.observe.kinds import OwnedObjects
-from controller.observe.records import ObjectKey, Record, project
+from controller.observe.records import UNREAD, Look, ObjectKey, Record, project
 from controller.observe.relations import Dependency, dependency_of
-from controller.observe.statuses.own import OwnStatuses
-from controller.observe.statuses.writers import writers_of
+from controller.observe.statuses import OwnStatuses, writers_of
 from controller.observe.watches import Watches
 from controller.processes.supervision import Supervisor
 

@@ -19,8 +19,8 @@ from api.plugins import Capabilities, Limits
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
 from controller.apply.execute import Applier
-from controller.apply.hooks.runner import HookRunner
-from controller.apply.prune import Remover
+from controller.apply.hooks import HookRunner
+from controller.apply.removal import Remover
 from controller.build.builder import Builder
 from controller.build.context import BuildContext
 from controller.build.pins import Pins, Resolved, spec_digest
@@ -33,7 +33,7 @@ from controller.kube.takeovers import Takeovers
 from controller.observe.explanations import Explainer
 from controller.observe.following import Contested, ContestedWatches, GrantWatches, NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey
-from controller.observe.statuses.own import OwnStatuses
+from controller.observe.statuses import OwnStatuses
 from controller.reconcile.context import Context, Requeue, Services
 from controller.reconcile.finding import BUILD
 from controller.reconcile.memory import MOST_BYTES, InstalledTargetsCache, Memory

@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.drift.explanation import DriftedField, DriftedObject
-from controller.apply.outcome import Outcome
-from controller.apply.plan import Action, Task
+from controller.apply.drift import DriftedField, DriftedObject
+from controller.apply.plan import Action, Outcome, Task
 from controller.apply.targets import Target
 from controller.kube.resources import GroupVersionKind
 from controller.observe.health.aggregate import aggregate

@@ -1,26 +1,185 @@
-"""Validate a custom resource that was pruned and defaulted (admission.py) against a schema.
+"""Validates changes of CustomResourceDefinitions before they are applied.
+
+Objects go by one after the other and nothing is kept of them but a few lines, however many there are.
 
 The dialect is Kubernetes' own, not JSON Schema's: `nullable`, `x-kubernetes-int-or-string`, embedded resources, lists
 that are sets or maps, `exclusiveMaximum` as a flag, RE2. `metadata` counts only if the schema constrains its name.
-Not here: `x-kubernetes-validations`, which are not evaluated.
 
 No reason quotes a value of the object, which may be a secret; what the schema says is quoted.
+
+One GET for a definition that changes; a LIST in small pages only if a schema is narrower. The other modules decide.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
-from controller.apply.crd_upgrade.admission import EMBEDDED, TYPE_META
-from controller.apply.crd_upgrade.checks import INT_OR_STRING
-from controller.apply.crd_upgrade.definition import Schema
-from controller.apply.crd_upgrade.finding import canonical, compact, listed, same
-from controller.apply.crd_upgrade.formats import has_format, has_range, matches
-from controller.apply.crd_upgrade.schema import ROOT
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.policies import CrdUpgradeSafety, Enforcement
+from controller.apply.crd_upgrade.definition import (
+    LINES,
+    CheckFinding,
+    CustomResourceDefinition,
+    Schema,
+    canonical,
+    compact,
+    is_off,
+    level_of,
+    listed,
+    read_definition,
+    same,
+    tell,
+)
+from controller.apply.crd_upgrade.schemas import (
+    INT_OR_STRING,
+    PRESERVE,
+    ROOT,
+    compare,
+    compare_schemas,
+    has_format,
+    has_range,
+    matches,
+    narrows_unknown_fields,
+)
+from controller.kube.client import ApiError, Client
 from controller.untrusted import mapping, number, sequence, text
+
+MOST_REFUSED = 20
+"""After so many objects that block the upgrade, the survey ends."""
+MOST_VIOLATIONS = 20
+"""Of one object."""
+_TITLE = "validating upgrade for CRD"
+PAGE_ITEMS = 50
+"""Each object may have 1.5 MiB, and one page at a time is in memory."""
+WARNING_CHARACTERS = 3000
+REFUSAL_CHARACTERS = 930
+"""So that it fits into a condition with its remedy and the text about the installed revision."""
+LEAST_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The schema that the objects of one version must match."""
+
+    version: str
+    """Of the new definition."""
+    schema: Schema
+    before: Schema
+    """Of the version at which they are listed, as it is now."""
+
+
+def plan_trials(
+    old: CustomResourceDefinition, new: CustomResourceDefinition, findings: Sequence[CheckFinding]
+) -> dict[str, list[Trial]]:
+    """Return the trials by the version at which objects are listed; none if every object matches anyway.
+
+    Args:
+        old: as on the cluster.
+        new: as it will be applied.
+        findings: of comparing the two.
+    """
+    trials: dict[str, list[Trial]] = defaultdict(list)
+    narrowed = {finding.version for finding in findings if finding.level == "Error"}
+    added = [version for name, version in new.versions.items() if name not in old.versions and not new.converts]
+    for version in old.served if old.established else ():
+        if version.name not in new.versions:
+            continue
+        schema = new.versions[version.name].schema
+        if version.name in narrowed or narrows_unknown_fields(version.schema, schema):
+            trials[version.name].append(Trial(version=version.name, schema=schema, before=version.schema))
+        trials[version.name] += [
+            Trial(version=other.name, schema=other.schema, before=version.schema)
+            for other in added
+            if _may_refuse(version.schema, other.schema)
+        ]
+    return {listed: each for listed, each in trials.items() if each}
+
+
+def _may_refuse(old: Schema, new: Schema) -> bool:
+    """Whether an object may match the old schema and not the new one."""
+    differences = compare_schemas(old, new)
+    return any(each.change.level == "Error" for each in differences) or narrows_unknown_fields(old, new)
+
+
+class Survey:
+    """Validates the objects of one definition.
+
+    Args:
+        crd: its name.
+        safety: spec.crdUpgradeSafety.
+    """
+
+    def __init__(self, crd: str, safety: CrdUpgradeSafety) -> None:
+        self._crd, self._safety = crd, safety
+        self._kept: dict[Enforcement, list[CheckFinding]] = {"Error": [], "Warn": []}
+        self._counts: dict[Enforcement, int] = {"Error": 0, "Warn": 0}
+        self._checked = 0
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether further objects would add nothing."""
+        return self._counts["Error"] >= MOST_REFUSED
+
+    def add(self, manifest: Mapping[str, Any], trials: Sequence[Trial]) -> None:
+        """Validate one object."""
+        self._checked += 1
+        found = [finding for trial in trials for finding in self._try(manifest, trial)]
+        for level in ("Error", "Warn"):
+            if first := next((finding for finding in found if self._level(finding) == level), None):
+                self._counts[level] += 1
+                if len(self._kept[level]) < LINES:
+                    self._kept[level].append(first)
+                return
+
+    def findings(self) -> list[CheckFinding]:
+        """Return some objects by name; the first one of each level has the counts."""
+        return [*self._findings_at("Error"), *self._findings_at("Warn")]
+
+    def _findings_at(self, level: Enforcement) -> list[CheckFinding]:
+        told = sorted(self._kept[level], key=lambda finding: finding.text)
+        if not told:
+            return []
+        rest = "; the others were not checked" if self.has_enough else ""
+        count = f"({self._checked} checked, {self._counts[level]} invalid{rest})"
+        return [replace(told[0], text=f"{told[0].text} {count}"), *told[1:]]
+
+    def _try(self, manifest: Mapping[str, Any], trial: Trial) -> list[CheckFinding]:
+        violations = _violations(manifest, trial.schema)
+        if not violations:
+            return []
+        known = {(each.field, each.reason) for each in _violations(manifest, trial.before)}
+        return [
+            _finding(manifest, trial.version, each, is_new=(each.field, each.reason) not in known)
+            for each in violations
+        ]
+
+    def _level(self, finding: CheckFinding) -> Enforcement:
+        return level_of(finding, self._crd, self._safety)
+
+
+def _violations(manifest: Mapping[str, Any], schema: Schema) -> list[Violation]:
+    return list(islice(validate(admit(manifest, schema), schema), MOST_VIOLATIONS))
+
+
+def _finding(manifest: Mapping[str, Any], version: str, violation: Violation, *, is_new: bool) -> CheckFinding:
+    name = "/".join(filter(None, (text(manifest, "metadata", field) for field in ("namespace", "name"))))
+    where = f"{violation.field}: " if violation.field else ""
+    return CheckFinding(
+        check="existingResources",
+        text=f"existing custom object {name} failed validation for new schema version {version}: "
+        f"{where}{violation.reason}",
+        version=version,
+        path=violation.path,
+        level="Error" if is_new else "Warn",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +360,167 @@ def _combined(value: Any, schema: Schema, place: _Location) -> Iterator[Violatio
 
 def _count_fitting(value: Any, schemas: Sequence[Any], place: _Location) -> int:
     return sum(not any(_validate(value, mapping(schema), place)) for schema in schemas)
+
+
+class Inspector:
+    """Checks whether a CustomResourceDefinition may be applied."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def inspect(self, path: str, manifest: Mapping[str, Any], safety: CrdUpgradeSafety) -> tuple[str, ...]:
+        """Compare a definition with the one on the cluster; a new one may be applied.
+
+        Args:
+            path: of the definition.
+            manifest: as it will be applied.
+            safety: spec.crdUpgradeSafety.
+
+        Returns: warnings.
+        Raises: BundleError (UnsafeCRDUpgrade); ApiError if the cluster cannot be read.
+        """
+        new = read_definition(manifest)
+        if is_off(new.name, safety):
+            return ()
+        live = self._read(path)
+        if live is None:
+            return ()
+        old = read_definition(live)
+        if old.exempt or new.exempt:
+            annotation = f'{names.SAFE_CRD_UPGRADE_VALIDATION}: "false"'
+            return (f"{_title(new.name)}not checked, since it has the annotation {annotation}",)
+        findings = compare(old, new)
+        existing, failure = self._survey(old, new, findings, safety)
+        return _judge(new.name, [*findings, *existing], failure, safety)
+
+    def _read(self, path: str) -> Mapping[str, Any] | None:
+        try:
+            value: Mapping[str, Any] = self._client.get(path).value
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return None
+        return value
+
+    # existing objects
+
+    def _survey(
+        self,
+        old: CustomResourceDefinition,
+        new: CustomResourceDefinition,
+        findings: Sequence[CheckFinding],
+        safety: CrdUpgradeSafety,
+    ) -> tuple[list[CheckFinding], ApiError | None]:
+        """Return the findings of existing objects, and why not all of them could be checked."""
+        trials = {} if is_off(new.name, safety, "existingResources") else plan_trials(old, new, findings)
+        survey = Survey(new.name, safety)
+        found = _unevaluated(findings, trials)
+        for version, tried in trials.items():
+            try:
+                self._validate_all(old.resource(version).path(), tried, survey)
+            except ApiError as error:
+                text = f"existing custom objects of version {version} could not be listed: {error}"
+                unlisted = CheckFinding(check="existingResources", text=text, version=version)
+                return [*found, *survey.findings(), unlisted], error
+        return [*found, *survey.findings()], None
+
+    def _validate_all(self, path: str, trials: Sequence[Trial], survey: Survey) -> None:
+        for page in self._client.pages(path, limit=PAGE_ITEMS):
+            for item in page.items:
+                if survey.has_enough:
+                    return
+                survey.add(item, trials)
+
+
+def _unevaluated(findings: Sequence[CheckFinding], versions: Mapping[str, object]) -> list[CheckFinding]:
+    """Return warnings about rules that were not evaluated for existing objects."""
+    added = {f.version for f in findings if (f.check, f.level) == ("xvalidations", "Error") and f.version in versions}
+    text = "rules added to x-kubernetes-validations of version {} were not evaluated for existing objects"
+    return [
+        CheckFinding(check="existingResources", text=text.format(version), version=version, level="Warn")
+        for version in sorted(added)
+    ]
+
+
+def _judge(
+    crd: str, findings: Sequence[CheckFinding], failure: ApiError | None, safety: CrdUpgradeSafety
+) -> tuple[str, ...]:
+    """Return warnings, or raise.
+
+    Raises: BundleError (UnsafeCRDUpgrade); ApiError if the only error is a transient failure.
+    """
+    levels = [(level_of(finding, crd, safety), finding) for finding in findings]
+    errors = [finding for level, finding in levels if level == "Error"]
+    if failure and failure.transient and len(errors) == 1 and errors[0] is findings[-1]:
+        raise failure
+    if errors:
+        raise BundleError(Reason.UNSAFE_CRD_UPGRADE, _refusal(crd, errors))
+    warned = tell([finding for level, finding in levels if level == "Warn"], WARNING_CHARACTERS)
+    return tuple(f"{_title(crd)}{line}" for line in warned)
+
+
+def _refusal(crd: str, errors: Sequence[CheckFinding]) -> str:
+    title, remedy = _title(crd), _remedy(crd, errors)
+    room = max(REFUSAL_CHARACTERS - len(title) - len(remedy), LEAST_CHARACTERS)
+    return f"{title}{'; '.join(tell(errors, room))}; {remedy}"
+
+
+def _title(crd: str) -> str:
+    return f'{_TITLE} "{crd}": '
+
+
+def is_about_upgrade(warning: str) -> bool:
+    """Whether a warning is about a change of a definition, which is over once it is made, and not about what is."""
+    return warning.startswith(_TITLE)
+
+
+def _remedy(crd: str, errors: Sequence[CheckFinding]) -> str:
+    checks = ", ".join(sorted({finding.check for finding in errors}))
+    rule = f"{{crd: {crd}, checks: [{checks}], enforcement: Warn}}"
+    return f"make the change compatible, or allow it in spec.crdUpgradeSafety: {{rules: [{rule}]}}"
+
+
+EMBEDDED = "x-kubernetes-embedded-resource"
+
+
+TYPE_META = ("apiVersion", "kind", "metadata")
+
+
+def admit(manifest: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+    """Return a custom resource, pruned and defaulted."""
+    return _admit_fields(manifest, schema, is_resource=True)
+
+
+def _admit(value: Any, schema: Schema) -> Any:
+    if isinstance(value, dict):
+        return _admit_fields(value, schema, is_resource=schema.get(EMBEDDED) is True)
+    if isinstance(value, list):
+        items = schema.get("items")
+        return [_admit(item, items) for item in value] if isinstance(items, dict) else value
+    return value
+
+
+def _admit_fields(value: Mapping[str, Any], schema: Schema, *, is_resource: bool) -> dict[str, Any]:
+    properties, others = mapping(schema, "properties"), schema.get("additionalProperties")
+    admitted: dict[str, Any] = {}
+    for name, item in value.items():
+        if is_resource and name in TYPE_META:
+            admitted[name] = item
+        elif name in properties:
+            if item is not None or _keeps_null(properties[name]):
+                admitted[name] = _admit(item, mapping(properties[name]))
+        elif isinstance(others, dict):
+            if item is not None or _keeps_null(others):
+                admitted[name] = _admit(item, others)
+        elif others is True or schema.get(PRESERVE):
+            admitted[name] = item
+    for name, property_ in properties.items():
+        below = mapping(property_)
+        if below.get("default") is not None and name not in admitted:
+            admitted[name] = _admit(below["default"], below)
+    return admitted
+
+
+def _keeps_null(schema: Any) -> bool:
+    """Whether null is a value: otherwise it is dropped, and a default takes its place."""
+    return mapping(schema).get("nullable") is True

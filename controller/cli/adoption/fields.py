@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from api import names
-from controller.apply.drift.comparison import find_uncovered
-from controller.apply.object.managed_fields import LAST_APPLIED
+from controller.apply.drift import find_uncovered
+from controller.apply.managed_fields import LAST_APPLIED
 from controller.cli.adoption.origin import HELM_RELEASE, KUSTOMIZATION, RELEASE_NAME, RELEASE_NAMESPACE, Origin
 from controller.observe.records import entry_of
 

@@ -7,9 +7,8 @@ from http import HTTPStatus
 from typing import Any
 
 from api import names
-from controller.kube.client import PAGE_ITEMS, Client
+from controller.kube.client import PAGE_ITEMS, Client, Response
 from controller.kube.errors import ApiError
-from controller.kube.replies import Response
 from controller.kube.resources import DEPLOYMENTS
 from controller.kube.watch.collection import Collection, parse_events
 

@@ -20,7 +20,7 @@ from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from controller.observe.health.rules import assess
-from controller.observe.health.subject import Context
+from controller.observe.health.verdict import Context
 from controller.observe.records import key_of
 
 RUNNING = {

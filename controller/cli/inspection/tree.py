@@ -14,9 +14,8 @@ from typing import Any
 from api import names
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.drift.explanation import explain
-from controller.apply.drift.ignored_fields import REPLICAS, has_field, without
-from controller.apply.hooks.hook import kinds_of
+from controller.apply.drift import REPLICAS, explain, has_field, without
+from controller.apply.hooks import kinds_of
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target, make_targets
 from controller.build.revision import Revision

@@ -11,10 +11,9 @@ from typing import Any
 
 from api import names
 from api.v1alpha2.schema import crd
-from controller.kube.client import Client
+from controller.kube.client import Client, Response
 from controller.kube.errors import ApiError
 from controller.kube.lease import LEASES
-from controller.kube.replies import Response
 from controller.kube.shard import DEFAULT_SHARD, Shard
 
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.DEFINITION}"

@@ -14,11 +14,10 @@ from http import HTTPStatus
 from api import names
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.object.deletion import delete
 from controller.apply.order import teardown_order
 from controller.apply.ownership import Owner
 from controller.apply.possession import find_strays, name_objects
-from controller.apply.prune import Disposal, RemovalCause, dispose
+from controller.apply.removal import Disposal, RemovalCause, delete, dispose
 from controller.cli.command import FAILED, connect, tell
 from controller.cli.deployments.access import Deployments
 from controller.cli.question import ask

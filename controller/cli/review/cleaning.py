@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api import names
-from controller.apply.object.managed_fields import LAST_APPLIED
+from controller.apply.managed_fields import LAST_APPLIED
 from controller.untrusted import mapping, mappings
 
 Manifest = Mapping[str, Any]

@@ -12,8 +12,8 @@ from typing import Any
 
 from api.v1alpha2.status import Changes
 from controller.apply import differences
-from controller.apply.drift.ignored_fields import united
-from controller.apply.hooks.hook import HookEvent, PlannedHook, hooks_of
+from controller.apply.drift import united
+from controller.apply.hooks import HookEvent, PlannedHook, hooks_of
 from controller.apply.targets import TargetSet
 from controller.build.revision import Revision
 from controller.cli.review.cleaning import clean

@@ -18,17 +18,15 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.crd_upgrade.inspector import Inspector
-from controller.apply.drift.comparison import covers
-from controller.apply.drift.ignored_fields import REPLICAS, has_field, only, united, without
-from controller.apply.drift.ledger import Ledger
-from controller.apply.failures.replies import ApplyFailure, Recovery, classify
-from controller.apply.object.managed_fields import claimed_fields
-from controller.apply.options import ApplyOptions
+from controller.apply.crd_upgrade.validation import Inspector
+from controller.apply.drift import REPLICAS, covers, has_field, only, united, without
+from controller.apply.ledger import Ledger
+from controller.apply.managed_fields import claimed_fields
 from controller.apply.ownership import Giver, HandOver, Owner, make_body
-from controller.apply.plan import Action, Task, decide_about
+from controller.apply.plan import Action, ApplyOptions, Task, decide_about
 from controller.apply.possession import find_surplus, name_objects
-from controller.apply.prune import Disposal, RemovalCause, dispose
+from controller.apply.removal import Disposal, RemovalCause, dispose
+from controller.apply.replies import ApplyFailure, Recovery, classify
 from controller.apply.targets import Target, TargetSet
 from controller.build.revision import Revision
 from controller.cli.command import REQUESTS

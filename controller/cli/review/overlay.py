@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controller.apply.drift.comparison import merge_keys
+from controller.apply.drift import merge_keys
 from controller.observe.records import entry_of, fields_of
 
 Path = tuple[str, ...]

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from api.plugins import Capabilities
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.failures.missing_rights import RbacRight, merge
-from controller.apply.rights import find_rights, make_roles
+from controller.apply.rights import RbacRight, find_rights, make_roles, merge
 from controller.build import capabilities as capabilities_file
 from controller.cli.command import FAILED, MisuseError, tell
 from controller.cli.output import list_of, to_json, to_yaml

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
-from controller.kube.client import JSON, METADATA, Client, Page
-from controller.kube.encoding import decode
+from controller.kube.client import Client, LineStream, Page
+from controller.kube.encoding import JSON, METADATA, decode
 from controller.kube.errors import ApiError, status_error
-from controller.kube.replies import LineStream
 from controller.kube.watch.cache import Key, RecordT, Trace, key_of, make_trace
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"

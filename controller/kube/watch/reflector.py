@@ -12,7 +12,7 @@ API servers restart then. So after an interruption, the version of the collectio
 and the object that changed last with how it was known. Unless both allow the watch to continue, the collection is
 listed again.
 
-Not here: which record is newer (cache.py), requests and events (collection.py), bytes to lines (kube/replies.py).
+Not here: which record is newer (cache.py), requests and events (collection.py), bytes to lines (kube/client.py).
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from http import HTTPStatus
 from typing import Any, Generic
 
 from api.bounds import clamp_wait
-from controller.kube.client import DEFAULT_TIMEOUT, Client
+from controller.kube.client import DEFAULT_TIMEOUT, Client, LineStream
 from controller.kube.errors import ApiError
-from controller.kube.replies import LineStream
 from controller.kube.watch.cache import Cache, Change, Continuity, Key, RecordT
 from controller.kube.watch.collection import Collection, Event, parse_events, read_list, read_pages
 from controller.kube.watch.pace import DEFAULT_PACE, Pace

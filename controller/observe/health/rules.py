@@ -1,27 +1,517 @@
 """The order in which an object is judged, and the rule of each kind (README.md).
 
-Rules are found by group and kind, never by version. Nothing in an object makes them raise.
+The StorageClass of a PersistentVolumeClaim tells whether a pending claim waits for a pod.
 
-Not here: objects that are missing or not observed yet (presence.py), time (aggregate.py).
+Checks are plain dictionaries in the form of `api.v1alpha2.policies.HealthCheck`. A missing field or condition matches
+nothing.
+
+Rules are found by group and kind, never by version. Nothing in an object makes them raise.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
+from api.errors import BundleError
 from controller.kube.resources import BUILT_IN_GROUPS
-from controller.observe.health.availability import horizontal_pod_autoscaler, pod_disruption_budget
-from controller.observe.health.checks import always_healthy, concerns, describe_acceptance, judge_by_checks
-from controller.observe.health.extension import api_service, custom_resource_definition
-from controller.observe.health.networking import gateway, route, service
-from controller.observe.health.pods import pod
-from controller.observe.health.storage import persistent_volume_claim
-from controller.observe.health.subject import Context, Manifest, Subject, subject_of
-from controller.observe.health.verdict import HEALTHY, State, Verdict, failed, progressing, reason_or
-from controller.observe.health.workloads import daemon_set, deployment, job, replica_set, stateful_set
-from controller.untrusted import field
+from controller.observe.health.explain import pod
+from controller.observe.health.verdict import (
+    HEALTHY,
+    Condition,
+    Context,
+    Manifest,
+    State,
+    Subject,
+    Verdict,
+    failed,
+    healthy,
+    progressing,
+    read_conditions,
+    reason_or,
+    subject_of,
+)
+from controller.untrusted import field, integer, mappings, text
 
+_ROUTE_CONDITIONS = ("Accepted", "ResolvedRefs")
+# Set by the scheduler once a pod that uses the claim is assigned to a node.
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+UNBOUND = frozenset({"NotBound", "StorageClassUnreadable", "StorageClassNotFound", "WaitForFirstConsumer"})
+"""Reasons of verdicts that a change of StorageClasses may alter."""
+_PENDING = progressing("NotBound", "no volume bound yet")
+# Metric values with their units, and counts of metrics: `(1 invalid out of 3)`, `512Mi`, `10.5%`.
+_NUMBER = re.compile(r"\b\d+(\.\d+)?([munkMGTPE]i?|Ki|%)?(?!\w|\.\d)")
+# `missing request for cpu in container app of Pod web-5c7f9d8b6-x7k2p`
+_POD = re.compile(r" of Pod \S+")
+SUSPENDED = "Suspended"
+# Means no deadline: such a Deployment never gets the condition Progressing.
+_NO_DEADLINE = 2**31 - 1
+# `pods "web-9z8y7" is forbidden: …` names a pod that never existed, with each attempt another.
+_REFUSED = re.compile(r'\b(\w+) "[^"]*" is (forbidden|invalid)')
+# The usage of a quota changes with every pod of the namespace.
+_QUOTA_USED = re.compile(r", used: .*?(?=, limited: |$)")
+# `Container main for pod foo/job-x7k2p failed with exit code 42 …`
+_GENERATED_POD = re.compile(r" for pod \S+")
+_NOT_OBSERVED = progressing("NoObservedGeneration", "its controller has not observed it yet")
+NOT_OBSERVED = progressing("NotObserved", "applied; waiting for the watch to show it")
+_STEP = re.compile(r'\["([^"\\]+)"\]|([A-Za-z0-9_$-]+)')
+_WORST_FIRST = (State.FAILED, State.PROGRESSING, State.HEALTHY)
 _GATEWAY_API = "gateway.networking.k8s.io"
+_LATEST_GENERATION_NOT_OBSERVED = progressing(
+    "LatestGenerationNotObserved", "its controller has not observed the latest generation yet"
+)
+
+
+def custom_resource_definition(subject: Subject) -> Verdict:
+    """Judge a CustomResourceDefinition.
+
+    Established=False is never Failed: InvalidCABundle ends once the caBundle of the conversion webhook is injected.
+    """
+    conflict = subject.denied("NamesAccepted")
+    if conflict:
+        return failed(reason_or(conflict.reason, "NamesNotAccepted"), conflict.message)
+    established = subject.conditions.get("Established")
+    if established and established.holds:
+        return HEALTHY
+    if established:
+        return progressing(reason_or(established.reason, "Installing"), established.message)
+    return progressing("Installing", "not established yet")
+
+
+def api_service(subject: Subject) -> Verdict:
+    """Judge an APIService."""
+    available = subject.conditions.get("Available")
+    if available is None:
+        return progressing("NotAvailable", "availability not reported yet")
+    if available.holds:
+        return HEALTHY
+    return progressing(reason_or(available.reason, "NotAvailable"), available.message)
+
+
+def service(subject: Subject) -> Verdict:
+    """Judge a Service."""
+    balanced = subject.spec("type") == "LoadBalancer"
+    if balanced and not any(True for _ in mappings(subject.manifest, "status", "loadBalancer", "ingress")):
+        hint = describe_acceptance(subject)
+        return progressing("LoadBalancerPending", "no load balancer address assigned yet", deadline=False, hint=hint)
+    return HEALTHY
+
+
+def gateway(subject: Subject) -> Verdict:
+    """Judge a Gateway."""
+    programmed = subject.conditions.get("Programmed")
+    if programmed and programmed.holds:
+        return HEALTHY
+    return replace(_not_yet("Programmed", programmed), hint=describe_acceptance(subject))
+
+
+def route(subject: Subject) -> Verdict:
+    """Judge a route of any protocol by all of its parents."""
+    parents = list(mappings(subject.manifest, "status", "parents"))
+    if not parents:
+        return progressing("NoParents", "no Gateway has accepted it yet", hint=describe_acceptance(subject))
+    gaps = (_parent_gap(parent, subject.generation) for parent in parents)
+    return next((gap for gap in gaps if gap), HEALTHY)
+
+
+def _parent_gap(parent: Manifest, generation: int | None) -> Verdict | None:
+    conditions, _ = read_conditions(field(parent, "conditions"), generation)
+    name = text(parent, "parentRef", "name")
+    for condition_type in _ROUTE_CONDITIONS:
+        condition = conditions.get(condition_type)
+        if condition is None or not condition.holds:
+            return _not_yet(condition_type, condition, prefix=f'parent "{name}": ')
+    return None
+
+
+def _not_yet(condition_type: str, condition: Condition | None, prefix: str = "") -> Verdict:
+    if condition is None:
+        return progressing(f"Not{condition_type}", f"{prefix}condition {condition_type} is not reported yet")
+    message = condition.message or f"condition {condition_type} is not True"
+    return progressing(reason_or(condition.reason, f"Not{condition_type}"), f"{prefix}{message}")
+
+
+def persistent_volume_claim(subject: Subject) -> Verdict:
+    """Judge a PersistentVolumeClaim."""
+    phase = text(subject.manifest, "status", "phase")
+    if phase == "Bound":
+        return HEALTHY
+    if phase == "Lost":
+        return failed("Lost", "the bound volume no longer exists")
+    if _is_claimed(subject) or subject.spec("storageClassName") == "":
+        return _PENDING
+    return _unbound(subject)
+
+
+def _is_claimed(subject: Subject) -> bool:
+    """Whether only the volume is missing: a pod uses the claim, or the claim names its volume."""
+    selected = field(subject.manifest, "metadata", "annotations", _SELECTED_NODE)
+    return bool(selected or subject.spec("volumeName"))
+
+
+def _unbound(subject: Subject) -> Verdict:
+    name = text(subject.manifest, "spec", "storageClassName")
+    storage_class = subject.context.storage_class(name or None)
+    if storage_class is None:
+        message = "not bound; its StorageClass cannot be read, so it may be waiting for a pod"
+        return progressing("StorageClassUnreadable", message, deadline=False, hint=describe_acceptance(subject))
+    if storage_class.volume_binding_mode is None:
+        missing = f'StorageClass "{name}" does not exist' if name else "no default StorageClass exists"
+        return progressing("StorageClassNotFound", missing, hint=describe_acceptance(subject))
+    if storage_class.volume_binding_mode == "WaitForFirstConsumer":
+        return healthy("WaitForFirstConsumer", "will be bound when a pod uses it")
+    return _PENDING
+
+
+def horizontal_pod_autoscaler(subject: Subject) -> Verdict:
+    """Judge a HorizontalPodAutoscaler of autoscaling/v2; v1 has no conditions."""
+    target, hint = subject.denied("AbleToScale"), describe_acceptance(subject)
+    if target:
+        return progressing(reason_or(target.reason, "NotAbleToScale"), _message(target), hint=hint)
+    metric = subject.denied("ScalingActive")
+    if metric and metric.reason == "ScalingDisabled":
+        return healthy("ScalingDisabled", "the scale target has 0 replicas")
+    if metric:
+        return progressing(reason_or(metric.reason, "ScalingNotActive"), _message(metric), hint=hint)
+    return HEALTHY
+
+
+def pod_disruption_budget(subject: Subject) -> Verdict:
+    """Judge a PodDisruptionBudget. One that currently allows no disruption is healthy."""
+    disruption = subject.denied("DisruptionAllowed")
+    if disruption and disruption.reason == "SyncFailed":
+        return failed("SyncFailed", disruption.message)
+    return HEALTHY
+
+
+def _message(condition: Condition) -> str:
+    """Return the message of a condition without the parts that differ between attempts."""
+    return _NUMBER.sub("…", _POD.sub("", condition.message)) or f"condition {condition.type} is False"
+
+
+def deployment(subject: Subject) -> Verdict:
+    """Judge a Deployment."""
+    if subject.observed_generation is None:
+        return _NOT_OBSERVED
+    if subject.spec("paused") is True:
+        return _paused_deployment(subject)
+    rollout = subject.conditions.get("Progressing")
+    if rollout and rollout.reason == "ProgressDeadlineExceeded":
+        # The condition's message names a ReplicaSet by its hash.
+        return failed("ProgressDeadlineExceeded", "the rollout made no progress within spec.progressDeadlineSeconds")
+    gap = _deployment_gap(subject)
+    if gap:
+        return _creation_failure(subject) or gap
+    return _deployment_availability(subject, rollout)
+
+
+def stateful_set(subject: Subject) -> Verdict:
+    """Judge a StatefulSet. It has no conditions: refused pods show only as too few replicas."""
+    if subject.observed_generation is None:
+        return _NOT_OBSERVED
+    gap = _stateful_set_gap(subject)
+    if gap:
+        return gap
+    if subject.spec("updateStrategy", "type") == "OnDelete":
+        return healthy("OnDelete", "pods are updated when they are deleted")
+    return _stateful_set_rollout(subject)
+
+
+def daemon_set(subject: Subject) -> Verdict:
+    """Judge a DaemonSet. It is healthy if no node matches."""
+    desired = integer(subject.manifest, "status", "desiredNumberScheduled")
+    if subject.generation is None or subject.observed_generation is None or desired is None:
+        return _NOT_OBSERVED
+    scheduled, updated = subject.count("currentNumberScheduled"), subject.count("updatedNumberScheduled")
+    available, ready = subject.count("numberAvailable"), subject.count("numberReady")
+    rolling = subject.spec("updateStrategy", "type") != "OnDelete"
+    gap = _first(
+        (desired > scheduled, "LessCurrent", f"Scheduled: {scheduled}/{desired}"),
+        (rolling and desired > updated, "LessUpdated", f"Updated: {updated}/{desired}"),
+        (desired > available, "LessAvailable", f"Available: {available}/{desired}"),
+        (desired > ready, "LessReady", f"Ready: {ready}/{desired}"),
+    )
+    return gap or HEALTHY
+
+
+def replica_set(subject: Subject) -> Verdict:
+    """Judge a ReplicaSet or a ReplicationController."""
+    wanted, replicas = subject.replicas, subject.count("replicas")
+    labeled, ready = subject.count("fullyLabeledReplicas"), subject.count("readyReplicas")
+    available = subject.count("availableReplicas")
+    gap = _creation_failure(subject) or _first(
+        (wanted > labeled, "LessLabelled", f"Labelled: {labeled}/{wanted}"),
+        (wanted > available, "LessAvailable", f"Available: {available}/{wanted}"),
+        (wanted > ready, "LessReady", f"Ready: {ready}/{wanted}"),
+        (replicas > wanted, "ExtraPods", f"Pending termination: {replicas - wanted}"),
+    )
+    return gap or HEALTHY
+
+
+def job(subject: Subject) -> Verdict:
+    """Judge a Job: one that is running is not healthy yet, nor is SuccessCriteriaMet completion."""
+    failure = subject.conditions.get("Failed")
+    if failure and failure.holds:
+        return failed(reason_or(failure.reason, "JobFailed"), _job_message(failure))
+    if subject.holds("Complete"):
+        return HEALTHY
+    if subject.spec("suspend") is True:
+        return healthy(SUSPENDED, "spec.suspend is true")
+    failing = subject.conditions.get("FailureTarget")
+    if failing and failing.holds:
+        return progressing(reason_or(failing.reason, "FailureTarget"), _job_message(failing))
+    return progressing("JobRunning", "not finished yet")
+
+
+def _job_message(condition: Condition) -> str:
+    return _GENERATED_POD.sub("", condition.message)
+
+
+def _paused_deployment(subject: Subject) -> Verdict:
+    # Its controller reports Progressing=Unknown/DeploymentPaused meanwhile: a user wants it so, it is no failure.
+    if subject.holds("Available"):
+        return healthy("Paused", "spec.paused is true")
+    return progressing("DeploymentPaused", "spec.paused is true and the Deployment is not available", deadline=False)
+
+
+def _deployment_gap(subject: Subject) -> Verdict | None:
+    wanted, replicas = subject.replicas, subject.count("replicas")
+    updated, ready = subject.count("updatedReplicas"), subject.count("readyReplicas")
+    available = subject.count("availableReplicas")
+    return _first(
+        (wanted > replicas, "LessReplicas", f"Replicas: {replicas}/{wanted}"),
+        (wanted > updated, "LessUpdated", f"Updated: {updated}/{wanted}"),
+        (replicas > wanted, "ExtraPods", f"Pending termination: {replicas - wanted}"),
+        (updated > available, "LessAvailable", f"Available: {available}/{updated}"),
+        (wanted > ready, "LessReady", f"Ready: {ready}/{wanted}"),
+    )
+
+
+def _deployment_availability(subject: Subject, rollout: Condition | None) -> Verdict:
+    if _has_deadline(subject) and not (rollout and rollout.holds and rollout.reason == "NewReplicaSetAvailable"):
+        return progressing("ReplicaSetNotAvailable", "the new ReplicaSet is not available yet")
+    if not subject.holds("Available"):
+        return progressing("DeploymentNotAvailable", "condition Available is not True")
+    return HEALTHY
+
+
+def _has_deadline(subject: Subject) -> bool:
+    return integer(subject.manifest, "spec", "progressDeadlineSeconds") not in (None, _NO_DEADLINE)
+
+
+def _stateful_set_gap(subject: Subject) -> Verdict | None:
+    wanted, replicas = subject.replicas, subject.count("replicas")
+    ready, available = subject.count("readyReplicas"), subject.count("availableReplicas")
+    waits = bool(integer(subject.manifest, "spec", "minReadySeconds"))
+    return _first(
+        (wanted > replicas, "LessReplicas", f"Replicas: {replicas}/{wanted}"),
+        (wanted > ready, "LessReady", f"Ready: {ready}/{wanted}"),
+        (replicas > wanted, "ExtraPods", f"Pending termination: {replicas - wanted}"),
+        (waits and wanted > available, "LessAvailable", f"Available: {available}/{wanted}"),
+    )
+
+
+def _stateful_set_rollout(subject: Subject) -> Verdict:
+    if subject.spec("updateStrategy", "rollingUpdate") is None:
+        return _stateful_set_revision(subject)
+    partition = integer(subject.manifest, "spec", "updateStrategy", "rollingUpdate", "partition") or 0
+    updated, wanted = subject.count("updatedReplicas"), subject.replicas - partition
+    return progressing("PartitionRollout", f"Updated: {updated}/{wanted}") if updated < wanted else HEALTHY
+
+
+def _stateful_set_revision(subject: Subject) -> Verdict:
+    """Judge a StatefulSet without `rollingUpdate`; rare, since the API server sets its partition by default."""
+    wanted, current = subject.replicas, subject.count("currentReplicas")
+    if wanted > current:
+        return progressing("LessCurrent", f"Current: {current}/{wanted}")
+    if text(subject.manifest, "status", "currentRevision") != text(subject.manifest, "status", "updateRevision"):
+        return progressing("RevisionMismatch", "not all pods are at the new revision yet")
+    return HEALTHY
+
+
+def _creation_failure(subject: Subject) -> Verdict | None:
+    """Return why the API server refused pods (quota, admission), if it did."""
+    failure = subject.conditions.get("ReplicaFailure")
+    if failure is None or not failure.holds:
+        return None
+    return progressing(reason_or(failure.reason, "ReplicaFailure"), _refusal(failure))
+
+
+def _refusal(failure: Condition) -> str:
+    return _QUOTA_USED.sub("", _REFUSED.sub(r"\1 is \2", failure.message))
+
+
+def _first(*gaps: tuple[bool, str, str]) -> Verdict | None:
+    """Return the first of (whether it applies, reason, message) that applies."""
+    return next((progressing(reason, message) for applies, reason, message in gaps if applies), None)
+
+
+def goes_when_done(desired: Manifest) -> bool:
+    """Whether an object is a Job that its TTL removes once it is finished."""
+    is_job = text(desired, "apiVersion").startswith("batch/") and text(desired, "kind") == "Job"
+    return is_job and integer(desired, "spec", "ttlSecondsAfterFinished") is not None
+
+
+def assess_absent(desired: Manifest, *, started: bool) -> Verdict:
+    """Judge an object that is not on the cluster.
+
+    Args:
+        desired: the object of the revision.
+        started: whether it has been created as it is. If so, a missing Job was removed by its TTL, and applying it
+            again would run it forever (pagerduty-operator#402, korifi#2094).
+    """
+    if started and goes_when_done(desired):
+        return healthy("FinishedAndRemoved", "removed by spec.ttlSecondsAfterFinished")
+    return Verdict(State.MISSING, "Missing", "not found on the cluster")
+
+
+def as_observed(verdict: Verdict, *, seen_digest: str, applied_digest: str) -> Verdict:
+    """Return the verdict on an object, or NotObserved while the watch is behind our last apply.
+
+    Until it catches up, it shows the old object with its old, healthy status.
+
+    Args:
+        verdict: on the object as the watch shows it.
+        seen_digest: the applied-digest annotation that the watch shows.
+        applied_digest: the one that was applied last.
+    """
+    if verdict.state is State.TERMINATING or seen_digest == applied_digest:
+        return verdict
+    return NOT_OBSERVED
+
+
+def refused(error: BundleError, identity: str) -> Verdict:
+    """Judge an object that could not be applied, whatever its health on the cluster.
+
+    Args:
+        error: why. Failed if its reason stalls, Progressing if it may resolve without a user.
+        identity: of the object; dropped where the message starts with it.
+    """
+    make = failed if error.reason.retry.stalls else progressing
+    return make(error.reason.value, error.message.removeprefix(f"{identity}: "))
+
+
+def matching(checks: Iterable[Manifest], manifest: Manifest) -> tuple[Manifest, ...]:
+    """Return the checks that apply to an object: those that name it, else those for its whole kind."""
+    group, kind = text(manifest, "apiVersion").rpartition("/")[0], text(manifest, "kind")
+    of_kind = [check for check in checks if concerns(check, group, kind)]
+    name = text(manifest, "metadata", "name")
+    named = [check for check in of_kind if check.get("name") == name]
+    return tuple(named or [check for check in of_kind if not check.get("name")])
+
+
+def concerns(check: Manifest, group: str, kind: str) -> bool:
+    """Return whether a check applies to a kind, or to one object of it."""
+    return (check.get("group") or "") == group and check.get("kind") == kind
+
+
+def always_healthy(subject: Subject) -> Verdict | None:
+    """Return Healthy if a check sets `always: Healthy`."""
+    if any(check.get("always") == "Healthy" for check in subject.context.checks):
+        return healthy("AlwaysHealthy", 'spec.healthChecks sets "always: Healthy"')
+    return None
+
+
+def describe_acceptance(subject: Subject) -> str:
+    """Return the health check that would accept an object as it is, as YAML to paste.
+
+    For objects that wait for something that the cluster may lack for good.
+    """
+    manifest = subject.manifest
+    about = {"group": subject.group, "kind": subject.kind, "name": json.dumps(text(manifest, "metadata", "name"))}
+    check = ", ".join(f"{key}: {value}" for key, value in about.items() if value)
+    return f"to accept it as it is, add to spec.healthChecks: - {{{check}, always: Healthy}}"
+
+
+def judge_by_checks(subject: Subject) -> Verdict | None:
+    """Return the worst verdict of the checks; None if there are no checks."""
+    verdicts = [_judge(check, subject) for check in subject.context.checks]
+    return min(verdicts, key=lambda verdict: _WORST_FIRST.index(verdict.state), default=None)
+
+
+def _judge(check: Manifest, subject: Subject) -> Verdict:
+    """Judge by one check: any of `failed`, else any of `progressing`, else all of `healthy`, else Progressing."""
+    for matcher in mappings(check, "failed"):
+        if _matches(matcher, subject):
+            return failed(*_describe(matcher, subject, "HealthCheckFailed"))
+    for matcher in mappings(check, "progressing"):
+        if _matches(matcher, subject):
+            return progressing(*_describe(matcher, subject, "HealthCheckProgressing"))
+    for matcher in mappings(check, "healthy"):
+        if not _matches(matcher, subject):
+            return progressing(*_describe(matcher, subject, "HealthCheckNotMet", negated=True))
+    return HEALTHY
+
+
+def _matches(matcher: Manifest, subject: Subject) -> bool:
+    condition, of_field = matcher.get("condition"), matcher.get("field")
+    if isinstance(condition, Mapping):
+        return _condition_matches(condition, subject)
+    return isinstance(of_field, Mapping) and _field_matches(of_field, subject.manifest)
+
+
+def _condition_matches(matcher: Manifest, subject: Subject) -> bool:
+    found = subject.conditions.get(text(matcher, "type"))
+    reasons = matcher.get("reasons") or ()
+    return found is not None and found.status == matcher.get("status") and (not reasons or found.reason in reasons)
+
+
+def _field_matches(matcher: Manifest, manifest: Manifest) -> bool:
+    value = _at(manifest, text(matcher, "path"))
+    if value is None:
+        return False
+    if matcher.get("equalsPath"):
+        return _same(value, _at(manifest, text(matcher, "equalsPath")))
+    return _as_text(value) in (matcher.get("in") or ())
+
+
+def _at(manifest: Manifest, path: str) -> Any:
+    return field(manifest, *_keys(path)) if path else None
+
+
+@lru_cache(maxsize=1024)
+def _keys(path: str) -> tuple[str, ...]:
+    """Return the keys of a dotted path; keys with dots are written ["quoted.key"]."""
+    return tuple(quoted or plain for quoted, plain in _STEP.findall(path))
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether two JSON values are equal: true is not 1."""
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+def _as_text(value: Any) -> str | None:
+    """Return a scalar as checks write it; None for lists and maps, which match nothing."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def _describe(matcher: Manifest, subject: Subject, default: str, *, negated: bool = False) -> tuple[str, str]:
+    """Return reason and message: those of the condition if it has any, else what the matcher requires.
+
+    The value of a field is never shown: it may change with every event, or be confidential.
+    """
+    found = subject.conditions.get(text(matcher, "condition", "type"))
+    reason, message = (found.reason, found.message) if found else ("", "")
+    return reason_or(reason, default), message or _sentence(matcher, negated=negated)
+
+
+def _sentence(matcher: Manifest, *, negated: bool) -> str:
+    verb = "is not" if negated else "is"
+    condition, of_field = matcher.get("condition"), matcher.get("field")
+    if isinstance(condition, Mapping):
+        reasons = f" with reason {' or '.join(condition['reasons'])}" if condition.get("reasons") else ""
+        return f"condition {text(condition, 'type')} {verb} {text(condition, 'status')}{reasons}"
+    path, other = text(of_field, "path"), text(of_field, "equalsPath")
+    if other:
+        return f"{path} {verb} equal to {other}"
+    return f"{path} {verb} one of {', '.join(field(of_field, 'in') or ())}"
+
 
 _RULES: Mapping[tuple[str, str], Callable[[Subject], Verdict]] = {
     ("apps", "Deployment"): deployment,
@@ -107,10 +597,6 @@ def _status_not_reported(subject: Subject) -> Verdict | None:
     message = "its controller has not reported a status"
     return progressing("StatusNotReported", message, deadline=False, hint=describe_acceptance(subject))
 
-
-_LATEST_GENERATION_NOT_OBSERVED = progressing(
-    "LatestGenerationNotObserved", "its controller has not observed the latest generation yet"
-)
 
 _ORDER = (
     _terminating,

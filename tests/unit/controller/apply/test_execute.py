@@ -10,12 +10,10 @@ import pytest
 from api import names
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.drift.ledger import Ledger
 from controller.apply.execute import Applier
-from controller.apply.options import ApplyOptions
-from controller.apply.outcome import Outcome
+from controller.apply.ledger import Ledger
 from controller.apply.ownership import Owner
-from controller.apply.plan import Action, Plan, make_plan
+from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, make_plan
 from controller.apply.targets import TargetSet, make_targets
 from controller.build.revision import Revision, Terms
 from controller.kube.client import User

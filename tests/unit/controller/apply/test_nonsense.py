@@ -12,22 +12,18 @@ from hypothesis import strategies as st
 
 from api.errors import BundleError
 from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.crd_upgrade.comparison import compare
-from controller.apply.crd_upgrade.definition import read_definition
-from controller.apply.crd_upgrade.finding import tell
-from controller.apply.crd_upgrade.survey import Survey, plan_trials
+from controller.apply import drift as explanation
+from controller.apply import hooks, managed_fields
+from controller.apply.crd_upgrade.definition import read_definition, tell
+from controller.apply.crd_upgrade.schemas import compare
+from controller.apply.crd_upgrade.validation import Survey, plan_trials
 from controller.apply.differences import find_differences
-from controller.apply.drift import explanation
-from controller.apply.drift.comparison import covers, equal_by_value, find_uncovered
-from controller.apply.failures.replies import classify
-from controller.apply.hooks import hook as hooks
-from controller.apply.object import managed_fields
-from controller.apply.object.release import is_shared
+from controller.apply.drift import covers, equal_by_value, find_uncovered
 from controller.apply.ownership import Owner, is_unfinished, judge, needs_mark
-from controller.apply.packed_targets import pack_targets
 from controller.apply.plan import make_plan
 from controller.apply.possession import describe_left, describe_past, name_objects
-from controller.apply.prune import RemovalCause, dispose
+from controller.apply.removal import RemovalCause, dispose, is_shared
+from controller.apply.replies import classify
 from controller.apply.rights import find_rights, make_roles
 from controller.apply.targets import (
     TargetSet,
@@ -36,6 +32,7 @@ from controller.apply.targets import (
     find_missing_labels,
     leave_out_missing,
     make_targets,
+    pack_targets,
 )
 from controller.apply.teardown import describe_awaited, plan_teardown
 from controller.build.revision import Revision, Terms, pack, pack_terms
@@ -44,7 +41,7 @@ from controller.kube.encoding import decode, encode
 from controller.kube.errors import reply_error
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.health.rules import assess
-from controller.observe.health.subject import Context
+from controller.observe.health.verdict import Context
 from controller.observe.records import ObjectKey, Record, entries_of, entry_of, fields_of, project
 from tests.support.apply_options import options_for
 from tests.support.nonsense import (

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from controller.apply import packed_targets
+from controller.apply import targets as packed_targets
 from controller.apply.ownership import Owner
-from controller.apply.packed_targets import PackedTargets, pack_targets
-from controller.apply.targets import TargetSet, make_targets
+from controller.apply.targets import PackedTargets, TargetSet, make_targets, pack_targets
 from controller.build.revision import Revision, Terms
 from controller.observe.records import ObjectKey
 

@@ -10,8 +10,8 @@ import pytest
 
 from api import names
 from api.v1alpha2.conditions import Reason
-from controller.apply.object.pool import Pool
-from controller.apply.prune import Disposal, Removal, RemovalCause, Remover, dispose
+from controller.apply.pool import Pool
+from controller.apply.removal import Disposal, Removal, RemovalCause, Remover, dispose
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, project

@@ -11,17 +11,8 @@ from kubernetes.client import Configuration
 from kubernetes.config import ConfigException
 from urllib3.exceptions import SystemTimeWarning
 
-from controller.kube.client import (
-    APPLY_PATCH,
-    MERGE_PATCH,
-    METADATA,
-    METADATA_LIST,
-    TOO_LARGE,
-    ApiError,
-    Client,
-    ConfigurationError,
-    User,
-)
+from controller.kube.client import TOO_LARGE, ApiError, Client, ConfigurationError, User
+from controller.kube.encoding import APPLY_PATCH, MERGE_PATCH, METADATA, METADATA_LIST
 from tests.support.fake_api import FakeApi, Fault
 
 FOOS = "/apis/x.io/v1/foos"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.kube.impersonation import User
+from controller.kube.configuration import User
 
 
 @pytest.mark.parametrize("name", ["", " ", "\t", "a\nImpersonate-Group: system:masters", "a\r", "\x00", "ä"], ids=repr)

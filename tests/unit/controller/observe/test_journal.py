@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from controller.observe.journal import LONGEST, SHORTEST, UNREAD, Journal, Look, Reader
-from controller.observe.records import ObjectKey
+from controller.observe.records import LONGEST, SHORTEST, UNREAD, Journal, Look, ObjectKey, Reader
 
 A, B = (ObjectKey("", "ConfigMap", "shop", name) for name in "ab")
 

@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 from controller.observe.definitions import make_definition
 from controller.observe.deployments import make_seen, needs_pass
-from controller.observe.health.checks import matching
 from controller.observe.health.explain import explain, explain_namespace, explained, pods_of
-from controller.observe.health.rules import assess
-from controller.observe.health.subject import Context
-from controller.observe.health.verdict import HEALTHY, Verdict
+from controller.observe.health.rules import assess, matching
+from controller.observe.health.verdict import HEALTHY, Context, Verdict
 from controller.observe.records import entry_of, fields_of, is_scaled, key_of, project
 from controller.observe.relations import dependency_of, find_hindrance, party_of
-from controller.observe.statuses.writers import writers_of
+from controller.observe.statuses import writers_of
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, LIVE, nonsense_in, objects_like
 
 Item = dict[str, Any]

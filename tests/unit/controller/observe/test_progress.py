@@ -10,13 +10,12 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.drift.ledger import Left
+from controller.apply.ledger import Left
 from controller.observe.explanations import Explanations
 from controller.observe.health.verdict import HEALTHY, State, Verdict
-from controller.observe.journal import Journal
 from controller.observe.kinds import OwnedObjects
 from controller.observe.progress import HealthTracker, Progress
-from controller.observe.records import ObjectKey, Record
+from controller.observe.records import Journal, ObjectKey, Record
 
 START = 1_000_000.0
 DEADLINE = 600.0

@@ -8,10 +8,8 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.drift.ledger import Left
-from controller.apply.options import ApplyOptions
-from controller.apply.outcome import Outcome
-from controller.apply.plan import Action
+from controller.apply.ledger import Left
+from controller.apply.plan import Action, ApplyOptions, Outcome
 from controller.observe.records import ObjectKey
 from controller.reconcile.drift_counter import DriftCounter
 

@@ -13,9 +13,8 @@ import pytest
 
 from api import names
 from api.v1alpha2.types import ObjectMeta
-from controller.apply import plan
-from controller.apply.drift import ledger
-from controller.apply.drift.managed_state import Row, is_state_of
+from controller.apply import ledger, plan
+from controller.apply.drift import Row, is_state_of
 from controller.content.digests import digest_of_json
 from controller.kube.errors import ApiError
 from controller.observe import progress

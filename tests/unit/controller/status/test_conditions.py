@@ -10,8 +10,8 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
 from api.v1alpha2.types import Status
-from controller.apply.drift.explanation import DriftedField, DriftedObject
-from controller.apply.prune import Removal
+from controller.apply.drift import DriftedField, DriftedObject
+from controller.apply.removal import Removal
 from controller.status.history import digest_of_pins
 from controller.status.report import Deletion, Report
 from controller.status.summary import summarize, summarize_deletion

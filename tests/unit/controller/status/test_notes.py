@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.prune import Removal
+from controller.apply.removal import Removal
 from controller.observe.records import Record
 from controller.status.notes import NAMED, notes, notes_on_pruning, notes_on_removals, notes_on_teardown
 from controller.status.report import Report

@@ -9,7 +9,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Status, dump
-from controller.apply.drift.explanation import DriftedObject
+from controller.apply.drift import DriftedObject
 from controller.observe.health.verdict import State, Verdict
 from controller.status.report import Report
 from controller.status.summary import summarize

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.crd_upgrade.checks import compare_fields
-from controller.apply.crd_upgrade.comparison import compare
 from controller.apply.crd_upgrade.definition import read_definition
+from controller.apply.crd_upgrade.schemas import compare, compare_fields
 from tests.support.definitions import definition, on_cluster, schema, version
 
 TEXT = {"type": "string"}

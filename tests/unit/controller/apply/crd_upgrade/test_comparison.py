@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.crd_upgrade.comparison import compare
-from controller.apply.crd_upgrade.definition import priority, read_definition
-from controller.apply.crd_upgrade.finding import CheckFinding, tell
+from controller.apply.crd_upgrade.definition import CheckFinding, priority, read_definition, tell
+from controller.apply.crd_upgrade.schemas import compare
 from tests.support.definitions import definition, on_cluster, schema, version
 
 TEXT = {"type": "string"}

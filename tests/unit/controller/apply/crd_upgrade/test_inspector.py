@@ -12,7 +12,7 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.crd_upgrade.inspector import PAGE_ITEMS, Inspector
+from controller.apply.crd_upgrade.validation import PAGE_ITEMS, Inspector
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from tests.support.definitions import NAME, Manifest, definition, on_cluster, schema, version

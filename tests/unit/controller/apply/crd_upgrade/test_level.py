@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.crd_upgrade.finding import CheckFinding
-from controller.apply.crd_upgrade.level import is_off, level_of
+from controller.apply.crd_upgrade.definition import CheckFinding, is_off, level_of
 
 CRD = "greetings.example.com"
 ENUM = CheckFinding(check="enum", text="", version="v1", path="^.status.color")

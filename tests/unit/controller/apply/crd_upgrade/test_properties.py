@@ -10,11 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from controller.apply.crd_upgrade.admission import admit
-from controller.apply.crd_upgrade.comparison import compare
-from controller.apply.crd_upgrade.definition import read_definition
-from controller.apply.crd_upgrade.finding import CheckFinding
-from controller.apply.crd_upgrade.validation import validate
+from controller.apply.crd_upgrade.definition import CheckFinding, read_definition
+from controller.apply.crd_upgrade.schemas import compare
+from controller.apply.crd_upgrade.validation import admit, validate
 from tests.support.definitions import definition, on_cluster, version
 
 Node = dict[str, Any]

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.apply.crd_upgrade.admission import admit
-from controller.apply.crd_upgrade.validation import validate
+from controller.apply.crd_upgrade.validation import admit, validate
 from tests.support.definitions import schema
 from tests.support.fitting import CASES, Fitting
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.drift.comparison import covers, equal_by_value, first_uncovered
+from controller.apply.drift import covers, equal_by_value, first_uncovered
 
 LEAF: dict[str, Any] = {}
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.drift.explanation import DriftedField, DriftedObject, explain
+from controller.apply.drift import DriftedField, DriftedObject, explain
 from controller.observe.records import ObjectKey
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")

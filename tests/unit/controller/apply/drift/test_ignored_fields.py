@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
-from controller.apply.drift.ignored_fields import Path, find_autoscalers, find_ignored_fields, only, united, without
+from controller.apply.drift import Path, find_autoscalers, find_ignored_fields, only, united, without
 from controller.observe.records import ObjectKey, key_of
 
 REPLICAS = ("spec", "replicas")

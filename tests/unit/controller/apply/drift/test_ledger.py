@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.apply.drift.explanation import DriftedObject
-from controller.apply.drift.ledger import Ledger, Left
-from controller.observe.journal import UNREAD, Look
+from controller.apply.drift import DriftedObject
+from controller.apply.ledger import Ledger, Left
 from controller.observe.kinds import OwnedObjects
-from controller.observe.records import ObjectKey, Record
+from controller.observe.records import UNREAD, Look, ObjectKey, Record
 from tests.support.clock import Clock
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.apply.drift.managed_state import Row, add, describe, is_state_of, subtract
+from controller.apply.drift import Row, add, describe, is_state_of, subtract
 from controller.observe.records import ObjectKey
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")

@@ -5,14 +5,12 @@ from dataclasses import replace
 from typing import cast
 
 from api.v1alpha2.conditions import Reason
-from controller.apply.failures.access_review import AccessReviewer
-from controller.apply.failures.giver_rights import GiverRights
-from controller.apply.failures.missing_rights import RbacRight
-from controller.apply.options import ApplyOptions
 from controller.apply.ownership import Giver, HandOver, Owner
-from controller.apply.plan import Action, Task
+from controller.apply.plan import Action, ApplyOptions, Task
+from controller.apply.reviews import AccessReviewer, GiverRights
+from controller.apply.rights import RbacRight
 from controller.apply.targets import Target
-from controller.kube.impersonation import User
+from controller.kube.configuration import User
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, Record
 from tests.support.apply_options import options_for

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.v1alpha2.conditions import Reason
-from controller.apply.failures.missing_rights import RbacRight, describe_rights
-from controller.apply.failures.replies import (
+from controller.apply.replies import (
     DATABASE_FULL_SECONDS,
     MESSAGE_CHARACTERS,
     ApplyFailure,
     Recovery,
     classify,
 )
+from controller.apply.rights import RbacRight, describe_rights
 from controller.kube.errors import ApiError, reply_error, unanswered
 from controller.observe.records import ObjectKey
 

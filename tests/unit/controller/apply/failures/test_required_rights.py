@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.apply.failures.missing_rights import RbacRight
-from controller.apply.failures.required_rights import grants_in, rights_to_apply
+from controller.apply.rights import RbacRight, grants_in, rights_to_apply
 from controller.apply.targets import Target
 from controller.kube.resources import RBAC, GroupVersionKind
 from controller.observe.records import key_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.apply.hooks.hook import (
+from controller.apply.hooks import (
     HookEvent,
     HookState,
     HookStatus,

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.apply.object.concurrency import SLOW_SECONDS, ConcurrencyLimit, ConcurrencyLimits
+from controller.apply.pool import SLOW_SECONDS, ConcurrencyLimit, ConcurrencyLimits
+from controller.kube.configuration import User
 from controller.kube.errors import ApiError
-from controller.kube.impersonation import User
 from tests.support.clock import Clock
 
 BUSY = ApiError(429, "TooManyRequests", "too many requests")

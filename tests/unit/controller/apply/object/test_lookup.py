@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
-from controller.apply.object.concurrency import ConcurrencyLimits
-from controller.apply.object.lookup import LIST_FROM, ObjectReader
-from controller.apply.object.pool import Pool
+from controller.apply.lookup import LIST_FROM, ObjectReader
 from controller.apply.ownership import Owner, make_body
 from controller.apply.plan import Action, Task
+from controller.apply.pool import ConcurrencyLimits, Pool
 from controller.apply.targets import Target
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.object.managed_fields import (
+from controller.apply.managed_fields import (
     claimed_fields,
     claimed_items,
     has_keyed_items,

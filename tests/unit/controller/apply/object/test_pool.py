@@ -7,9 +7,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from controller.apply.object.concurrency import ConcurrencyLimits
-from controller.apply.object.pool import Pool
-from controller.kube.impersonation import User
+from controller.apply.pool import ConcurrencyLimits, Pool
+from controller.kube.configuration import User
 from controller.processes.supervision import Supervisor
 from hack.control_plane.waiting import wait_for
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.apply.object.release import make_way, release
 from controller.apply.ownership import Owner, make_body
+from controller.apply.removal import make_way, release
 from controller.kube.errors import ApiError
 from controller.observe.records import ObjectKey, Record, project
 from tests.support.fake_cluster import CONFIG_MAPS, FakeCluster

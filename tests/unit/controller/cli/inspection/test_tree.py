@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.apply.drift.ignored_fields import NOTHING_IGNORED
+from controller.apply.drift import NOTHING_IGNORED
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target
 from controller.cli.inspection.branches import Branch, by_owner, draw, find_child_kinds, grow

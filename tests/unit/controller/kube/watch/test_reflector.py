@@ -763,7 +763,7 @@ def test_full_objects_are_not_kept(followed: Followed) -> None:
 
 
 def test_an_event_larger_than_the_bound_is_given_up(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.kube.replies.LineStream.__init__.__defaults__", (1000,))
+    monkeypatch.setattr("controller.kube.client.LineStream.__init__.__defaults__", (1000,))
     followed = Followed(stack, FakeApi(FOOS)).start("a")
     followed.api.put(FOOS, "b", data="x" * 2000)
     wait(lambda: followed.reflector.last_error is not None)

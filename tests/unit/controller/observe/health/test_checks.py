@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.policies import HealthCheck
-from controller.observe.health.checks import matching
-from controller.observe.health.rules import assess
-from controller.observe.health.subject import Context
-from controller.observe.health.verdict import State, Verdict
+from controller.observe.health.rules import assess, matching
+from controller.observe.health.verdict import Context, State, Verdict
 from tests.unit.controller.observe.health.objects import Manifest, conditions, manifest
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 
 from controller.observe.health import rules
 from controller.observe.health.rules import assess
-from controller.observe.health.subject import Context, StorageClassInfo
-from controller.observe.health.verdict import State
+from controller.observe.health.verdict import Context, State, StorageClassInfo
 from tests.support import kstatus
 from tests.unit.controller.observe.health.arbitrary import OBJECTS
 from tests.unit.controller.observe.health.corpus import CORPUS, Sample

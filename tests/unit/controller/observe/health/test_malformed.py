@@ -8,11 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.observe.health.checks import matching
 from controller.observe.health.explain import explain, explain_namespace
-from controller.observe.health.rules import _RULES, assess
-from controller.observe.health.subject import Context, StorageClassInfo
-from controller.observe.health.verdict import Verdict
+from controller.observe.health.rules import _RULES, assess, matching
+from controller.observe.health.verdict import Context, StorageClassInfo, Verdict
 from tests.unit.controller.observe.health.objects import Manifest
 
 REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")

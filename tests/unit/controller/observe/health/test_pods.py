@@ -7,8 +7,7 @@ import pytest
 
 from controller.observe.health.explain import explain, explain_namespace, pods_of
 from controller.observe.health.rules import assess
-from controller.observe.health.subject import Context
-from controller.observe.health.verdict import State, Verdict, progressing
+from controller.observe.health.verdict import Context, State, Verdict, progressing
 from tests.unit.controller.observe.health.objects import Manifest, conditioned, crashed, ended, manifest, pod, waiting
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED

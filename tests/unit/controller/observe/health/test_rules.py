@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from controller.observe.health.rules import assess, needs_full_object
-from controller.observe.health.subject import Context
-from controller.observe.health.verdict import State
+from controller.observe.health.verdict import Context, State
 from tests.unit.controller.observe.health.objects import custom, manifest
 
 

@@ -8,10 +8,8 @@ from operator import attrgetter
 import pytest
 
 from controller.observe.health.aggregate import Published, aggregate, deadline_start, publish_after, with_deadline
-from controller.observe.health.presence import as_observed, assess_absent
-from controller.observe.health.rules import assess
-from controller.observe.health.subject import Context, StorageClassInfo
-from controller.observe.health.verdict import State, Verdict
+from controller.observe.health.rules import as_observed, assess, assess_absent
+from controller.observe.health.verdict import Context, State, StorageClassInfo, Verdict
 from tests.unit.controller.observe.health.objects import (
     ROLLED_OUT,
     Manifest,

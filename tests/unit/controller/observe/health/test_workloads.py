@@ -6,8 +6,7 @@ from operator import attrgetter
 import pytest
 
 from controller.observe.health.rules import assess
-from controller.observe.health.subject import Context
-from controller.observe.health.verdict import State
+from controller.observe.health.verdict import Context, State
 from tests.unit.controller.observe.health.objects import (
     ROLLED_OUT,
     Manifest,

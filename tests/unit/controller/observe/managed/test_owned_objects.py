@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.observe.journal import UNREAD
 from controller.observe.kinds import OwnedObjects
-from controller.observe.records import ObjectKey, Record
+from controller.observe.records import UNREAD, ObjectKey, Record
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 ROLE = ObjectKey("rbac.authorization.k8s.io", "Role", "shop", "a")

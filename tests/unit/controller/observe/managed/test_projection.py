@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.observe.health.presence import NOT_OBSERVED
+from controller.observe.health.rules import NOT_OBSERVED
 from controller.observe.health.verdict import HEALTHY
 from controller.observe.records import Record
 from tests.support.fake_api import Fault

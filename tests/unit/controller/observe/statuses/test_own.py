@@ -10,8 +10,7 @@ import pytest
 from api import names
 from api.v1alpha2.reading import read
 from api.v1alpha2.types import Status
-from controller.observe.statuses.own import OwnStatuses
-from controller.observe.statuses.writers import writers_of
+from controller.observe.statuses import OwnStatuses, writers_of
 from tests.support.deployments import DIGEST, manifest
 
 Json = dict[str, Any]

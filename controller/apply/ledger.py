@@ -12,10 +12,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from controller.apply.drift.explanation import DriftedObject
-from controller.apply.drift.managed_state import Row, add, describe, is_state_of, subtract
-from controller.observe.journal import Journal, Look, Reader
-from controller.observe.records import ObjectKey, Record
+from controller.apply.drift import DriftedObject, Row, add, describe, is_state_of, subtract
+from controller.observe.records import Journal, Look, ObjectKey, Reader, Record
 from controller.retries import Backoff
 
 FIRST_SECONDS = 2.0

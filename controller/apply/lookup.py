@@ -14,13 +14,20 @@ from http import HTTPStatus
 from typing import Any
 
 from api import names
-from controller.apply.drift.comparison import covers, equal_by_value
-from controller.apply.drift.explanation import DELETED, RECREATED, DriftedObject, explain
-from controller.apply.drift.ignored_fields import REPLICAS, has_field, without
-from controller.apply.object.pool import Pool
-from controller.apply.options import ApplyOptions
+from controller.apply.drift import (
+    DELETED,
+    RECREATED,
+    REPLICAS,
+    DriftedObject,
+    covers,
+    equal_by_value,
+    explain,
+    has_field,
+    without,
+)
 from controller.apply.ownership import Owner, make_body
-from controller.apply.plan import Action, Task
+from controller.apply.plan import Action, ApplyOptions, Task
+from controller.apply.pool import Pool
 from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, entries_of, entry_of, fields_of, is_scaled, project

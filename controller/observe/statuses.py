@@ -1,5 +1,10 @@
 """The status of each BundleDeployment as this process left it: what a pass continues with if another client changes it.
 
+What is unknown is found out again, from the revision store and from all kinds that it names.
+
+A field that another client sets or removes leaves our entry, whose time is that of our last write. So our entry has
+another time, or no field less, if only we have written since.
+
 Status records what cannot be found out again, such as pins, so a status that was wiped or edited is not believed but
 written again. One that another process of the controller wrote is believed: it led before, or leads by mistake, and
 would write it again, too. A process that has seen no status yet believes what it finds, as far as it can be used.
@@ -7,12 +12,89 @@ would write it again, too. A process that has seen no status yet believes what i
 
 from __future__ import annotations
 
+import json
+import re
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from api.v1alpha2.types import BundleDeployment, Status
-from controller.observe.statuses.validity import only_valid
-from controller.observe.statuses.writers import Writers
+from api import names
+from api.v1alpha2.conditions import ConditionType, Reason
+from api.v1alpha2.types import BundleDeployment, Condition, Status
+from controller.content.digests import canonical_json, is_digest
+from controller.kube.resources import read_kinds
+from controller.observe.records import Entry, Tree, entries_of, fields_of
+from controller.untrusted import mapping, text
+
+_STATE = re.compile(r"v[0-9]{1,9}:(?P<digest>.*)")
+_TYPES, _REASONS = frozenset(each.value for each in ConditionType), frozenset(each.value for each in Reason)
+
+
+def only_valid(status: Status) -> Status:
+    """Return a status without texts that the controller never writes; the status itself if there are none."""
+    state = _STATE.fullmatch(status.managed_state)
+    usable: dict[str, Any] = {
+        "revision": status.revision if is_digest(status.revision) else "",
+        "installed_revision": status.installed_revision if is_digest(status.installed_revision) else "",
+        "managed_state": status.managed_state if state and is_digest(state["digest"]) else "",
+        "managed_kinds": tuple(map(str, read_kinds(status.managed_kinds))),
+        "skipped_kinds": tuple(map(str, read_kinds(status.skipped_kinds))),
+        "conditions": tuple(filter(_is_known, status.conditions)),
+    }
+    changes = {name: value for name, value in usable.items() if value != getattr(status, name)}
+    return status.model_copy(update=changes) if changes else status
+
+
+def _is_known(condition: Condition) -> bool:
+    """Whether this release knows type and reason; a newer one may write others."""
+    return condition.type in _TYPES and condition.reason in _REASONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writers:
+    """The entries of managedFields with fields of the status, as JSON, by manager, operation and apiVersion."""
+
+    times: tuple[str, ...] = ()
+    """When the controller last set a field; empty if it has set none of those that exist."""
+    ours: bytes = b"{}"
+    others: bytes = b"{}"
+
+    def has_set(self, field: str) -> bool:
+        """Whether the controller was the last to set a field of the status."""
+        return any(f"f:{field}" in fields for fields in json.loads(self.ours).values())
+
+    def is_ours_since(self, known: Writers) -> bool:
+        """Whether the controller wrote the changes since an earlier state."""
+        if not self.times or self.times != known.times:
+            return bool(self.times)
+        kept = _covers(json.loads(self.ours), json.loads(known.ours))
+        return kept and _covers(json.loads(known.others), json.loads(self.others))
+
+
+def writers_of(manifest: Mapping[str, Any]) -> Writers:
+    """Return who wrote the status of an object."""
+    entries = [each for each in entries_of(manifest) if _status_fields(each)]
+    ours = [each for each in entries if each.get("manager") == names.STATUS_MANAGER]
+    return Writers(
+        times=tuple(text(each, "time") for each in ours),
+        ours=_dump(ours),
+        others=_dump(each for each in entries if each not in ours),
+    )
+
+
+def _status_fields(entry: Entry) -> Tree:
+    return mapping(fields_of(entry), "f:status")
+
+
+def _dump(entries: Any) -> bytes:
+    key = ("manager", "operation", "apiVersion")
+    return canonical_json({" ".join(text(each, part) for part in key): _status_fields(each) for each in entries})
+
+
+def _covers(fields: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether a set of fields, as in fieldsV1, has all of another one."""
+    return all(key in fields and _covers(fields[key], below) for key, below in others.items())
 
 
 @dataclass(slots=True)

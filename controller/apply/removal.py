@@ -1,4 +1,9 @@
-"""Delete managed objects, or keep and release them (README.md, Prune and deletion).
+"""Deletes objects, releases those that are kept, and labels those that come from another shard.
+
+Never with an empty apply, which would delete all fields that we own (README.md, Ownership).
+
+Until an object has the label of the shard, no watch of its controller shows it. The label is changed in place, and
+neither the applied digest nor the hash of our managedFields entry covers it: this is no drift (observe/records.py).
 
 Candidates come from the watches and have passed the ownership test. A DELETE has preconditions on UID and
 resourceVersion, so that no object is deleted that has changed in the meantime.
@@ -7,29 +12,32 @@ resourceVersion, so that no object is deleted that has changed in the meantime.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from http import HTTPStatus
 from itertools import groupby
 from typing import Any
 
 from api import names
 from api.errors import BundleError
-from controller.apply.failures.missing_rights import MissingRightsError, list_all
-from controller.apply.failures.replies import classify
-from controller.apply.object.deletion import delete
-from controller.apply.object.pool import Pool
-from controller.apply.object.release import release
 from controller.apply.order import teardown_order, teardown_position
-from controller.apply.ownership import is_marked_to_stay
+from controller.apply.ownership import Owner, is_marked_to_stay, is_ours, loses_reference
+from controller.apply.pool import Pool
+from controller.apply.replies import classify
+from controller.apply.rights import MissingRightsError, list_all
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
-from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record
+from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.shard import Shard
+from controller.observe.records import ObjectKey, Record, entries_of, project
+from controller.untrusted import mappings
 
+_MARKS = (names.OWNER_UID, names.APPLIED_DIGEST)
+MANAGER = "rukpak-shard"
+Relabeled = Mapping[ObjectKey, Record | ApiError]
 log = logging.getLogger(__name__)
-
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _NAMESPACE = ("", "Namespace")
 _DATA = frozenset({_CRD, ("", "PersistentVolumeClaim")})
@@ -39,6 +47,174 @@ _DEFAULTS = frozenset(
     {("ConfigMap", "kube-root-ca.crt"), ("ConfigMap", "openshift-service-ca.crt"), ("ServiceAccount", "default")}
 )
 _NOISE = frozenset({"Event", "EndpointSlice", "Endpoints", "Lease", "PodMetrics"})
+
+
+def delete(client: Client, resource: Resource, record: Record, *, propagation: str = "Background") -> Record | None:
+    """Delete the object of a record, also if it has changed since then, except in ownership.
+
+    An object that no longer exists, or was replaced by another one with its name, counts as deleted.
+
+    Returns: the object if it still exists, being deleted.
+    Raises: ApiError; a 409 if its ownership has changed.
+    """
+    path, key = resource.path(record.key.namespace, record.key.name), record.key
+    try:
+        reply = client.delete(path, uid=record.uid, resource_version=record.resource_version, propagation=propagation)
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        if error.status != HTTPStatus.CONFLICT:
+            raise
+        now = project(client.get(path, metadata=True).value, key.group, key.kind)
+        if now.uid == record.uid and _ownership(now) != _ownership(record):
+            raise
+        if now.uid != record.uid:
+            return None
+        reply = client.delete(path, uid=now.uid, resource_version=now.resource_version, propagation=propagation)
+    # Of an object that is gone the reply is a Status, or its last state.
+    left = project(reply.value, key.group, key.kind)
+    return replace(left, key=key) if left.deleting and left.uid == record.uid else None
+
+
+def _ownership(record: Record) -> tuple[str, ...]:
+    """Return what decides whether an object is deleted."""
+    return (record.owner, record.owner_uid, record.controller_uid, record.prune, record.resource_policy)
+
+
+def release(client: Client, resource: Resource, key: ObjectKey, owner: str) -> None:
+    """Remove our marks and our managedFields entry from an object, keep its data, and set `released-from`.
+
+    A conflict is retried once; an object that does not exist is ignored.
+
+    Raises: ApiError.
+    """
+    _give_up(client, resource.path(key.namespace, key.name), owner, {names.RELEASED_FROM: owner})
+
+
+def withdraw(client: Client, path: str, owner: str) -> None:
+    """Remove them from an object that was never ours: another client created it just before our first apply.
+
+    Fields that the apply added are kept, without an owner.
+
+    Raises: ApiError.
+    """
+    _give_up(client, path, owner, {})
+
+
+def is_shared(manifest: Mapping[str, Any], owner: str) -> bool:
+    """Whether another manager has set fields of the object, not only of a subresource."""
+    ours = _managers(owner)
+    return any(entry.get("manager") not in ours and not entry.get("subresource") for entry in entries_of(manifest))
+
+
+def _give_up(client: Client, path: str, owner: str, annotations: Mapping[str, str]) -> None:
+    for attempt in (1, 2):
+        try:
+            _patch_given_up(client, path, owner, annotations)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return
+            if error.status != HTTPStatus.CONFLICT or attempt == 2:  # noqa: PLR2004 - the last attempt
+                raise
+        else:
+            return
+
+
+def _managers(owner: str) -> tuple[str, str]:
+    return (names.field_manager(owner), names.initial_field_manager(owner))
+
+
+def _patch_given_up(client: Client, path: str, owner: str, annotations: Mapping[str, str]) -> None:
+    metadata = client.get(path, metadata=True).value["metadata"]
+    ours = _managers(owner)
+    entries = [entry for entry in entries_of({"metadata": metadata}) if entry.get("manager") not in ours]
+    patch: dict[str, Any] = {
+        "resourceVersion": metadata["resourceVersion"],
+        "labels": {names.OWNER_LABEL: None, names.OWNER_SHARD: None},
+        "annotations": {**dict.fromkeys(_MARKS), **annotations},
+        "ownerReferences": _without_ours(metadata, owner),
+        # The server ignores an empty list; one with an empty entry clears it (Kubernetes, server-side apply).
+        "managedFields": entries or [{}],
+    }
+    client.merge_patch(path, {"metadata": patch}, manager=ours[0], metadata=True)
+
+
+def _without_ours(metadata: Mapping[str, Any], owner: str) -> list[Mapping[str, Any]] | None:
+    """Return the owner references of others."""
+    return [each for each in mappings(metadata, "ownerReferences") if not _is_ours(each, owner)] or None
+
+
+def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
+    group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+    return (group, reference.get("kind"), reference.get("name")) == (names.GROUP, names.KIND, owner)
+
+
+def make_way(client: Client, resource: Resource, record: Record, owner: str) -> str:
+    """Mark an object as ours to take back, and remove another controller reference, in one write.
+
+    The mark is `released-from`, which the last write of an adoption removes: whatever happens in between, the object is
+    taken back, and it is not deleted before it is ours.
+
+    Returns: the new resourceVersion.
+    Raises: ApiError; a 409 if the object has changed since it was judged.
+    """
+    path = resource.path(record.key.namespace, record.key.name)
+    patch: dict[str, Any] = {
+        "resourceVersion": record.resource_version,
+        "annotations": {names.RELEASED_FROM: owner},
+    }
+    if record.controller_uid:
+        patch["ownerReferences"] = _without_controller(client.get(path, metadata=True).value["metadata"])
+    manager = names.field_manager(owner)
+    reply = client.merge_patch(path, {"metadata": patch}, manager=manager, metadata=True).value
+    version: str = reply["metadata"]["resourceVersion"]
+    return version
+
+
+def _without_controller(metadata: dict[str, Any]) -> list[Mapping[str, Any]] | None:
+    return [each for each in mappings(metadata, "ownerReferences") if not each.get("controller")] or None
+
+
+class Relabeler:
+    """Thread-safe; `pool` sends concurrent requests."""
+
+    def __init__(self, client: Client, discovery: Discovery, pool: Pool) -> None:
+        self._client, self._discovery, self._pool = client, discovery, pool
+
+    def relabel(self, kind: GroupVersionKind, owner: Owner, user: User | None, *, orphan: bool) -> Relabeled:
+        """Give the objects and hooks of an owner the label of its shard where they have another one.
+
+        Returns: for each what it is now, or why it could not be changed; those that are gone are left out.
+        Raises: ApiError if they cannot be listed; CancelledError if the pool was stopped.
+        """
+        resource = self._discovery.resource(kind) or self._discovery.any_version(kind.group, kind.kind)
+        found = self._find(resource, owner, orphan=orphan) if resource else []
+        if resource is None or not found:
+            return {}
+        relabel = partial(_relabel, self._client.acting_as(user), resource, owner.shard)
+        replies = self._pool.run(relabel, found, user)
+        return {record.key: reply for record, reply in zip(found, replies, strict=True) if reply}
+
+    def _find(self, resource: Resource, owner: Owner, *, orphan: bool) -> list[Record]:
+        selector = Shard(owner.shard).strange_objects_selector(owner.name)
+        manifests = list(self._client.list(resource.path(), metadata=True, label_selector=selector))
+        records = (project(manifest, resource.group, resource.kind) for manifest in manifests)
+        return [each for each in records if each.is_hook or _is_ours_labels(each, owner, orphan=orphan)]
+
+
+def _relabel(client: Client, resource: Resource, shard: str, record: Record) -> Record | ApiError | None:
+    # The UID is a precondition: a new object of this name is not ours.
+    patch = {"metadata": {"uid": record.uid, "labels": {names.OWNER_SHARD: shard or None}}}
+    path = resource.path(record.key.namespace, record.key.name)
+    try:
+        value = client.merge_patch(path, patch, manager=MANAGER, metadata=True).value
+    except ApiError as error:
+        return None if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) else error
+    return project(value, record.key.group, record.key.kind)
+
+
+def _is_ours_labels(record: Record, owner: Owner, *, orphan: bool) -> bool:
+    return is_ours(record, owner, carries_reference=not loses_reference(record, orphan=orphan))
 
 
 class Disposal(Enum):

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api import names
-from controller.apply.drift.comparison import DEFAULT_KEYS, merge_keys
-from controller.apply.drift.ignored_fields import Path
+from controller.apply.drift import DEFAULT_KEYS, Path, merge_keys
 from controller.apply.ownership import Owner, is_always_replaced
 from controller.kube.client import Client
 from controller.kube.resources import Resource
@@ -24,6 +23,9 @@ from controller.untrusted import text
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # On an object that is adopted; `released-from` goes last, since it says that this is not finished.
 _ANNOTATIONS = (LAST_APPLIED, names.RELEASED_FROM)
+_ITEM = 0
+"""Any item of a list: the server counts those of the merged list, which we do not know."""
+_STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
 
 
 def migrate_entries(client: Client, path: str, api_version: str) -> None:
@@ -326,11 +328,6 @@ def claimed_fields(
         if entry != ours and (rest := _without(fields_of(entry), {} if entry in others else found))
     ]
     return [*kept, {**ours, "fieldsV1": _united(fields_of(ours), found)}]
-
-
-_ITEM = 0
-"""Any item of a list: the server counts those of the merged list, which we do not know."""
-_STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
 
 
 def _parse_field(field: str) -> list[str | int]:

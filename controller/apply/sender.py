@@ -1,4 +1,4 @@
-"""Send one object, and recover from a refusal: judge again, correct managedFields, create its namespace, delete it.
+"""Sends what is to be done with one object, and resolves the conflicts that it can.
 
 Each recovery is tried once per object and pass; the class of its reason says when a failure is retried (README.md,
 Replies). Runs on the threads of the pool, and must not use the pool itself.
@@ -7,36 +7,31 @@ Replies). Runs on the threads of the pool, and must not use the pool itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
+from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.crd_upgrade.inspector import Inspector
-from controller.apply.dependencies import out_of_date
-from controller.apply.drift.explanation import DriftedObject
-from controller.apply.drift.ignored_fields import united
-from controller.apply.failures.missing_rights import MissingRightsError, for_apply
-from controller.apply.failures.replies import ApplyFailure, Recovery, classify
-from controller.apply.object import managed_fields
-from controller.apply.object.concurrency import ConcurrencyLimits
-from controller.apply.object.deletion import delete
-from controller.apply.object.lookup import ObjectReader
-from controller.apply.object.preparation import prepare, tidy_up
-from controller.apply.object.release import is_shared, withdraw
-from controller.apply.object.request import ApplyRequest
-from controller.apply.options import ApplyOptions
-from controller.apply.outcome import Outcome
-from controller.apply.ownership import make_body, with_shard
-from controller.apply.plan import Action, Task, decide_about, state_of
+from controller.apply import managed_fields
+from controller.apply.crd_upgrade.validation import Inspector
+from controller.apply.drift import REPLICAS, DriftedObject, has_field, scales, united, without
+from controller.apply.lookup import ObjectReader
+from controller.apply.managed_fields import Replaced
+from controller.apply.order import out_of_date
+from controller.apply.ownership import make_body, needs_mark, with_shard
+from controller.apply.plan import Action, ApplyOptions, Outcome, Task, decide_about, state_of
+from controller.apply.pool import ConcurrencyLimits
+from controller.apply.removal import delete, is_shared, make_way, withdraw
+from controller.apply.replies import ApplyFailure, Recovery, classify
+from controller.apply.rights import MissingRightsError, for_apply
 from controller.kube.client import ApiError, Client, Response
 from controller.kube.discovery import Discovery
-from controller.kube.resources import Resource
-from controller.observe.health.presence import NOT_OBSERVED
-from controller.observe.health.rules import needs_full_object
+from controller.kube.resources import AUTOSCALERS, Resource
+from controller.observe.health.rules import NOT_OBSERVED, needs_full_object
 from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import Watches
 from controller.retries import Retries
@@ -45,10 +40,167 @@ NOT_SERVED_YET_SECONDS = 0.3
 LOGGED_FIELDS = 10
 """Of an object that has drifted."""
 log = logging.getLogger(__name__)
-
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _STATEFUL_SET = ("apps", "StatefulSet")
 _NAMESPACE_GONE = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMINATING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRequest:
+    """One object that is being applied."""
+
+    task: Task
+    resource: Resource
+    options: ApplyOptions
+    client: Client
+    """Acts as the account of the BundleDeployment."""
+    recoveries: frozenset[Recovery] = frozenset()
+    """The recoveries that were already tried."""
+    drift: DriftedObject | None = None
+    """What another client did to it; None: this is no repair."""
+    replaced: Replaced | None = None
+    """Entries that were rewritten to take over fields; None: none were."""
+    live: Mapping[str, Any] | None = None
+    """Its metadata as the drift was found in; None if it was not read."""
+
+    @property
+    def path(self) -> str:
+        """Path of the object."""
+        key = self.task.target.key
+        return self.resource.path(key.namespace, key.name)
+
+    @property
+    def manager(self) -> str:
+        """Our field manager."""
+        return names.field_manager(self.options.owner.name)
+
+    def body(self) -> dict[str, Any]:
+        """Return the object as it is sent."""
+        manifest = self.task.target.manifest
+        if self.task.target.bare:
+            return dict(manifest)
+        owner = self.options.owner
+        return with_shard(make_body(manifest, owner, orphan=self.options.orphan), owner)
+
+
+def prepare(request: ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
+    """Remove what prevents an apply; returns the body, bound to the object that was judged.
+
+    Raises: BundleError (InvalidConfig), ApiError.
+    """
+    task, record = request.task, request.task.record
+    try:
+        if task.action is Action.TAKE_OVER and record:
+            body = _bound_to(_take_over(request, record), body)
+        elif task.target.ignored.paths:
+            _leave_fields(request)
+        if task.action is Action.APPLY:
+            _deal_with_dropped(request, body)
+        if task.action is Action.REPAIR:
+            _take_strays(request, body)
+        elif task.action is Action.TAKE_BACK and record:
+            body = _bound_to(_make_way(request, record), body)
+    except ApiError as error:
+        raise _as_conflict(error) from error
+    if task.action in (Action.APPLY, Action.REPAIR) and record:
+        # Of an object that was deleted since, this is a 409: an apply would create it again, whoever has pruned it.
+        body = {**body, "metadata": {**body["metadata"], "uid": record.uid}}
+    is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
+    return without(body, [REPLICAS]) if is_scaled else body
+
+
+def tidy_up(request: ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Remove the entries that our apply replaces, and the mark of an adoption, which is finished then.
+
+    Args:
+        request: that was sent.
+        value: the object as the reply has it.
+
+    Returns: the object after that.
+    Raises: ApiError: until this has succeeded, the object is applied again.
+    """
+    is_marked = names.RELEASED_FROM in (value["metadata"].get("annotations") or {})
+    adopted = is_marked or request.task.action is Action.TAKE_BACK
+    try:
+        metadata = managed_fields.drop_replaced_entries(
+            request.client,
+            request.path,
+            value["metadata"],
+            request.options.owner.name,
+            adopted=adopted,
+            leaves=bool(request.task.target.ignored.paths),
+        )
+    except ApiError as error:
+        raise _as_conflict(error) from error
+    return {**value, "metadata": metadata}
+
+
+def _take_over(request: ApplyRequest, record: Record) -> str:
+    """Return the resourceVersion at which to take an object over."""
+    target, owner = request.task.target, request.options.owner
+    with _reporting_atomic(target.key):
+        return managed_fields.take_over_entries(request.client, request.resource, record, owner, target.ignored.paths)
+
+
+def _leave_fields(request: ApplyRequest) -> None:
+    target = request.task.target
+    with _reporting_atomic(target.key):
+        managed_fields.leave_fields(request.client, request.path, target.ignored.paths, request.options.owner.name)
+
+
+def _deal_with_dropped(request: ApplyRequest, body: dict[str, Any]) -> None:
+    """Leave replicas to an autoscaler, and take over what the API server keeps of fields that are not set any more."""
+    options, key = request.options, request.task.target.key
+    if key in options.dropped_replicas and (options.dropped_replicas[key] or _is_autoscaled(request)):
+        managed_fields.leave_fields(request.client, request.path, [REPLICAS], options.owner.name)
+    if fields := options.left_behind.get(key):
+        managed_fields.take_over_fields(request.client, request.path, body, request.manager, fields)
+
+
+def _is_autoscaled(request: ApplyRequest) -> bool:
+    """Whether an autoscaler on the cluster scales the object, as far as the account may know."""
+    key = request.task.target.key
+    try:
+        found = request.client.list(AUTOSCALERS.path(key.namespace))
+    except ApiError:
+        return False
+    kind = {"apiVersion": AUTOSCALERS.api_version, "kind": AUTOSCALERS.kind}
+    return any(scales({**each, **kind}, key) for each in found)
+
+
+def _take_strays(request: ApplyRequest, body: dict[str, Any]) -> None:
+    # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
+    if managed_fields.has_keyed_items(body):
+        managed_fields.take_over_items(request.client, request.path, body, request.manager, request.live)
+
+
+def _make_way(request: ApplyRequest, record: Record) -> str:
+    """Return the resourceVersion at which to take an object back."""
+    owner = request.options.owner
+    if not needs_mark(record, owner, evicts=request.task.evicts):
+        return record.resource_version
+    return make_way(request.client, request.resource, record, owner.name)
+
+
+@contextmanager
+def _reporting_atomic(key: ObjectKey) -> Iterator[None]:
+    """Report an ignored field that is part of an atomic one. Raises: BundleError (InvalidConfig)."""
+    try:
+        yield
+    except ValueError as error:
+        raise BundleError(Reason.INVALID_CONFIG, f"{key}: {error}") from None
+
+
+def _bound_to(version: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return an object as it is sent, so that only this version of it is changed."""
+    return {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
+
+
+def _as_conflict(error: ApiError) -> ApiError:
+    """Return a 409 if an object is gone that was just read or applied: it is judged again."""
+    if error.status != HTTPStatus.NOT_FOUND:
+        return error
+    return ApiError(HTTPStatus.CONFLICT, "Gone", "was deleted since it was read")
 
 
 class Sender:
@@ -145,7 +297,7 @@ class Sender:
                 managed_fields.migrate_entries(request.client, request.path, request.resource.api_version)
                 return request
             case Recovery.TAKE_OVER_ITEMS | Recovery.TAKE_OVER_FIELDS:
-                return _take_over(request, failure)
+                return _take_over_sender(request, failure)
             case Recovery.CREATE_NAMESPACE:
                 return request if self._create_namespace(request) else None
             case Recovery.RECREATE:
@@ -278,7 +430,7 @@ class Sender:
         return replace(request, drift=drift, live=live)
 
 
-def _take_over(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
+def _take_over_sender(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
     """Take over what may be in the way; returns None if nothing is. Raises: ApiError."""
     place = (request.client, request.path, request.body(), request.manager)
     if failure.recovery is Recovery.TAKE_OVER_ITEMS:
