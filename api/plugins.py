@@ -71,6 +71,9 @@ class Credentials:
     certificate_authority: str = ""
     """PEM."""
     registries: tuple[RegistryCredentials, ...] = ()
+    identity: str = field(default="", compare=False)
+    """Digest of the UIDs and versions of the Secrets: content that was fetched with others is not shared. A name is no
+    identity, since another user may have created a Secret again under it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,10 @@ class Access:
     raises BundleError if they exceed their limit or the share of the disk."""
     room: Room = endless
     """Reserves the memory of a program before it starts."""
+    is_stored: Callable[[Resolution], bool] = lambda resolution: False
+    """Whether `fetch` will not be called, because its content was fetched before with these credentials. If `resolve`
+    has only asked for something that leads to the content, such as a public index, it then asks for the content, too,
+    without reading it."""
     keep: Callable[[Resolution, Iterator[Entry]], None] = lambda resolution, entries: None
     """If resolving had to read the content, call it with the entries that `fetch` would yield, already verified, so
     that `fetch` is not called. It may ignore the entries, and raises what they raise."""

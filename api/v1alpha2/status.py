@@ -74,8 +74,12 @@ class SourcePin(Api):
     """Digest of the fields of the spec that identify the content. The source is re-resolved when it changes."""
     origin: Digest = ""
     """Digest of the server that answered and of how it was trusted: registry and repository, URL or git repository,
-    certificateData, insecureSkipTLSVerify, and the Secret that auth names. Content is shared only between sources of
-    the same origin. Empty: recorded by an older release, and not shared."""
+    certificateData, insecureSkipTLSVerify, and the name of the Secret in auth. Content is shared only between sources
+    of the same origin. Empty: recorded by an older release, and not shared."""
+    auth_digest: Digest = ""
+    """Digest of the UIDs and versions of the Secrets that the server was asked with: of auth, or the pull Secrets of
+    the ServiceAccount for this registry. Content is shared only between sources that have the same. Empty: it was asked
+    without a Secret."""
     resolved_at: Timestamp
     """When the source was resolved."""
     validator: Annotated[str, Field(max_length=1024)] = ""

@@ -1,9 +1,14 @@
 """Origins: where content came from, which is part of its key in the content store.
 
 A digest alone must not give access to stored content: any server may claim to have any digest. So the key also contains
-the origin: the server and repository, how they were trusted, and which Secret was used. A pin records the origin that
+the origin: the server and repository, how they were trusted, and which Secret is named. A pin records the origin that
 answered. If the spec has changed since (another Secret, another authority), the key contains both origins, and the
 content is fetched again. A pin without an origin, from an older release, shares content with no other BundleDeployment.
+
+The name of a Secret does not tell what it contains: its namespace may have been deleted, and created again for another
+tenant. So a pin also records the UIDs and versions of the Secrets that the source was asked with, and the key contains
+them, too. Only who has the same Secrets gets what was fetched with them, even if a server checks them for some of its
+content only. They are not read again for content that is stored (rule 1).
 
 Pure. This does not depend on plug-ins: content of one that reports no origin is shared among equal parameters only.
 """
@@ -45,9 +50,17 @@ def content_key(plugin: Plugin, source: Source, resolution: Resolution) -> str:
     return f"{source.kind}|{plugin.content_key(source.parameters_json, resolution)}"
 
 
-def store_key(key: str, asked: str, answered: str) -> str:
-    """Return the content store key of a content key: `asked` is the origin by the spec, `answered` that of the pin."""
-    return f"{asked}|{key}" if answered == asked else f"{asked}|{answered}|{key}"
+def store_key(key: str, asked: str, answered: str, auth_digest: str = "") -> str:
+    """Return the content store key of a content key.
+
+    Args:
+        key: a content key.
+        asked: the origin by the spec.
+        answered: the origin of the pin.
+        auth_digest: of the pin; '' for none.
+    """
+    parts = (asked, answered if answered != asked else "", auth_digest, key)
+    return "|".join(filter(None, parts))
 
 
 def resolution_of(pin: SourcePin) -> Resolution:

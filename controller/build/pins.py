@@ -19,7 +19,7 @@ from controller.content.digests import digest_of_json
 Pins = tuple[SourcePin | None, ...]
 """One for each source, in spec order; None if it is not resolved yet."""
 _RECORDED = {"kind", "resolved", "digest", "spec_digest", "origin", "resolved_at"}
-_RECORDED_IF_SET = ("destination", "version", "reference")
+_RECORDED_IF_SET = ("destination", "version", "reference", "auth_digest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,6 +88,6 @@ def store_keys(request: Request) -> list[str]:
     spec = request.spec
     asked = [origin_of(source_of(source.kind), source, spec.install_namespace) for source in spec.sources]
     return [
-        store_key(key, origin, pin.origin or f"BundleDeployment/{request.name}")
+        store_key(key, origin, pin.origin or f"BundleDeployment/{request.name}", pin.auth_digest)
         for key, origin, pin in zip(_content_keys(request), asked, request.pins, strict=True)
     ]

@@ -215,7 +215,7 @@ def _make_services(
     builder = _make_builder(process)
     background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed, process.metrics)
     access = SourceAccess(
-        SecretReader(client, settings.readable_namespaces()),
+        SecretReader(client, settings.readable_namespaces(), settings.network(in_pod=is_in_pod()).registry_mirrors),
         NamedWatches(follower, dispatcher.secret_changed),
         dispatcher.ended,
         process.admission,

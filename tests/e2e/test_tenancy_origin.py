@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.bundles import Manifest, config_map, exists
-from tests.support.chart_repositories import entry_of, index_of, packed_chart, repository_of
+from tests.support.chart_repositories import add_chart, entry_of, index_of, packed_chart, repository_of
 from tests.support.faulty_registry import OCI_MANIFEST, FaultyRegistry
 from tests.support.faulty_server import FaultyServer
 from tests.support.git_servers import GitHttpServer, GitRepository
@@ -125,6 +125,91 @@ def test_who_claims_to_have_a_digest_opens_nothing_of_others(
     for who, deployed in ((ANN, mine), (BEN, theirs)):
         tenants.world.cluster.kubectl("delete", "bd", deployed.name, *who)
         deployed.wait_gone()
+
+
+# a namespace that is made again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HalfPrivate:
+    """A source that shows everybody what there is, and wants a password for the content."""
+
+    source: Manifest
+    format: str = "plain"
+    of_account: bool = False
+    """Whether the password is in a pull Secret of the account, and not in one that the source names."""
+
+
+LOGIN = {"secret": {"name": "login"}}
+
+
+@pytest.fixture(scope="module")
+def half_private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, HalfPrivate]]:
+    authority = Authority.make(tmp_path_factory.mktemp("half-private"))
+    trust = {"certificateData": authority.pem}
+    with FaultyServer(authority.server_context()) as files, FaultyRegistry(authority.server_context()) as registry:
+        for path, body in repository_of("web", "1.0.0").items():
+            files.add(path, body, authorization="" if path == "/index.yaml" else BASIC)
+        registry.logins, registry.login_for = {USER: PASSWORD}, "/blobs/"
+        registry.add_image("v1", tarball(("manifests/a.json", json.dumps(CONFIDENTIAL).encode())))
+        add_chart(registry, "web", "1.0.0")
+        chart = {"repository": files.address, "name": "web", **trust}
+        image = {"ref": f"{registry.host}/private:v1", **trust}
+        pushed = {"repository": f"oci://{registry.host}/charts", "name": "web", "version": "1.0.0", **trust}
+        yield {
+            "a chart of a public index": HalfPrivate(
+                source={"kind": "chart", "chart": {**chart, "auth": LOGIN}}, format="helm"
+            ),
+            "an image with a public manifest": HalfPrivate(source={"kind": "image", "image": {**image, "auth": LOGIN}}),
+            "such an image, by a pull Secret": HalfPrivate(source={"kind": "image", "image": image}, of_account=True),
+            "a chart with a public manifest": HalfPrivate(
+                source={"kind": "chart", "chart": {**pushed, "auth": LOGIN}}, format="helm"
+            ),
+        }
+
+
+def give_login(tenants: Tenants, namespace: str, host: str, password: str, *, to_account: bool) -> None:
+    values = {"username": USER, "password": password}
+    if not to_account:
+        tenants.put(namespace, "secrets", secret_manifest(namespace, "login", values))
+        return
+    config = {".dockerconfigjson": json.dumps({"auths": {host: values}})}
+    tenants.put(namespace, "secrets", secret_manifest(namespace, "login", config, "kubernetes.io/dockerconfigjson"))
+    patch = json.dumps({"imagePullSecrets": [{"name": "login"}]})
+    tenants.world.cluster.kubectl("patch", "serviceaccount", "installer", f"--namespace={namespace}", f"-p={patch}")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "a chart of a public index",
+        "an image with a public manifest",
+        "such an image, by a pull Secret",
+        "a chart with a public manifest",
+    ],
+)
+def test_a_namespace_that_is_made_again_opens_nothing_that_was_fetched_for_the_tenant_before(
+    tenants: Tenants, half_private: dict[str, HalfPrivate], kind: str
+) -> None:
+    name = "leaving-" + hashlib.sha256(kind.encode()).hexdigest()[:8]
+    case, there = half_private[kind], {"installNamespace": name, "serviceAccountName": "installer"}
+    host = case.source.get("image", {}).get("ref", "").partition("/")[0]
+    tenants.admit(name)
+    give_login(tenants, name, host, PASSWORD, to_account=case.of_account)
+    people = ("--as=cleo", f"--as-group={name}", "--as-group=system:authenticated")
+    theirs = tenants.apply(people, name, "unused", format=case.format, sources=[case.source], **there)
+    theirs.wait_ready()
+    tenants.world.cluster.kubectl("delete", "bd", name, *people)
+    theirs.wait_gone()
+    tenants.world.cluster.kubectl("delete", "namespace", name)
+    tenants.admit_another(name, "tenant")
+    give_login(tenants, name, host, "guessed", to_account=case.of_account)
+    mine = tenants.apply(ANN, f"{name}-again", "unused", format=case.format, sources=[case.source], **there)
+    mine.wait_for("Ready", "False", "Unauthorized")
+    give_login(tenants, name, host, PASSWORD, to_account=case.of_account)
+    mine.wait_ready()
+    tenants.world.cluster.kubectl("delete", "bd", mine.name, *ANN)
+    mine.wait_gone()
 
 
 MANY = 26_000

@@ -78,6 +78,8 @@ class FaultyRegistry:
         self.wants_token = False
         self.logins: dict[str, str] = {}
         """User to password. If set, the registry or its token server requires them by Basic."""
+        self.login_for = ""
+        """Part of the paths that require them; empty: all."""
         self.identity_tokens: set[str] = set()
         """Identity tokens that the token server accepts."""
         self.refusal = 401
@@ -159,7 +161,7 @@ class FaultyRegistry:
             realm = self.realm or f"{self._scheme}://{self.host}/token"
             challenge = f'Bearer realm="{realm}",service="registry",scope="repository:bundle:pull"'
             self._refuse(request, authorization, challenge)
-        elif self.logins and not self.wants_token and not self._is_login(authorization):
+        elif self.logins and self.login_for in path and not self.wants_token and not self._is_login(authorization):
             self._refuse(request, authorization, 'Basic realm="registry"')
         elif self._has_status(request.command, path):
             self.faults.times -= 1

@@ -52,14 +52,21 @@ class Resolver:
         origin = origin_of(plugin, source, spec.install_namespace)
         with self._calls.asking(Phase.RESOLVE, index, source, call), self._store.scratch() as scratch:
             access = self._calls.access(index, source, scratch, call)
+            auth_digest = access.credentials.identity if access.credentials else ""
+
+            def _key(resolution: Resolution) -> str:
+                return store_key(content_key(plugin, source, resolution), origin, origin, auth_digest)
+
+            def _is_stored(resolution: Resolution) -> bool:
+                return self._store.get(_key(resolution)) is not None
 
             def _keep(resolution: Resolution, entries: Iterator[Entry]) -> None:
-                key = store_key(content_key(plugin, source, resolution), origin, origin)
                 self._store.put(
-                    key, lambda to: write_entries(entries, to, self._limits, access.path, call.use, records=True)
+                    _key(resolution),
+                    lambda to: write_entries(entries, to, self._limits, access.path, call.use, records=True),
                 )
 
-            resolution = plugin.resolve(source.parameters_json, replace(access, keep=_keep))
+            resolution = plugin.resolve(source.parameters_json, replace(access, is_stored=_is_stored, keep=_keep))
         is_same = access.previous is not None and access.previous.digest == resolution.digest
         self._calls.note(source, SourceResult.NOT_MODIFIED if is_same else SourceResult.RESOLVED)
         return SourcePin(
@@ -69,6 +76,7 @@ class Resolver:
             digest=resolution.digest,
             spec_digest=spec_digest(source),
             origin=origin,
+            auth_digest=auth_digest,
             resolved_at=self._now(),
             validator=resolution.validator,
             version=resolution.version,

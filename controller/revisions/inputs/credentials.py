@@ -1,18 +1,22 @@
 """Reads the Secrets that sources name: as which account, from which namespaces, and what a failure means.
 
 With `spec.serviceAccountName` a Secret is read as that account, so that a tenant cannot use a Secret that it may not
-read; without one only in namespaces that the administrator allows. Values are passed to the source and nowhere else.
+read; without one only in namespaces that the administrator allows. Values are passed to the source and nowhere else;
+which Secrets they are from is passed on by UID and version (`Credentials.identity`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from api.errors import BundleError
 from api.plugins import Credentials, LocalContent
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SecretReference, Source
+from controller.content.digests import digest_of_json
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import SECRETS, SERVICE_ACCOUNTS
 from controller.observe.following import WatchedObject
@@ -26,7 +30,13 @@ from controller.revisions.accounts import (
     watched_account,
 )
 from controller.revisions.inputs import local_content
+from controller.sources.chart.registry import chart_reference
 from controller.sources.credentials import parse_pull_secrets, parse_secret
+from controller.sources.image.endpoint import find_endpoint
+from controller.sources.image.keyring import find_credentials
+from controller.sources.image.reference import parse_reference
+
+_NO_MIRRORS: Mapping[str, str] = MappingProxyType({})
 
 
 class SecretReader:
@@ -35,10 +45,14 @@ class SecretReader:
     Args:
         namespaces: where a BundleDeployment without an account may use Secrets, in addition to its install namespace.
             None: the command line, which reads as its user.
+        mirrors: of registries, by host: pull Secrets may be for these.
     """
 
-    def __init__(self, client: Client, namespaces: Collection[str] | None) -> None:
+    def __init__(
+        self, client: Client, namespaces: Collection[str] | None, mirrors: Mapping[str, str] = _NO_MIRRORS
+    ) -> None:
         self._client, self._namespaces = client, None if namespaces is None else frozenset(namespaces)
+        self._mirrors = mirrors
 
     def credentials(self, deployment: BundleDeployment, index: int, source: Source, seen: Seen) -> Credentials | None:
         """Return the credentials of a source, from its Secret or the imagePullSecrets of its account; None without any.
@@ -47,9 +61,17 @@ class SecretReader:
         """
         path = f"spec.sources[{index}].{source.block}.auth"
         if source.secret:
-            return parse_secret(self._read(deployment, source.secret, path, seen), source.kind, path)
+            secret = self._read(deployment, source.secret, path, seen)
+            return replace(parse_secret(secret, source.kind, path), identity=_identity_of([secret]))
         account = account_in(deployment.spec)
-        return self._pull_secrets(deployment, account, path, seen) if account and source.is_in_registry else None
+        if not (account and source.is_in_registry):
+            return None
+        secrets = self._pull_secrets(deployment, account, path, seen)
+        # Only these are sent: others would keep accounts from sharing what they fetch from public registries.
+        name = self._repository_of(source)
+        used = [each for each in secrets if find_credentials(parse_pull_secrets([each], path).registries, name)]
+        identity = _identity_of(used) if used else ""
+        return replace(parse_pull_secrets(secrets, path), identity=identity) if secrets else None
 
     def local_content(
         self, deployment: BundleDeployment, name: str, place: str, seen: local_content.Seen
@@ -61,17 +83,22 @@ class SecretReader:
         account = account_in(deployment.spec) if self._namespaces is not None else None
         return local_content.read_config_map(self._client, deployment, account, name=name, place=place, seen=seen)
 
+    def _repository_of(self, source: Source) -> str:
+        """Return registry and repository of a valid source as credentials name them."""
+        image, chart = source.image, source.chart
+        found = chart_reference(chart.repository, chart.name) if chart else parse_reference(image.ref if image else "")
+        return find_endpoint(found, self._mirrors).name
+
     def _pull_secrets(
         self, deployment: BundleDeployment, account: Account, path: str, seen: Seen
-    ) -> Credentials | None:
+    ) -> list[dict[str, Any]]:
         manifest = self._get_account(account, seen)
         references = [
             SecretReference(namespace=account.namespace, name=reference["name"])
             for reference in manifest.get("imagePullSecrets") or []
             if reference.get("name")
         ]
-        secrets = [self._read(deployment, reference, path, seen) for reference in references]
-        return parse_pull_secrets(secrets, path) if secrets else None
+        return [self._read(deployment, reference, path, seen) for reference in references]
 
     def _read(self, deployment: BundleDeployment, reference: SecretReference, path: str, seen: Seen) -> dict[str, Any]:
         namespace = reference.namespace or deployment.spec.install_namespace or ""
@@ -130,6 +157,11 @@ class SecretReader:
         except ApiError as error:
             raise _translate(error, account, what) from None
         return manifest
+
+
+def _identity_of(secrets: Iterable[Mapping[str, Any]]) -> str:
+    found = (secret["metadata"] for secret in secrets)
+    return digest_of_json([[each.get("uid", ""), each.get("resourceVersion", "")] for each in found])
 
 
 def _describe(account: Account) -> str:

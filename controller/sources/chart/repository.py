@@ -99,9 +99,11 @@ class Repository:
         if request.digest and digest not in ("", request.digest):
             problem = f"version {quote(release.version)} has another digest; find out who changed it, or correct sha256"
             raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
-        if digest or request.digest:
-            return request.pin(self._name, release.version, digest or request.digest)
-        return self._read_now(request, release)
+        if not (digest or request.digest):
+            return self._read_now(request, release)
+        resolution = request.pin(self._name, release.version, digest or request.digest)
+        self._authorize(release, resolution)
+        return resolution
 
     def fetch(self, request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
         """Yield the files of the chart that was resolved; its digest is verified before the first one.
@@ -220,6 +222,17 @@ class Repository:
             resolution = request.pin(self._name, release.version, spool.digest, answer.validator)
             self._access.keep(resolution, read_chart(spool.rewind(), self._access))
             return resolution
+
+    def _authorize(self, release: Release, resolution: Resolution) -> None:
+        """Check that the repository has a chart for these credentials, unless `fetch` does: the index may be public.
+
+        A known digest was asked for before. Without credentials there is nothing to check.
+        """
+        previous = self._access.previous
+        if previous and previous.digest == resolution.digest:
+            return
+        if self._headers and not release.url.startswith(OCI) and self._access.is_stored(resolution):
+            self._download(release).check()
 
     def _download(self, release: Release) -> Download:
         address = self._address_of(release)

@@ -22,6 +22,7 @@ from controller.content.limits import describe_bytes, quote
 from controller.content.spool import Spool
 from controller.sources.http.address import Address
 from controller.sources.transport import Response, Transport
+from controller.sources.transport_failures import StatusError
 
 _CHUNK = 64 * 1024
 _CUTS = 3  # in a row without progress; then the work queue retries
@@ -95,6 +96,24 @@ class Download:
         response = self._send(_condition(validator))
         response.discard()
         return _answer(response)
+
+    def check(self) -> None:
+        """Check that the server has the file for this caller: by HEAD, or as `ask` where that is refused.
+
+        Raises: BundleError as `ask`.
+        """
+        try:
+            response = self._transport.send("HEAD", self._wanted.address.url, self._headers, named=self._wanted.named)
+        except StatusError as error:
+            if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+                raise
+        else:
+            response.discard()
+            if response.status == HTTPStatus.OK:
+                return
+            if response.status == HTTPStatus.UNAUTHORIZED:
+                raise self._failure(response)
+        self.ask("")
 
     def fetch(self, spool: Spool, validator: str = "") -> Answer:
         """Download the whole file into a spool, unless it still matches a validator.

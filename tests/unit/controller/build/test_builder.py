@@ -30,7 +30,7 @@ from controller.build import request as request_module
 from controller.build.builder import Builder
 from controller.build.context import BuildContext, BuildSettings
 from controller.build.fetching import fetcher, resolver
-from controller.build.pins import recall_pins, spec_digest
+from controller.build.pins import recall_pins, record_pins, spec_digest
 from controller.build.plugins import source_of
 from controller.build.rendering import render as rendering
 from controller.build.request import Request
@@ -263,6 +263,48 @@ def test_what_is_stored_serves_whose_pin_was_answered(
         pins = builder.resolve(resolved, (None,), threading.Event()).found
         builder.build(request(built, pins=pins), CAPABILITIES, threading.Event())
     assert [call for call in claiming.calls if call.startswith("fetch")] == case.fetches
+
+
+def reading(identity: str) -> BuildContext:
+    return BuildContext(credentials=lambda _index, _source: Credentials(password="p", identity=identity))
+
+
+def test_what_was_fetched_with_a_secret_is_not_for_one_of_its_name_that_was_made_again(
+    builder: Builder, shelf: Shelf
+) -> None:
+    private = asked("a", **SECRET)
+    fetches: dict[str, list[list[str]]] = {}
+    for identity in ("first", "first", "second"):
+        shelf.calls.clear()
+        pins = builder.resolve(private, (None,), threading.Event(), reading(identity)).found
+        builder.build(request(private, pins=pins), CAPABILITIES, threading.Event(), reading(identity))
+        fetches.setdefault(identity, []).append(shelf.calls.copy())
+    assert fetches == {"first": [["resolve a", "fetch a"], ["resolve a"]], "second": [["resolve a", "fetch a"]]}
+
+
+def test_what_is_stored_is_not_fetched_again_when_its_secret_is_changed(builder: Builder, shelf: Shelf) -> None:
+    private = asked("a", **SECRET)
+    pins = recall_pins(record_pins(builder.resolve(private, (None,), threading.Event(), reading("first")).found))
+    for identity in ("first", "second"):
+        builder.build(request(private, pins=pins), CAPABILITIES, threading.Event(), reading(identity))
+    assert shelf.calls == ["resolve a", "fetch a"]
+
+
+def test_a_source_knows_whether_its_content_is_stored_for_these_credentials(
+    builder: Builder, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private, known = asked("a", **SECRET), []
+    resolve = shelf.resolve
+
+    def _resolve(parameters: Mapping[str, Any], access: Access) -> Resolution:
+        known.append(access.is_stored(found := resolve(parameters, access)))
+        return found
+
+    monkeypatch.setattr(shelf, "resolve", _resolve)
+    for identity in ("first", "first", "second"):
+        pins = builder.resolve(private, (None,), threading.Event(), reading(identity)).found
+        builder.build(request(private, pins=pins), CAPABILITIES, threading.Event(), reading(identity))
+    assert known == [False, True, False]
 
 
 def test_a_pin_of_an_older_release_gives_the_same_revision_and_shares_nothing(builder: Builder, shelf: Shelf) -> None:

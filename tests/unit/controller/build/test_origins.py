@@ -157,6 +157,12 @@ class Key(NamedTuple):
     answered: str
 
 
+@pytest.mark.parametrize("auth_digest", ["", "sha256:second"])
+def test_content_is_not_for_who_was_answered_with_another_secret_of_the_same_name(auth_digest: str) -> None:
+    stored = store_key("sha256:a", "own", "own", "sha256:first")
+    assert store_key("sha256:a", "own", "own", auth_digest) != stored
+
+
 KEYS = [
     Key("who trusted nobody when it answered", asked="verified", answered="unverified"),
     Key("who was answered by another Secret", asked="own", answered="other"),

@@ -194,6 +194,73 @@ def test_an_image_without_auth_uses_the_pull_secrets_of_the_account(desk: Desk) 
     assert {each.name for each, _ in desk.seen} == {"deployer", "a", "b"}
 
 
+# which Secrets these are, for what is shared
+
+
+def identity(desk: Desk, asked: BundleDeployment, *values: Mapping[str, Any]) -> str:
+    for value in values:
+        desk.serve(value)
+    found = desk.read(asked)
+    assert found is not None
+    return found.identity
+
+
+def changed(value: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
+    return {**value, "metadata": {**value["metadata"], **metadata}}
+
+
+CHANGES = {
+    "the same": ({}, True),
+    "made again under its name": ({"uid": "uid-8"}, False),
+    "changed since": ({"resourceVersion": "8"}, False),
+}
+OF_OWN = changed(LOGIN, uid="uid-7")
+OF_ACCOUNT = changed(pull_secret("a", "1"), uid="uid-7")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_secret_is_known_by_uid_and_version_and_not_by_its_name(change: str, desk: Desk) -> None:
+    metadata, same = CHANGES[change]
+    asked = asking(named())
+    before = identity(desk, asked, OF_OWN)
+    assert (identity(desk, asked, changed(OF_OWN, **metadata)) == before) is same
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_pull_secrets_are_known_by_uid_and_version_and_not_by_their_names(change: str, desk: Desk) -> None:
+    metadata, same = CHANGES[change]
+    asked = asking(None, "image", serviceAccountName="deployer")
+    desk.serve_account("a")
+    before = identity(desk, asked, OF_ACCOUNT)
+    assert (identity(desk, asked, changed(OF_ACCOUNT, **metadata)) == before) is same
+
+
+class PullSecret(NamedTuple):
+    name: str
+    registry: str
+    used: bool
+
+
+PULL_SECRETS = [
+    PullSecret("of the registry", "registry.example.com", used=True),
+    PullSecret("of all its neighbours", "*.example.com", used=True),
+    PullSecret("of the mirror", "mirror.example.net", used=True),
+    PullSecret("of another registry", "other.example.com", used=False),
+]
+
+
+@pytest.mark.parametrize("case", PULL_SECRETS, ids=attrgetter("name"))
+def test_only_pull_secrets_for_the_registry_keep_accounts_from_sharing(case: PullSecret, desk: Desk) -> None:
+    mirrors = {"registry.example.com": "mirror.example.net"} if "mirror" in case.registry else {}
+    desk.reader = SecretReader(desk.api.client(), ["allowed"], mirrors)
+    desk.serve_account("a")
+    config = {"auths": {case.registry: {"username": "robot", "password": CANARY}}}
+    value = secret(name="a", **{".dockerconfigjson": json.dumps(config)})
+    asked = asking(None, "image", serviceAccountName="deployer")
+    found = identity(desk, asked, {**changed(value, uid="uid-7"), "type": "kubernetes.io/dockerconfigjson"})
+    assert bool(found) is case.used
+
+
 def test_an_account_without_pull_secrets_has_no_credentials(desk: Desk) -> None:
     desk.serve(account(), "serviceaccounts")
     assert desk.read(asking(None, "image", serviceAccountName="deployer")) is None

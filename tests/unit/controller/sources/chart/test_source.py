@@ -496,6 +496,53 @@ def test_another_host_gets_no_credentials(server: FaultyServer, other: FaultySer
     assert other.sent("Authorization") == [None]
 
 
+def stored(_: Resolution) -> bool:
+    return True
+
+
+def check_stored(server: FaultyServer, client: Client, who: Credentials | None = BASIC, **options: Any) -> list[str]:
+    """Resolve a chart that is stored already; return how its file is asked for."""
+    client.resolve(client.parameters(server.address, version="1.0.0"), credentials=who, is_stored=stored, **options)
+    return [seen.method for seen in server.requests if seen.path == "/web-1.0.0.tgz"]
+
+
+def test_a_stored_chart_behind_a_password_is_asked_for_although_the_index_is_public(
+    server: FaultyServer, client: Client
+) -> None:
+    server.files["/web-1.0.0.tgz"].authorization = AUTHORIZATION
+    assert check_stored(server, client) == ["HEAD"]
+    wrong = Credentials(username="robot", password="canary-guessed")
+    message = failure(lambda: check_stored(server, client, wrong), Reason.UNAUTHORIZED)
+    assert message == f'{PATH}.repository: "{server.host}" denies access to "/web-1.0.0.tgz"; check auth'
+
+
+TRIES = {403: 1, 404: 1, 405: 1, 501: 3}
+
+
+@pytest.mark.parametrize("status", TRIES)
+def test_where_head_is_refused_the_stored_chart_is_asked_for_by_get(
+    status: int, server: FaultyServer, client: Client
+) -> None:
+    file = server.files["/web-1.0.0.tgz"]
+    file.status, file.times = status, TRIES[status]
+    assert check_stored(server, client) == [*["HEAD"] * TRIES[status], "GET"]
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_stored_chart_that_may_not_be_read_is_refused(status: int, server: FaultyServer, client: Client) -> None:
+    server.files["/web-1.0.0.tgz"].status = status
+    reason = {403: Reason.UNAUTHORIZED, 404: Reason.NOT_FOUND}[status]
+    failure(lambda: check_stored(server, client), reason)
+
+
+def test_a_stored_chart_is_not_asked_for_without_credentials_or_when_it_is_known(
+    server: FaultyServer, client: Client
+) -> None:
+    assert check_stored(server, client, None) == []
+    known = client.resolve(client.parameters(server.address, version="1.0.0"))
+    assert check_stored(server, client, previous=known) == []
+
+
 def test_nothing_is_said_about_another_host(server: FaultyServer, other: FaultyServer, client: Client) -> None:
     serve_privately(server, f"{other.address}/web-1.0.0.tgz")
     parameters = client.parameters(f"{server.address}/private")
