@@ -162,6 +162,8 @@ class Access:
     progress: Callable[[int, int], None] = lambda done, total: None
     """Call it often with the bytes fetched and the total (0: unknown). It counts the bytes of all sources together, and
     raises BundleError if they exceed their limit or the share of the disk."""
+    receive: Callable[[int], None] = lambda done: None
+    """As `progress`, for bytes that are not shown yet, since another host than the spec names has sent them."""
     room: Room = endless
     """Reserves the memory of a program before it starts."""
     is_stored: Callable[[Resolution], bool] = lambda resolution: False

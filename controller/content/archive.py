@@ -19,6 +19,7 @@ from collections.abc import Generator, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from api.errors import BundleError
 from api.plugins import Entry, EntryKind, Limits, Readable, Refusal
 from controller.content import nodes
 from controller.content.compression import CHUNK
@@ -56,7 +57,7 @@ def write_entries(
 
     Args:
         entries: of all layers in order. A refusal is thrown into a generator, which may have a better error: a wrong
-            digest explains it.
+            digest explains it, and of another host than the spec names, no error is told.
         destination: exists and is empty; of no use after an error.
         limits: for all entries together, also for those that are not written.
         path: of the source in the spec; starts messages.
@@ -80,10 +81,10 @@ def _write(entries: Iterable[Entry], writer: _Writer) -> None:
     for entry in entries:
         try:
             writer.add(entry)
-        except Rejection as rejection:
+        except (Rejection, BundleError) as refusal:
             if isinstance(entries, Generator):
                 with suppress(StopIteration):
-                    entries.throw(rejection)
+                    entries.throw(refusal)
             raise
     writer.copy_links()
 

@@ -5,6 +5,7 @@ writing entries is left to `content`, reading Secrets to `revisions`.
 
     image, git, http, config_map, chart  START HERE: `source` of each is the kind
     transport      HTTP for all kinds, with connections, redirects, pace and transport_failures
+    detours        what is told, and when, about hosts that the spec does not name
     versions       ranges of versions
     hosts, addresses  which hosts and addresses the administrator allows
     credentials    the values of a Secret

@@ -9,12 +9,13 @@ Not here: which addresses are allowed (addresses.py), requests, timeouts and err
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import urllib3
 from urllib3.util.connection import create_connection
@@ -22,7 +23,12 @@ from urllib3.util.connection import create_connection
 from api.plugins import Network
 from controller.sources.addresses import admit
 
+_LEAST_SECONDS = 0.001
 _CONNECTING_SECONDS = 15.0  # for all addresses of a name; each also has the timeout of the connection
+
+
+Peer: TypeAlias = tuple[str | None, int | None]
+"""Host and port of a connection."""
 
 
 class Guard:
@@ -37,8 +43,10 @@ class Guard:
     def __init__(self, subject: str, network: Network, *, plain: bool = False) -> None:
         self._subject, self._network, self._plain = subject, network, plain
         self._opening: socket.socket | None = None
-        self._open: list[socket.socket] = []
+        self._open: list[tuple[Peer, socket.socket]] = []
         self._connections: list[urllib3.connection.HTTPConnection] = []
+        self.until = math.inf
+        """When the next connection must be established, in monotonic seconds, if that is sooner than usual."""
 
     def connect(self, connection: urllib3.connection.HTTPConnection, host: str, *, plain: bool) -> socket.socket:
         """Return a socket connected to the first address of a host that accepts the connection.
@@ -49,7 +57,7 @@ class Guard:
             addresses = resolve(host.strip("[]"), connection.port)
         except UnicodeError:
             raise urllib3.exceptions.LocationParseError(host) from None
-        peer = _connect_first(self.admit(host, addresses, plain=plain), connection)
+        peer = _connect_first(self.admit(host, addresses, plain=plain), connection, self.until)
         self._close_opening()
         # During the TLS handshake the socket cannot be reached, but its duplicate can.
         self._opening = peer.dup()
@@ -66,15 +74,16 @@ class Guard:
         """Register a connection that is ready for requests."""
         self._close_opening()
         if isinstance(connection.sock, socket.socket):
-            self._open.append(connection.sock)  # it may outlive connection.sock while a response is read
+            peer = (connection.host, connection.port)
+            self._open.append((peer, connection.sock))  # it may outlive connection.sock while a response is read
         self._connections.append(connection)
 
-    def cut(self) -> None:
-        """Shut all connections down: reading from them ends immediately."""
-        for peer in (self._opening, *self._open):
-            if peer:
+    def cut(self, spared: Peer | None = None) -> None:
+        """Shut all connections down, but for those to one host: reading from them ends immediately."""
+        for opened in (self._opening, *(opened for peer, opened in self._open if peer != spared)):
+            if opened:
                 with suppress(OSError):  # closed meanwhile
-                    socket.socket.shutdown(peer, socket.SHUT_RDWR)
+                    socket.socket.shutdown(opened, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close all connections, including those of responses that were not read to the end."""
@@ -97,14 +106,13 @@ def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
 
-def _connect_first(addresses: list[str], connection: urllib3.connection.HTTPConnection) -> socket.socket:
-    until = time.monotonic() + _CONNECTING_SECONDS
+def _connect_first(addresses: list[str], connection: urllib3.connection.HTTPConnection, latest: float) -> socket.socket:
+    until = min(time.monotonic() + _CONNECTING_SECONDS, latest)
     failure = OSError("no address")
     for address in addresses:
         try:
-            return create_connection(
-                (address, connection.port), connection.timeout, socket_options=connection.socket_options
-            )
+            timeout = min(connection.timeout or math.inf, max(until - time.monotonic(), _LEAST_SECONDS))
+            return create_connection((address, connection.port), timeout, socket_options=connection.socket_options)
         except OSError as error:
             failure = error
         if time.monotonic() >= until:

@@ -8,6 +8,7 @@ Not here: cutting connections (connections.py, transport.py), and killing git (g
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -42,10 +43,16 @@ class Pace:
     Args:
         network: how long a server may be silent, and its minimum rate.
         clock: monotonic seconds.
+        until: when a header must have arrived, if that is sooner; the first period of the rate then is as long, and
+            includes the time to wait for the header.
     """
 
-    def __init__(self, network: Network, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, network: Network, clock: Callable[[], float] = time.monotonic, until: float | None = None
+    ) -> None:
         self._silent_seconds, self._rate, self._clock = network.idle_seconds, network.bytes_per_second, clock
+        self._until = math.inf if until is None else until
+        self._period = RATE_SECONDS if until is None else max(until - clock(), 0.0)
         self._asked: float | None = None
         self._reading: float | None = None
         self._spent, self._bytes = 0.0, 0
@@ -57,7 +64,9 @@ class Pace:
 
     def answered(self) -> None:
         """Stop waiting for a response: its header has arrived, or the request has failed."""
-        self._asked = None
+        asked, self._asked = self._asked, None
+        if asked is not None and math.isfinite(self._until):
+            self._spent += self._clock() - asked
 
     def begin_read(self) -> None:
         """Start waiting for bytes of a body."""
@@ -71,8 +80,8 @@ class Pace:
         if self._reading is not None:
             spent, self._reading = self._clock() - self._reading, None  # another thread must never count both
             self._spent += spent
-        if self._spent >= RATE_SECONDS:
-            self._spent, self._bytes = 0.0, 0
+        if self._spent >= self._period:
+            self._spent, self._bytes, self._until, self._period = 0.0, 0, math.inf, RATE_SECONDS
 
     def problem(self) -> str:
         """Return what is wrong with the servers; '' if they are fast enough. The first problem is final."""
@@ -82,7 +91,7 @@ class Pace:
 
     def _find_problem(self, now: float) -> str:
         asked, reading = self._asked, self._reading
-        if asked is not None and now - asked >= self._silent_seconds:
+        if asked is not None and (now - asked >= self._silent_seconds or now >= self._until):
             return TIMED_OUT
         spent = self._spent + (now - reading if reading is not None else 0.0)
-        return too_slow(self._rate) if spent >= RATE_SECONDS and self._bytes < self._rate * spent else ""
+        return too_slow(self._rate) if spent >= self._period and self._bytes < self._rate * spent else ""

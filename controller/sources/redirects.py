@@ -2,7 +2,8 @@
 
 Pure. Redirects are followed from https to https, and from plain http to the same origin only (scheme, host and port,
 RFC 6454). A server can redirect to addresses that only the controller reaches; so an error at an address that the user
-has not named reveals neither its name, nor its response, nor whether it exists.
+has not named reveals neither its name, nor its response, nor whether it exists. When it is reported is decided in
+detours.py.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ nothing is read beyond its limit, nothing is decoded; nothing is taken from the 
 the target of a redirect.
 
 Not here: which addresses are allowed (connections.py), TLS contexts (tls_contexts.py), which redirects are followed
-(redirects.py), how slow is too slow (pace.py), the meaning of responses (image/registry.py), tokens (image/tokens.py).
+(redirects.py), what is told of where they lead, and when (detours.py), how slow is too slow (pace.py), the meaning of
+responses (image/registry.py), tokens (image/tokens.py).
 Name resolution has the resolver's own timeout.
 """
 
@@ -35,7 +36,8 @@ from api.errors import BundleError
 from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes, quote
-from controller.sources.connections import Guard, GuardedPools
+from controller.sources.connections import Guard, GuardedPools, Peer
+from controller.sources.detours import Detour
 from controller.sources.pace import Pace, check_deadline
 from controller.sources.redirects import Place, follow, host_of, origin_of, place_of
 from controller.sources.tls_contexts import CONTEXTS
@@ -66,10 +68,17 @@ class Transport:
         verify: whether certificates are verified; if not, plain http is allowed to any address.
         loopback: whether loopback addresses are allowed, as far as `access.network` allows them. Only for a source that
             names one: then no redirect or name of another source leads there.
+        detour: if the spec does not name any host of this call. Otherwise one begins at a redirect to another host.
     """
 
     def __init__(
-        self, access: Access, *, certificate_data: str = "", verify: bool = True, loopback: bool = False
+        self,
+        access: Access,
+        *,
+        certificate_data: str = "",
+        verify: bool = True,
+        loopback: bool = False,
+        detour: Detour | None = None,
     ) -> None:
         self._access = access
         network = replace(access.network, allow_loopback=access.network.allow_loopback and loopback)
@@ -82,7 +91,10 @@ class Transport:
         adapter = _Adapter(self._guard, partial(_context, certificate_data, verify=verify))
         for scheme in ("https://", "http://"):
             self._session.mount(scheme, adapter)
-        self._pace = Pace(access.network)
+        self._own_pace = self._pace = Pace(access.network)
+        self._whole_detour, self._detour = detour, detour
+        self._spared: Peer | None = None
+        """Who has redirected, and must not see that what it has redirected to is given up."""
         self._responses: list[Response] = []
         self._done = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="transport", daemon=True)
@@ -91,7 +103,14 @@ class Transport:
         self._watcher.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, *__: object) -> None:
+        """Close all connections; raise what users may see of an error at another host instead of it."""
+        shown = self.conceal(error) if isinstance(error, BundleError) else None
+        self._close()
+        if shown is not None and shown is not error:
+            raise shown from None
+
+    def _close(self) -> None:
         self._done.set()
         self._watcher.join()
         for response in self._responses:  # including those not read to the end
@@ -100,12 +119,19 @@ class Transport:
         self._guard.close()
 
     def send(
-        self, method: str, url: str, headers: Mapping[str, str], *, body: bytes | None = None, named: str = ""
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        body: bytes | None = None,
+        named: str = "",
+        leaves: bool = True,
     ) -> Response:
         """Send a request and return the response, with its body still unread.
 
         Redirects are followed according to redirects.py, except with a body, which no other server may see; transient
-        failures are retried for a few seconds.
+        failures are retried for a few seconds, without asking a server again that has redirected.
 
         Args:
             method: of the request.
@@ -113,19 +139,23 @@ class Transport:
             headers: of the request.
             body: of a POST.
             named: URL that the user named, if it is another one: messages reveal nothing about other origins.
+            leaves: whether a redirect to another origin than the named one is followed, and not returned.
 
         Raises: BundleError (Unreachable, with the delay of Retry-After; TLSVerificationFailed; InsecureRefused;
             InvalidReference; UnsupportedContent for an encoded body); ElsewhereError for any failure at an origin that
             was not named.
         """
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(self._is_worth_retrying),
-            wait=_wait,
-            stop=self._gives_up,
-            sleep=tenacity.sleep_using_event(self._access.cancelled),
-            reraise=True,
-        )
-        return retrying(self._follow, _Request(method=method, url=url, headers=headers, body=body, named=named or url))
+        request = _Request(method=method, url=url, headers=headers, body=body, named=named or url)
+        return self._follow(request, leaves=leaves)
+
+    def settle(self) -> None:
+        """Note that what another host has sent is what was looked for: failures may be told from now on."""
+        self._detour = self._whole_detour
+
+    def conceal(self, error: BundleError) -> BundleError:
+        """Return the error that users may see: for one at another host the one for all, when all of them are told."""
+        detour, self._detour = self._detour, None
+        return detour.end(error, self._access) if detour else error
 
     def _is_worth_retrying(self, error: BaseException) -> bool:
         return (
@@ -137,23 +167,43 @@ class Transport:
         )
 
     def _gives_up(self, state: tenacity.RetryCallState) -> bool:
-        time_to_wait = min(_LONGEST_WAIT, self._access.deadline - time.monotonic())
+        time_to_wait = min(_LONGEST_WAIT, self._guard.until - time.monotonic())
         return state.attempt_number >= _ATTEMPTS or state.upcoming_sleep > time_to_wait
 
-    def _follow(self, first: _Request) -> Response:
+    def _follow(self, first: _Request, *, leaves: bool) -> Response:
         request, place = first, place_of(self._access.path, first.named, first.url)
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(self._is_worth_retrying),
+            wait=_wait,
+            stop=self._gives_up,
+            sleep=tenacity.sleep_using_event(self._access.cancelled),
+            reraise=True,
+        )
+        away, self._spared = self._whole_detour, None
+        self._hurry(away)
         for _ in range(_REDIRECTS + 1):
-            response = self._send_once(request, place)
-            if response.status not in _REDIRECT_STATUS or request.body is not None:
+            if place.is_elsewhere and away is None:
+                away = self._detour = Detour(shown=place.unusable())
+                self._spared = origin_of(first.url)[1:]
+                self._hurry(away)
+            response = retrying(self._send_once, request, place)
+            if not response.is_redirect or request.body is not None:
+                return response
+            url = follow(request.url, response.headers.get("Location", ""))
+            if url and not leaves and origin_of(url) != origin_of(request.named):
                 return response
             response.discard()
-            url = follow(request.url, response.headers.get("Location", ""))
             if not url:
                 raise place.not_followed()
             is_same = origin_of(url) == origin_of(request.url)
             request = replace(request, url=url, headers=request.headers if is_same else _without_authorization(request))
             place = place_of(self._access.path, request.named, url)
         raise place.show(unreachable(place.subject, place.host, f"it redirects more than {_REDIRECTS} times"))
+
+    def _hurry(self, detour: Detour | None) -> None:
+        """Set how long the next request may take: at another host, only until failures there are reported."""
+        self._guard.until = detour.until if detour else self._access.deadline
+        self._pace = Pace(self._access.network, until=detour.until) if detour else self._own_pace
 
     def _send_once(self, request: _Request, place: Place) -> Response:
         self.check(place)
@@ -172,14 +222,15 @@ class Transport:
         return response
 
     def _exchange(self, request: _Request) -> requests.Response:
-        left = max(self._access.deadline - time.monotonic(), 0.001)
+        now = time.monotonic()
+        left, connecting = max(self._access.deadline - now, 0.001), max(self._guard.until - now, 0.001)
         return self._session.request(
             request.method,
             request.url,
             headers=dict(request.headers),
             data=request.body,
             stream=True,
-            timeout=(min(_CONNECT_SECONDS, left), min(self._access.network.idle_seconds, left)),
+            timeout=(min(_CONNECT_SECONDS, connecting), min(self._access.network.idle_seconds, left)),
             allow_redirects=False,
         )
 
@@ -209,8 +260,10 @@ class Transport:
     def _watch(self) -> None:
         """Cut the connections once the call must end: reading from a server then fails, and `check` says why."""
         while not self._done.wait(_TICK):
-            if self._access.cancelled.is_set() or time.monotonic() >= self._access.deadline or self._pace.problem():
+            if self._access.cancelled.is_set() or time.monotonic() >= self._access.deadline:
                 self._guard.cut()
+            elif self._pace.problem():
+                self._guard.cut(self._spared)
 
     def check(self, place: Place) -> None:
         """Check that the call may continue.
@@ -281,6 +334,11 @@ class Response:
         """Host and port that the user named, for messages."""
         return self.place.host
 
+    @property
+    def is_redirect(self) -> bool:
+        """Whether it redirects, and was not followed."""
+        return self.status in _REDIRECT_STATUS
+
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes, as soon as there are some; nothing at the end.
 
@@ -309,6 +367,10 @@ class Response:
                 raise BundleError(Reason.CONTENT_REJECTED, f"{self.place.subject}: {problem}; check that server")
         self.close()
         return bytes(body)
+
+    def settle(self) -> None:
+        """Note that the body is what was looked for, wherever it came from: what is wrong with it may be told."""
+        self._transport.settle()
 
     def discard(self) -> None:
         """Close a response without using its body; keep the connection for reuse if that is cheap."""

@@ -6,6 +6,7 @@ the cluster that is not for him. Where plain http is meant, loopback stands for 
 
 from __future__ import annotations
 
+import hashlib
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -103,17 +104,47 @@ def test_plain_http_leads_to_no_other_service(tenants: Tenants, servers: Servers
     assert servers.internal.requests == []
 
 
-@pytest.mark.parametrize("status", [401, 404, 418, 503])
-def test_what_an_inner_service_answers_is_not_told(tenants: Tenants, servers: Servers, status: int) -> None:
-    servers.internal_secured.add(f"/{status}.json", status=status)
-    servers.secured.add(f"/{status}.json", redirect=f"{servers.internal_secured.address}/{status}.json")
-    source = http(f"{servers.secured.address}/{status}.json", certificateData=servers.authority.pem)
-    deployed = apply(tenants, f"answers-{status}", source)
-    found = deployed.wait_for("Unpacked", "False", "Unreachable")
+STATUSES = [401, 404, 418, 503]
+
+
+@pytest.fixture(scope="module")
+def answering(tenants: Tenants, servers: Servers) -> dict[int, Deployed]:
+    """What is redirected to an inner service, by its answer; at once, since each takes ten seconds."""
+    found = {}
+    for status in STATUSES:
+        servers.internal_secured.add(f"/{status}.json", status=status)
+        servers.secured.add(f"/{status}.json", redirect=f"{servers.internal_secured.address}/{status}.json")
+        source = http(f"{servers.secured.address}/{status}.json", certificateData=servers.authority.pem)
+        found[status] = apply(tenants, f"answers-{status}", source)
+    return found
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_what_an_inner_service_answers_is_not_told(
+    answering: dict[int, Deployed], servers: Servers, status: int
+) -> None:
+    found = answering[status].wait_for("Unpacked", "False", "Unreachable")
     assert found["message"] == (
         f'spec.sources[0].http.url: "{servers.secured.host}" redirects to an address that cannot be used; check that '
         "server"
     )
+
+
+def test_guessed_bytes_of_an_inner_service_look_like_wrong_ones_and_like_none(
+    tenants: Tenants, servers: Servers
+) -> None:
+    page = b"<!doctype html><title>Vault</title>"
+    servers.internal_secured.add("/page.tgz", page)
+    guesses = {"right": page, "wrong": page[1:], "missing": page}
+    found = {}
+    for name, guess in guesses.items():
+        path = "/none.tgz" if name == "missing" else "/page.tgz"
+        servers.secured.add(f"/{name}.tgz", redirect=f"{servers.internal_secured.address}{path}")
+        parameters = {"sha256": hashlib.sha256(guess).hexdigest(), "certificateData": servers.authority.pem}
+        found[name] = apply(tenants, f"guess-{name}", http(f"{servers.secured.address}/{name}.tgz", **parameters))
+    told = [each.wait_for("Unpacked", "False", "Unreachable")["message"] for each in found.values()]
+    assert len(set(told)) == 1
+    assert [len(each.status()["sources"]) for each in found.values()] == [1, 1, 1]
 
 
 def test_a_token_server_is_no_way_inside(tenants: Tenants, servers: Servers) -> None:

@@ -29,6 +29,7 @@ from api.plugins import Access, Credentials, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
+from controller.sources import detours
 from controller.sources.git.objects import Objects
 from controller.sources.git.source import GitSource
 from tests.support.git_servers import (
@@ -771,8 +772,52 @@ def test_a_redirect_leads_to_no_address_that_is_not_allowed(
     assert failure(lambda: SOURCE.resolve(parameters, own)).message == error.message  # nobody listens there any more
 
 
+@pytest.fixture
+def quick_detours(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Report failures at another host sooner than for users; return after how many seconds."""
+    seconds = 2.0
+    monkeypatch.setattr(detours, "SECONDS", seconds)
+    return seconds
+
+
+ELSEWHERE = {
+    "status 404": Faults(status=404),
+    "status 500": Faults(status=500),
+    "another redirect": Faults(status=302, headers={"Location": "https://127.0.0.2/"}),
+    "a web page": Faults(body=b"<!doctype html>"),
+    "a page without an end": Faults(body=b"<!doctype html>", endless=b"x" * 1000),
+    "the beginning of an answer": Faults(body=b"001e# service=git-upload-pack\n", hang_after=10),
+    "silence": Faults(silent=True),
+    "nobody": None,
+}
+
+
+def test_whatever_git_finds_at_another_host_looks_the_same_and_takes_as_long(
+    secure_forge: Forge, authority: trustme.CA, access: Access, quick_detours: float
+) -> None:
+    context, found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), dict[str, tuple[str, int]]()
+    authority.issue_cert("127.0.0.2").configure_cert(context)
+    parameters = secure_forge.parameters(certificateData=authority.cert_pem.bytes().decode())
+    for name, faults in ELSEWHERE.items():
+        with GitHttpServer(secure_forge.root, context, host="127.0.0.2") as other:
+            url, other.faults = other.url, faults or Faults()
+            target = f"{url}/repo.git/info/refs?service=git-upload-pack"
+            secure_forge.server.faults = Faults(status=301, headers={"Location": target})
+            if faults is None:
+                other.__exit__()
+            began, asked = time.monotonic(), len(secure_forge.server.requests)
+            error = failure(lambda: SOURCE.resolve(parameters, access))
+            assert abs(time.monotonic() - began - quick_detours) < 1.5, name
+            found[name] = (error.message, len(secure_forge.server.requests) - asked)
+    ((told, times),) = set(found.values())
+    assert told.endswith(
+        f'"{secure_forge.server.url[8:]}" redirects to an address that cannot be used; check that server'
+    )
+    assert times == 2  # git, and who asks where it is redirected to
+
+
 def test_what_the_redirected_server_answers_is_not_told(
-    secure_forge: Forge, authority: trustme.CA, access: Access
+    secure_forge: Forge, authority: trustme.CA, access: Access, quick_detours: float
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.2").configure_cert(context)

@@ -77,6 +77,7 @@ class PluginCalls:
             max_age=context.max_ages[index] if context.max_ages else 0.0,
             room=lambda size: context.room(size, call.cancelled),
             progress=_advance,
+            receive=lambda done: call.use.receive(index, done),
         )
         return replace(access, config_map=lambda name: read(index, name)) if read else access
 

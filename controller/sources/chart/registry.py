@@ -19,6 +19,7 @@ from controller.content.limits import describe_bytes, quote
 from controller.content.spool import Spool
 from controller.sources.chart.archive import read_chart
 from controller.sources.chart.request import ChartRequest
+from controller.sources.detours import Detour
 from controller.sources.image.connection import connected as connected_to_registry
 from controller.sources.image.layers import CHART, OLD_CHART
 from controller.sources.image.manifest import Image, Index, parse_manifest
@@ -97,7 +98,8 @@ class RegistryRepository:
                 if error.reason is not Reason.NOT_FOUND:
                     raise
         check = partial(check_deadline, self._access)
-        tags = list_tags(self._registry, self._access.room, check)
+        if tags := list_tags(self._registry, self._access.room, check):
+            self._registry.settle()
         version = request.choose(lambda: (tag.replace("_", "+") for tag in tags), self._access.path, check)
         return version, self._read_manifest(version)
 
@@ -135,12 +137,19 @@ class RegistryRepository:
                     problem = f"the packaged chart exceeds the limit of {describe_bytes(limit)}; make it smaller"
                     raise BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}.{_FIELD}: {problem}")
                 spool.append(data)
-                self._access.progress(spool.size, 0)
+                if response.place.is_elsewhere:
+                    self._access.receive(spool.size)
+                else:
+                    self._access.progress(spool.size, 0)
+            if spool.digest == digest:
+                response.settle()
 
 
 @contextmanager
-def connected(parameters: Mapping[str, Any], access: Access, missing: Reason) -> Iterator[RegistryRepository]:
-    """Provide the repository of a chart, for one call.
+def connected(
+    parameters: Mapping[str, Any], access: Access, missing: Reason, detour: Detour | None = None
+) -> Iterator[RegistryRepository]:
+    """Provide the repository of a chart, for one call; `detour` is given if the spec does not name its registry.
 
     Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
     """
@@ -153,5 +162,7 @@ def connected(parameters: Mapping[str, Any], access: Access, missing: Reason) ->
         problem = 'the Secret has the key "bearerToken", which registries do not take; give it username and password'
         raise BundleError(Reason.SECRET_INVALID, f"{access.path}.auth: {problem}")
     folder = f"{OCI}{reference.registry}/{reference.repository}".removesuffix(f"/{parameters['name']}")
-    with connected_to_registry(parameters, reference, access, missing=missing, kind=Registry, field=_FIELD) as registry:
+    with connected_to_registry(
+        parameters, reference, access, missing=missing, kind=Registry, field=_FIELD, detour=detour
+    ) as registry:
         yield RegistryRepository(registry, folder, access)

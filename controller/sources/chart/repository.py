@@ -39,6 +39,7 @@ from controller.sources.chart.registry import OCI
 from controller.sources.chart.registry import connected as connected_to_registry
 from controller.sources.chart.request import ChartRequest, pinned_version
 from controller.sources.chart.shared import SharedIndexes
+from controller.sources.detours import Detour
 from controller.sources.hosts import check_host
 from controller.sources.http.address import HTTPS, Address, parse_address
 from controller.sources.http.download import Download, Wanted
@@ -49,8 +50,6 @@ from controller.sources.trust import certificates_of, credential_headers
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _FETCH_AGE = 60.0  # seconds; a fetch mostly follows what has just resolved the version
-# What is wrong with the content, and not with the server.
-_OF_CONTENT = (Reason.CONTENT_REJECTED, Reason.DIGEST_MISMATCH, Reason.STORAGE_FULL, Reason.STORAGE_BROKEN)
 _SALT = secrets.token_bytes(32)  # keys of shared indexes tell nothing about the credentials in them
 
 
@@ -116,7 +115,7 @@ class Repository:
             yield from self._fetch_from_registry(release, request, resolution)
             return
         with Spool(self._access.scratch, self._access.path) as spool:
-            self._download(release).fetch(spool)
+            self._download(self._address_of(release)).fetch(spool)
             if spool.digest != resolution.digest:
                 raise self._mismatch(request, release)
             yield from read_chart(spool.rewind(), self._access)
@@ -128,14 +127,14 @@ class Repository:
         """
         folder, _, last = release.url.rpartition("/")
         parameters = {**self._trust, "repository": folder, "name": last.partition(":")[0]}
-        access = replace(self._access, credentials=None)
+        received = self._access.receive
+        access = replace(self._access, credentials=None, progress=lambda done, _: received(done))
+        detour = Detour(shown=self._not_in_registry(release, folder))
         try:
-            with connected_to_registry(parameters, access, self._missing) as found:
+            with connected_to_registry(parameters, access, self._missing, detour) as found:
                 yield from found.fetch(request, resolution)
         except BundleError as error:
-            if error.reason in _OF_CONTENT:
-                raise
-            raise self._not_in_registry(release, folder) from None
+            raise detour.end(error, access) from None
 
     def _not_in_registry(self, release: Release, folder: str) -> BundleError:
         problem = f"index.yaml has an address of version {quote(release.version)} in a registry, which cannot be used"
@@ -189,11 +188,17 @@ class Repository:
         )
         access = replace(self._access, limits=limits)
         download = Download(self._transport, wanted, self._headers, access, Reason.NOT_FOUND)
-        with Spool(self._access.scratch, self._access.path) as spool:
-            answer = download.fetch(spool, known.validator if known else "")
-            if known and (answer.is_unchanged or known.digest == spool.digest):
-                return known
-            return Index(self._read_charts(spool), spool.digest, answer.validator)
+        try:
+            with Spool(self._access.scratch, self._access.path) as spool:
+                answer = download.fetch(spool, known.validator if known else "")
+                if known and (answer.is_unchanged or known.digest == spool.digest):
+                    found = known
+                else:
+                    found = Index(self._read_charts(spool), spool.digest, answer.validator)
+        except BundleError as error:
+            raise self._transport.conceal(error) from None  # before those that wait for this answer are told
+        self._transport.settle()
+        return found
 
     def _read_charts(self, spool: Spool) -> dict[str, bytes]:
         place = f"{self._access.path}.repository: index.yaml at {quote(self._address.authority)}"
@@ -216,7 +221,9 @@ class Repository:
         previous = self._access.previous
         is_known = previous is not None and pinned_version(previous) == release.version
         with Spool(self._access.scratch, self._access.path) as spool:
-            answer = self._download(release).fetch(spool, previous.validator if previous and is_known else "")
+            answer = self._download(self._address_of(release)).fetch(
+                spool, previous.validator if previous and is_known else ""
+            )
             if previous and answer.is_unchanged:
                 return previous
             resolution = request.pin(self._name, release.version, spool.digest, answer.validator)
@@ -231,13 +238,16 @@ class Repository:
         previous = self._access.previous
         if previous and previous.digest == resolution.digest:
             return
-        if self._headers and not release.url.startswith(OCI) and self._access.is_stored(resolution):
-            self._download(release).check()
+        if not self._headers or release.url.startswith(OCI) or not self._access.is_stored(resolution):
+            return
+        if self._gets_credentials(address := self._address_of(release)):
+            self._download(address).check()
 
-    def _download(self, release: Release) -> Download:
-        address = self._address_of(release)
-        named = self._index_address.url
-        headers = self._headers if origin_of(address.url) == origin_of(named) else {}
+    def _gets_credentials(self, address: Address) -> bool:
+        return origin_of(address.url) == origin_of(self._index_address.url)
+
+    def _download(self, address: Address) -> Download:
+        headers, named = self._headers if self._gets_credentials(address) else {}, self._index_address.url
         wanted = Wanted(address=address, field="repository", remedy="publish the chart again", named=named)
         return Download(self._transport, wanted, headers, self._access, self._missing)
 

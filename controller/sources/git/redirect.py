@@ -16,10 +16,12 @@ from api.errors import BundleError
 from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
+from controller.sources.detours import Detour
 from controller.sources.git.connection import Connection, connect
 from controller.sources.git.failures import NOT_FOLLOWED
 from controller.sources.git.reference import HTTPS, Repository, parse_repository
 from controller.sources.redirects import Place, place_of
+from controller.sources.redirects import follow as follow_once
 from controller.sources.transport import Transport
 from controller.sources.trust import authorization_of, certificates_of
 
@@ -28,6 +30,8 @@ _QUERY = "/info/refs?service=git-upload-pack"
 
 def follow(repository: Repository, parameters: Mapping[str, Any], access: Access) -> tuple[Connection, Place]:
     """Return how git reaches the target of a repository's redirect, and its place for messages.
+
+    Another host is not asked here: git does, and the server that redirects learns nothing of that.
 
     Raises: BundleError (InsecureRefused, and those of the transport and of `connect`).
     """
@@ -50,12 +54,14 @@ def follow(repository: Repository, parameters: Mapping[str, Any], access: Access
     try:
         return connect(target, parameters, guarded), place
     except BundleError as error:
-        raise place.show(error) from None
+        raise (Detour(shown=place.unusable()).end(error, access) if place.is_elsewhere else error) from None
 
 
 def _ask(repository: Repository, parameters: Mapping[str, Any], access: Access, header: str) -> str:
-    """Send git's first request; return the URL that responds in the end."""
+    """Send git's first request; return the URL that responds in the end, or the first one at another host."""
     certificates, named = certificates_of(parameters, access), replace(access, path=f"{access.path}.repository")
     with Transport(named, certificate_data=certificates, loopback=repository.is_loopback) as transport:
         headers = {"Authorization": header} if header else {}
-        return transport.send("GET", repository.url.rstrip("/") + _QUERY, headers).url
+        response = transport.send("GET", repository.url.rstrip("/") + _QUERY, headers, leaves=False)
+        found = follow_once(response.url, response.headers.get("Location", "")) if response.is_redirect else ""
+        return found or response.url

@@ -7,6 +7,7 @@ objects (objects.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,7 +15,8 @@ from api.errors import BundleError
 from api.plugins import Access, Entry, Limits, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, check_path, quote
-from controller.sources.git.connection import connect
+from controller.sources.detours import Detour
+from controller.sources.git.connection import Connection, connect
 from controller.sources.git.failures import RedirectedError
 from controller.sources.git.objects import Objects
 from controller.sources.git.redirect import follow
@@ -157,7 +159,25 @@ def _reach(parameters: Mapping[str, Any], access: Access, work: Callable[[Object
         return work(Objects(repository, connect(repository, parameters, access), access, place))
     except RedirectedError:
         connection, place = follow(repository, parameters, access)
+        if place.is_elsewhere:
+            _check_elsewhere(repository, connection, access, place)
+            received = access.receive
+            access = replace(access, progress=lambda done, _: received(done))
         return work(Objects(repository, connection, access, place))
+
+
+def _check_elsewhere(repository: Repository, connection: Connection, access: Access, place: Place) -> None:
+    """Check that there is a repository where a server redirects to; anything else looks the same.
+
+    Raises: BundleError.
+    """
+    detour = Detour(shown=place.unusable())
+    hurried = replace(access, deadline=min(access.deadline, detour.until))
+    try:
+        if not Objects(repository, connection, hurried, place).list_refs("origin", _DEFAULT_REF):
+            raise detour.shown  # git takes any text for a list without refs
+    except BundleError as error:
+        raise detour.end(error, access) from None
 
 
 def _find_commit(objects: Objects, ref: str, access: Access) -> str:

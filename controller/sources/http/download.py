@@ -55,6 +55,8 @@ class _Part:
     """Its entity tag, if strong."""
     total: int = 0
     """Its size in bytes; 0 if unknown."""
+    url: str = ""
+    """Where it is, if another host has sent it: whoever has redirected must not see that the connection was cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,27 +91,29 @@ class Download:
     def ask(self, validator: str) -> Answer:
         """Check that the server has the file for this caller, without reading the body.
 
-        By GET: not every server supports HEAD, and a presigned URL is for one method.
+        By GET: not every server supports HEAD, and a presigned URL is for one method. A redirect to another host is an
+        answer, too: that host gets no credentials, and is not asked.
 
         Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
         """
-        response = self._send(_condition(validator))
+        response = self._send(_condition(validator), leaves=False)
         response.discard()
         return _answer(response)
 
     def check(self) -> None:
-        """Check that the server has the file for this caller: by HEAD, or as `ask` where that is refused.
+        """Check that the server has the file for these credentials: by HEAD, or as `ask` where that is refused.
 
         Raises: BundleError as `ask`.
         """
+        address, named = self._wanted.address.url, self._wanted.named
         try:
-            response = self._transport.send("HEAD", self._wanted.address.url, self._headers, named=self._wanted.named)
+            response = self._transport.send("HEAD", address, self._headers, named=named, leaves=False)
         except StatusError as error:
             if error.status == HTTPStatus.TOO_MANY_REQUESTS:
                 raise
         else:
             response.discard()
-            if response.status == HTTPStatus.OK:
+            if response.status == HTTPStatus.OK or response.is_redirect:
                 return
             if response.status == HTTPStatus.UNAUTHORIZED:
                 raise self._failure(response)
@@ -128,18 +132,20 @@ class Download:
                 return _answer(response)
             cuts = 0 if spool.size >= furthest + _PROGRESS else cuts + 1
             furthest = max(furthest, spool.size)
-            if cuts == _CUTS:
+            if cuts == _CUTS or (response.place.is_elsewhere and not self._continuation(spool)):
                 raise cut
 
-    def _send(self, headers: Mapping[str, str]) -> Response:
-        url, sent = self._wanted.address.url, {**self._headers, **headers}
-        response = self._transport.send("GET", url, sent, named=self._wanted.named)
+    def _send(self, headers: Mapping[str, str], *, leaves: bool = True) -> Response:
+        url, named, sent = self._wanted.address.url, self._wanted.named, {**self._headers, **headers}
+        if "Range" in headers and self._part.url:
+            url, named, sent = self._part.url, named or url, dict(headers)
+        response = self._transport.send("GET", url, sent, named=named, leaves=leaves)
         expected = {HTTPStatus.OK}
         if "Range" in headers:
             expected |= {HTTPStatus.PARTIAL_CONTENT, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE}
         elif headers:
             expected |= {HTTPStatus.NOT_MODIFIED}
-        if response.status not in expected:
+        if response.status not in expected and (leaves or not response.is_redirect):
             response.discard()
             raise self._failure(response)
         return response
@@ -173,7 +179,10 @@ class Download:
             while data := response.read(_CHUNK):
                 self._check_size(response, spool.size + len(data))
                 spool.append(data)
-                self._access.progress(spool.size, self._part.total)
+                if response.place.is_elsewhere:
+                    self._access.receive(spool.size)
+                else:
+                    self._access.progress(spool.size, self._part.total)
         except BundleError as error:
             if error.reason is not Reason.UNREACHABLE:
                 raise
@@ -191,7 +200,8 @@ class Download:
             spool.restart()
             length = response.headers.get("Content-Length", "")
             total = int(length) if _LENGTH.fullmatch(length) else 0
-            self._part = _Part(tag=_strong_tag(response), total=total)
+            url = response.url if response.place.is_elsewhere else ""
+            self._part = _Part(tag=_strong_tag(response), total=total, url=url)
             self._check_size(response, total)
         elif not self._is_rest(response, spool):
             self._part = _Part()

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from api.plugins import Access
 from api.v1alpha2.conditions import Reason
+from controller.sources.detours import Detour
 from controller.sources.hosts import PORTS, Location, check_host
 from controller.sources.image.endpoint import find_endpoint
 from controller.sources.image.logins import Login, choose_credentials
@@ -35,6 +36,7 @@ def connected(
     missing: Reason,
     kind: Callable[..., RegistryT],
     field: str = "ref",
+    detour: Detour | None = None,
 ) -> Iterator[RegistryT]:
     """Provide the repository that a reference names, for one call.
 
@@ -45,6 +47,7 @@ def connected(
         missing: reason for a 404: NotFound while resolving, PinnedContentGone afterwards.
         kind: takes the arguments of Registry.
         field: of the spec that names the repository; in messages.
+        detour: if the spec does not name the registry.
 
     Raises: BundleError (InsecureRefused, SecretInvalid).
     """
@@ -61,6 +64,7 @@ def connected(
         certificate_data=certificates,
         verify=verify,
         loopback=endpoint.is_loopback,
+        detour=detour,
     ) as transport:
         yield kind(
             transport,

@@ -18,7 +18,7 @@ from controller.content.digests import digest_of
 from controller.content.limits import describe_bytes, quote
 from controller.sources.image.endpoint import Endpoint
 from controller.sources.image.logins import Login
-from controller.sources.image.manifest import ACCEPT, Descriptor
+from controller.sources.image.manifest import ACCEPT, Descriptor, parse_manifest
 from controller.sources.image.reference import DIGEST, is_wildcard
 from controller.sources.transport import Response, Transport
 from controller.sources.transport_failures import PlainServerError, StatusError
@@ -100,8 +100,7 @@ class Registry:
             return self._read_without_head(target)
         response.discard()
         if response.status == _OK:
-            digest = target if DIGEST.fullmatch(target) else response.headers.get("Docker-Content-Digest", "")
-            return digest if DIGEST.fullmatch(digest) else None
+            return _digest_in(response, target)
         if is_final or response.status == _UNAUTHORIZED:
             raise self._failure(response, "manifests", target)
         return self._read_without_head(target)
@@ -117,9 +116,13 @@ class Registry:
 
         Raises: BundleError (`missing`, DigestMismatch, ContentRejected over 4 MiB, Unauthorized, Unreachable, …).
         """
-        data = self._request("GET", "manifests", target).read_all(_MANIFEST_BYTES)
+        response = self._request("GET", "manifests", target)
+        data = response.read_all(_MANIFEST_BYTES)
         if DIGEST.fullmatch(target) and digest_of(data) != target:
             raise _mismatch(self._subject, target)
+        if response.place.is_elsewhere:
+            parse_manifest(data, self._path)
+            response.settle()
         return data
 
     def list_tags(self, query: str) -> Response:
@@ -128,6 +131,10 @@ class Registry:
         Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
         """
         return self._request("GET", "tags", f"list?{query}")
+
+    def settle(self) -> None:
+        """Note that what was read is what was looked for, even if another host has sent it."""
+        self._transport.settle()
 
     def open_blob(self, descriptor: Descriptor, advance: Callable[[int], None] = lambda _: None) -> Blob:
         """Return a blob to read; `advance` is called with the number of bytes of each read.
@@ -275,6 +282,8 @@ class Blob:
         self, response: Response, descriptor: Descriptor, subject: str, advance: Callable[[int], None]
     ) -> None:
         self._response, self._descriptor, self._subject, self._advance = response, descriptor, subject, advance
+        self.is_elsewhere = response.place.is_elsewhere
+        """Whether another host has sent it than the spec names."""
         self._count, self._hash = 0, hashlib.sha256()
 
     def read(self, size: int, /) -> bytes:
@@ -299,6 +308,7 @@ class Blob:
             pass
         if self._count != self._descriptor.size or f"sha256:{self._hash.hexdigest()}" != self._descriptor.digest:
             raise _mismatch(self._subject, self._descriptor.digest)
+        self._response.settle()
 
     def read_all(self, limit: int) -> bytes:
         """Return the whole blob, verified.
@@ -315,6 +325,19 @@ class Blob:
     def close(self) -> None:
         """Release the connection."""
         self._response.close()
+
+
+def _digest_in(response: Response, target: str) -> str | None:
+    """Return the digest that a successful answer to HEAD is for; None if it does not tell.
+
+    Raises: ElsewhereError if another host does not answer as a registry: any server answers somehow.
+    """
+    found = response.headers.get("Docker-Content-Digest", "")
+    found = found if DIGEST.fullmatch(found) else ""
+    wanted = target if DIGEST.fullmatch(target) else found
+    if response.place.is_elsewhere and (not found or found != wanted):
+        raise response.place.unusable()
+    return wanted or None
 
 
 def _mismatch(subject: str, digest: str) -> BundleError:

@@ -75,9 +75,9 @@ class ImageSource:
                 digest = registry.resolve(reference.target)
                 named = "" if reference.digest else reference.tag
                 return Resolution(pinned=f"{reference.name}@{digest}", digest=digest, reference=named)
-            tag = _choose_tag(
-                list_tags(registry, access.room, partial(check_deadline, access)), parameters, reference, access
-            )
+            if tags := list_tags(registry, access.room, partial(check_deadline, access)):
+                registry.settle()
+            tag = _choose_tag(tags, parameters, reference, access)
             digest = registry.resolve(tag)
         return Resolution(pinned=f"{reference.name}:{tag}@{digest}", digest=digest, version=tag)
 
@@ -168,21 +168,26 @@ def _name_files(layers: tuple[Layer, ...], image: Image, registry: Registry, acc
 
 
 def _read_layers(registry: Registry, layers: tuple[Layer, ...], access: Access) -> Iterator[Entry]:
-    done, total = 0, sum(layer.descriptor.size for layer in layers)
+    done, total, is_hidden = 0, sum(layer.descriptor.size for layer in layers), False
 
     def _advance(count: int) -> None:
         nonlocal done
         done += count
-        access.progress(done, total)
+        if is_hidden:
+            access.receive(done)
+        else:
+            access.progress(done, total)
 
     for number, layer in enumerate(layers):
         with closing(registry.open_blob(layer.descriptor, _advance)) as blob:
+            is_hidden = blob.is_elsewhere
             try:
                 yield from _entries(layer, number, blob, access)
             except Rejection as rejection:  # by the reader, or thrown by the writer
                 blob.verify()  # a wrong digest explains it
                 raise rejection.at(access.path) from None
             blob.verify()
+            access.progress(done, total)
 
 
 def _entries(layer: Layer, number: int, blob: Blob, access: Access) -> Iterator[Entry]:

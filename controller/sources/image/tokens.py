@@ -28,7 +28,6 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.sources.image.challenge import Challenge
 from controller.sources.image.endpoint import Endpoint
-from controller.sources.redirects import ElsewhereError
 from controller.sources.transport import Response, Transport
 
 _ANSWER_BYTES = 64 * 1024
@@ -78,9 +77,11 @@ class TokenServer:
             if credentials and credentials.identity_token:
                 return self._refresh(asked, credentials.identity_token)
             return self._exchange(asked, credentials)
-        except ElsewhereError as error:
+        except BundleError as error:
+            if self._transport.conceal(error) is error:
+                raise
             raise self._refused(
-                error.reason, "a token server at an address that cannot be used; check the registry"
+                Reason.UNREACHABLE, "a token server at an address that cannot be used; check the registry"
             ) from None
 
     def _asked(self, challenge: Challenge) -> dict[str, str]:
@@ -117,7 +118,9 @@ class TokenServer:
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> _Answer:
         own = urlsplit(url).netloc == self._endpoint.host
         named = "" if own else f"https://{self._endpoint.host}"
-        return _Answer.of(self._transport.send(method, url, headers, body=body, named=named))
+        answer = _Answer.of(self._transport.send(method, url, headers, body=body, named=named))
+        self._transport.settle()
+        return answer
 
     def _check(self, realm: str, *, is_secret: bool) -> None:
         scheme, host, authority = _split_realm(realm)

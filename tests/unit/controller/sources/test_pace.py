@@ -93,3 +93,31 @@ def test_the_limits_are_the_administrators() -> None:
     clock.now += 30
     pace.end_read(29 << 20)
     assert pace.problem() == "it sends less than 1024 KiB/s"
+
+
+HURRIED = [
+    Reads(
+        name="a header in time, and then a quick body", pieces=[(8, 0), (0.5, 1000)] + [(20, 500)] * 10, slow_after=None
+    ),
+    Reads(name="a header that is late", pieces=[(9, 0)], slow_after=1),
+    Reads(name="a header in time, and then nothing", pieces=[(8, 0), (1, 0)], slow_after=2),
+    Reads(name="a body that drips from the start", pieces=[(1, 0)] + [(1, 1)] * 20, slow_after=9),
+    Reads(name="a body that drips later", pieces=[(1, 0), (8, 200)] + [(1, 1)] * 40, slow_after=32),
+    Reads(name="a short answer", pieces=[(8, 0), (0.5, 1)]),
+]
+
+
+@pytest.mark.parametrize("case", HURRIED, ids=attrgetter("name"))
+def test_the_header_and_the_first_bytes_may_have_to_arrive_sooner(case: Reads) -> None:
+    clock = Clock()
+    pace = Pace(Network(), clock, until=clock() + 9)
+    found: int | None = None
+    for number, (seconds, size) in enumerate(case.pieces, 1):
+        pace.ask() if number == 1 else pace.begin_read()
+        clock.now += seconds
+        is_late = number == 1 and pace.problem()  # as who looks sees it
+        pace.answered() if number == 1 else pace.end_read(int(size * KIBIBYTE))
+        if is_late or pace.problem():
+            found = number
+            break
+    assert found == case.slow_after
