@@ -25,7 +25,7 @@ from controller.apply.targets import Target
 from controller.build.revision import Revision
 from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, key_of
-from controller.permissions.inclusion import Right, including
+from controller.permissions.statement import Right, including
 from controller.untrusted import mapping, sequence, texts
 
 Manifest = Mapping[str, Any]

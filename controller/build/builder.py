@@ -27,8 +27,7 @@ from controller.build.rendering.render import render
 from controller.build.request import Request, rendering_digest, terms_of
 from controller.build.revision import PackedRevision, Revision
 from controller.content.disk import walk
-from controller.content.shares import DiskShares
-from controller.content.store import ContentStore
+from controller.content.store import ContentStore, DiskShares
 from controller.content.tree import assemble, kept_whole
 from controller.formats.budget import INLINE, LargeTextError, estimate
 from controller.telemetry import DEAF, Observer, Phase, timed

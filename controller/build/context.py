@@ -11,7 +11,7 @@ from api.errors import BundleError
 from api.plugins import Credentials, Limits, LocalContent, Means, Network, endless
 from api.v1alpha2.types import Source
 from controller.build.pins import Pins
-from controller.content.shares import Use
+from controller.content.store import Use
 
 _ANYWHERE = Network()
 _USUAL = Means()

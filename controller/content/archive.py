@@ -1,12 +1,14 @@
-"""The only writer of fetched files: turns entries into folders and regular files.
+"""Writing the entries of archives into a tree, within limits; only this package touches the disk.
+
+Pure: archive.py keeps the disk in step with it. Only folders and files exist on disk; links are copied when all entries
+are read. What must not be read is a link without a target, whatever it was, and so is each link that leads to it.
 
 Invariants: nothing is created outside the destination, and only folders and regular files in it (modes 0755 and 0644,
 no owner, no setuid); no link is ever on disk. Every limit is charged before anything is written. If an archive names a
 path twice, the last entry wins, whatever the kinds. Of an entry that must not be read, nothing is written but the
 folders that contain it; it is recorded if the caller leaves it to formats to refuse it, and else an error.
 
-Not here: reading archives (tar.py, zip.py), rules and limits (limits.py), the tree in memory (nodes.py). On failure the
-caller removes the destination (store.py does).
+On failure the caller removes the destination (store.py does).
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ import logging
 import os
 import posixpath
 import shutil
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from api.errors import BundleError
 from api.plugins import Entry, EntryKind, Limits, Readable, Refusal
-from controller.content import nodes
 from controller.content.compression import CHUNK
 from controller.content.disk import disk_errors_reported, write_all
 from controller.content.limits import (
@@ -36,10 +38,137 @@ from controller.content.limits import (
     quote,
     split_path,
 )
-from controller.content.nodes import Node
 
+_MAX_CHAIN = 40  # links that lead to links, as in Linux
 log = logging.getLogger(__name__)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Node:
+    """A folder, a file or a link of the tree."""
+
+    name: str
+    kind: EntryKind
+    """FILE, DIRECTORY or SYMBOLIC_LINK."""
+    layer: int = 0
+    """The last one that contains or names it."""
+    parent: Node | None = None
+    children: dict[str, Node] = field(default_factory=dict)
+    executable: bool = False
+    target: str = ""
+    """Of a link: a path from `origin`."""
+    origin: Node | None = None
+    refusal: Refusal | None = None
+    """Of a link: why it must not be read."""
+    cleared: int = -1
+    """The last layer whose whiteouts were applied here: to apply them again would be quadratic."""
+    resolved: Node | None = None
+    """Of a link: where it leads, once `is_resolved`; None for nowhere, a refused link for what must not be read."""
+    is_resolved: bool = False
+
+    @property
+    def path(self) -> str:
+        """Relative to the root; '' for the root."""
+        if self.parent is None:
+            return ""
+        above = self.parent.path
+        return f"{above}/{self.name}" if above else self.name
+
+    def ancestors(self) -> Iterator[Node]:
+        """Yield the folders that contain the node, the nearest first."""
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
+
+def make_root() -> Node:
+    """Return an empty tree."""
+    return Node(name="", kind=EntryKind.DIRECTORY)
+
+
+def find(root: Node, names: Iterable[str]) -> Node | None:
+    """Return the node that the names of a path lead to, without following links."""
+    node: Node | None = root
+    for name in names:
+        node = node.children.get(name) if node else None
+    return node
+
+
+def links(node: Node) -> Iterator[Node]:
+    """Yield the links at and below a node, in the order in which they were added."""
+    if node.kind is EntryKind.SYMBOLIC_LINK:
+        yield node
+    for child in node.children.values():
+        yield from links(child)
+
+
+def resolve(link: Node, chain: int = 0, tree: str = "tree") -> Node | None:
+    """Return the file or folder that a link leads to in the end; None if it dangles or leads to itself.
+
+    A link that leaves the tree is refused from then on, and so is a chain of more than 40. Each link is followed only
+    once, so that long chains of long targets cost no more than their length.
+
+    Args:
+        link: to follow.
+        chain: how many links have led here.
+        tree: how messages name the tree.
+
+    Returns: the refused link, if it leads to one.
+    """
+    if link.is_resolved:
+        return link.resolved
+    link.is_resolved = True  # to nowhere, for now: what leads back here is a cycle
+    if chain > _MAX_CHAIN and not link.refusal:
+        problem = f"entry {quote(link.path)} is a chain of more than {_MAX_CHAIN} links; link directly"
+        link.refusal = Refusal(problem=problem)
+    try:
+        link.resolved = link if link.refusal else _follow(link, chain, tree)
+    except Unusable as unusable:
+        link.refusal, link.resolved = unusable.refusal, link
+    return link.resolved
+
+
+def _follow(link: Node, chain: int, tree: str) -> Node | None:
+    here: Node | None = link.origin if link.target else None
+    for name in link.target.split("/"):
+        if here is None or here.kind is not EntryKind.DIRECTORY:
+            return here if here is not None and here.refusal else None
+        if name == "..":
+            here = here.parent
+            if here is None:
+                raise leaving(link.path, link.target, tree)
+        elif name not in ("", "."):
+            here = here.children.get(name)
+        if here is not None and here.kind is EntryKind.SYMBOLIC_LINK:
+            here = resolve(here, chain + 1, tree)
+    return here
+
+
+def copies(node: Node, path: str, limits: Limits, above: frozenset[Node] = frozenset()) -> Iterator[tuple[str, Node]]:
+    """Yield what is at and below a path if the links there are replaced by what they lead to.
+
+    Args:
+        node: resolved, like all links below it.
+        path: at which it is, or is to be.
+        limits: of paths: what is too deep is yielded as a refused link.
+        above: folders that are being copied, which are not copied again.
+
+    Yields: the path and the file, folder or refused link for each, a folder before its content, nothing for what leads
+        nowhere. Links can multiply: stop when there are too many.
+    """
+    origin = node.resolved if node.kind is EntryKind.SYMBOLIC_LINK else node
+    if origin is None or origin in above:
+        return
+    if not origin.refusal:
+        try:
+            check_path(path, limits)
+        except Unusable as unusable:
+            origin = Node(name=origin.name, kind=EntryKind.SYMBOLIC_LINK, refusal=unusable.refusal)
+    yield path, origin
+    for child in origin.children.values():
+        yield from copies(child, f"{path}/{child.name}" if path else child.name, limits, above | {origin})
 
 
 def write_entries(
@@ -99,7 +228,7 @@ class _Writer:
     def __init__(self, destination: Path, limits: Limits, meter: Meter | None, *, records: bool) -> None:
         self._destination, self._limits, self._records = destination, limits, records
         self._budget = Budget(limits, meter)
-        self._root = nodes.make_root()
+        self._root = make_root()
         self.refused: dict[str, Refusal] = {}
 
     def add(self, entry: Entry) -> None:
@@ -107,9 +236,9 @@ class _Writer:
         self._budget.charge_entry()
         elements = split_path(entry.path)
         if entry.kind is EntryKind.WHITEOUT:
-            self._white_out(nodes.find(self._root, elements), entry.layer)
+            self._white_out(find(self._root, elements), entry.layer)
         elif entry.kind is EntryKind.OPAQUE:
-            self._clear(nodes.find(self._root, elements), entry.layer)
+            self._clear(find(self._root, elements), entry.layer)
         elif elements or (entry.kind is EntryKind.DIRECTORY and not entry.refusal):
             self._write_or_refuse(entry)
         else:
@@ -184,7 +313,7 @@ class _Writer:
         node.origin = node.parent if entry.kind is EntryKind.SYMBOLIC_LINK else self._root
 
     def _copy_hard_link(self, path: str, target: str, layer: int) -> bool:
-        original = nodes.find(self._root, target.split("/"))
+        original = find(self._root, target.split("/"))
         if original is None or original.kind is not EntryKind.FILE:
             return False
         # Opened first, since creating the copy may remove the original (`a` and `a/b`).
@@ -242,17 +371,17 @@ class _Writer:
 
         Raises: Rejection; BundleError of the meter.
         """
-        links = tuple(nodes.links(self._root))
-        for link in links:
-            nodes.resolve(link)
-        dangling = [link.path for link in links if link.resolved is None]
+        found = tuple(links(self._root))
+        for link in found:
+            resolve(link)
+        dangling = [link.path for link in found if link.resolved is None]
         if dangling:
             log.debug("skipped dangling links", extra={"count": len(dangling), "first": dangling[0]})
-        for link in links:
+        for link in found:
             if link.refusal:
                 self._note(link.path, link.refusal)
                 continue
-            for path, origin in nodes.copies(link, link.path, self._limits, frozenset(link.ancestors())):
+            for path, origin in copies(link, link.path, self._limits, frozenset(link.ancestors())):
                 self._copy(origin, path)
 
     def _note(self, path: str, refusal: Refusal) -> None:

@@ -1,13 +1,19 @@
-"""The disk: walking folders of folders and regular files, and the errors of a disk that is full or broken."""
+"""Writing to disk: failures as conditions, and files that exist only while they are used.
+
+Invariant: the digest is that of the bytes in the file. store.py creates and removes scratch folders.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, Self
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
@@ -95,3 +101,53 @@ def disk_errors_reported(subject: str) -> Iterator[None]:
         if not is_unusable(error):
             raise
         raise storage_error(f"{subject}: the disk of the content store", error) from error
+
+
+class Spool:
+    """A new file without a name, which is deleted when it is closed.
+
+    Args:
+        folder: scratch folder on whose file system the file is.
+        subject: field path that starts messages.
+
+    Raises: BundleError (StorageFull).
+    """
+
+    def __init__(self, folder: Path, subject: str) -> None:
+        self._subject = subject
+        with disk_errors_reported(subject):
+            self._file: BinaryIO = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by __exit__
+        self.size = 0
+        self._hash = hashlib.sha256()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    @property
+    def digest(self) -> str:
+        """Of what was written, as `sha256:…`."""
+        return f"sha256:{self._hash.hexdigest()}"
+
+    def append(self, data: bytes) -> None:
+        """Write bytes to the end.
+
+        Raises: BundleError (StorageFull).
+        """
+        with disk_errors_reported(self._subject):
+            write_all(self._file.fileno(), data)
+        self._hash.update(data)
+        self.size += len(data)
+
+    def restart(self) -> None:
+        """Discard what was written."""
+        self._file.seek(0)
+        self._file.truncate()
+        self.size, self._hash = 0, hashlib.sha256()
+
+    def rewind(self) -> BinaryIO:
+        """Return the file, for reading only, at its start."""
+        self._file.seek(0)
+        return self._file

@@ -1,4 +1,11 @@
-"""The content store: fetched content by key, on disk, verified, shared between BundleDeployments.
+"""The content store: fetched content on disk, by origin and digest.
+
+limits.py bounds one archive. Here all sources of a BundleDeployment share one limit, and all BundleDeployments of a
+tenant share a part of the disk, so that no tenant fills it for the others. Stored content that is not in use does not
+count: the store bounds it, and deletes it to make room.
+
+The first line has the size and the digest of the rest; the second line lists the content. If something of the content
+must not be read, a third line lists that.
 
 Invariants: content appears whole or not at all (staged, then renamed); it is checked against its index once per process
 before it is used; each key has one writer at a time, but waiters lose patience and write themselves, so that no
@@ -7,9 +14,6 @@ disk that is full, read-only or broken affects only work that needs it, also at 
 folder that was removed or replaced is opened again; whatever used it meanwhile fails.
 
 Layout below the root: `entries/<hash of key>/{index,content/}`, `staging/` and `scratch/` (emptied at start), `lock`.
-
-Not here: the index of an entry (index.py), rules for content (archive.py), and access to content (build/origins.py
-makes the keys; a pin is recorded only after the source has answered for it).
 """
 
 from __future__ import annotations
@@ -17,26 +21,283 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from api.errors import BundleError
-from api.plugins import Refusal
+from api.plugins import Limits, Refusal
 from api.v1alpha2.conditions import Reason
-from controller.content.disk import is_unusable, storage_error
-from controller.content.index import is_intact, read_size, write_index
+from controller.content.compression import CHUNK
+from controller.content.disk import ForeignFileError, is_unusable, storage_error, walk
+from controller.content.limits import describe_bytes
 
+BLOCK = 4096
+"""Bytes that a file or folder uses in addition to its content."""
 log = logging.getLogger(__name__)
 PATIENCE_SECONDS = 20.0
+
+
+def budget_of(limits: Limits) -> int:
+    """Return the bytes of disk that one BundleDeployment may use within its limits."""
+    return limits.compressed_bytes + limits.total_bytes + limits.entries * BLOCK
+
+
+class DiskShares:
+    """How much of the disk each tenant uses now, at most `share` bytes each and `total` together. Thread-safe."""
+
+    def __init__(self, total: int = sys.maxsize, share: int = sys.maxsize) -> None:
+        self._total, self._share = total, share
+        self._taken: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_store(cls, store_bytes: int, limits: Limits) -> DiskShares:
+        """Return shares as large as a store, half of it for one tenant, and never less than `budget_of`.
+
+        With less, content within its limits would be refused forever.
+        """
+        return cls(max(store_bytes, budget_of(limits)), max(store_bytes // 2, budget_of(limits)))
+
+    @contextmanager
+    def use(self, tenant: str, limits: Limits) -> Iterator[Use]:
+        """Count what one fetch and rendering uses; at the end all of it is free again.
+
+        Args:
+            tenant: as a message names it: `namespace "shop"`.
+            limits: for all sources together.
+        """
+        use = Use(self, tenant, limits)
+        try:
+            yield use
+        finally:
+            use.close()
+
+    def taken(self) -> int:
+        """Return the bytes that are in use now."""
+        with self._lock:
+            return self._taken.total()
+
+    def take(self, tenant: str, size: int) -> None:
+        """Count bytes that are about to be written.
+
+        Raises: BundleError (StorageFull); then they are not counted.
+        """
+        with self._lock:
+            if self._taken[tenant] + size > self._share:
+                raise _full(f"fetches for {tenant} exceed its share of the disk", self._share)
+            if self._taken.total() + size > self._total:
+                raise _full("fetches for all BundleDeployments exceed their part of the disk", self._total)
+            self._taken[tenant] += size
+
+    def give_back(self, tenant: str, size: int) -> None:
+        """Count bytes as free again."""
+        with self._lock:
+            self._taken[tenant] -= size
+            if not self._taken[tenant]:
+                del self._taken[tenant]
+
+
+class Use:
+    """What one fetch and rendering uses of its limits and of its tenant's share. Thread-safe."""
+
+    def __init__(self, shares: DiskShares, tenant: str, limits: Limits) -> None:
+        self._shares, self._tenant, self._limits = shares, tenant, limits
+        self._nodes = self._bytes = self._taken = 0
+        self._received: Counter[int] = Counter()
+        self._lock = threading.Lock()
+
+    def add_node(self) -> None:
+        """Count a file or folder that is about to be created.
+
+        Raises: BundleError (ContentRejected, StorageFull).
+        """
+        with self._lock:
+            self._take(BLOCK)
+            self._nodes += 1
+            if self._nodes > self._limits.entries:
+                raise _rejected(f"{self._limits.entries} files and directories")
+
+    def add_file(self, size: int) -> None:
+        """Count the bytes of a file that are about to be written.
+
+        Raises: BundleError (ContentRejected, StorageFull).
+        """
+        with self._lock:
+            self._take(size)
+            self._bytes += size
+            if self._bytes > self._limits.total_bytes:
+                raise _rejected(describe_bytes(self._limits.total_bytes))
+
+    def add_stored(self, folder: Path) -> None:
+        """Count content that is in the store already: it cannot be deleted while it is in use.
+
+        Args:
+            folder: of the content, beside its index.
+
+        Raises: BundleError (ContentRejected, StorageFull).
+        """
+        refused: Collection[str] = ()
+        with suppress(OSError, ValueError, KeyError):  # assembling the tree finds that out, too, and says so
+            refused = read_refused(folder.parent)
+        for _ in refused:
+            self.add_node()
+        for item in walk(folder):
+            self.add_node()
+            if not item.is_folder:
+                self.add_file((folder / item.path).stat().st_size)
+
+    def receive(self, source: int, size: int) -> None:
+        """Count what a source has received so far, before unpacking.
+
+        Args:
+            source: its index.
+            size: the sum so far; a smaller one than before is ignored.
+
+        Raises: BundleError (ContentRejected, StorageFull).
+        """
+        with self._lock:
+            more = size - self._received[source]
+            if more <= 0:
+                return
+            self._take(more)
+            self._received[source] = size
+            if self._received.total() > self._limits.compressed_bytes:
+                raise _rejected(f"{describe_bytes(self._limits.compressed_bytes)} before unpacking")
+
+    def occupy(self, size: int) -> None:
+        """Count bytes in a scratch folder, which only the share limits.
+
+        Raises: BundleError (StorageFull).
+        """
+        with self._lock:
+            self._take(size)
+
+    def close(self) -> None:
+        """Count all of it as free again."""
+        with self._lock:
+            self._shares.give_back(self._tenant, self._taken)
+            self._taken = 0
+
+    def _take(self, size: int) -> None:
+        self._shares.take(self._tenant, size)
+        self._taken += size
+
+
+def _rejected(limit: str) -> BundleError:
+    message = f"spec.sources: together the sources exceed the limit of {limit}; make them smaller, or remove some"
+    return BundleError(Reason.CONTENT_REJECTED, message)
+
+
+def _full(problem: str, size: int) -> BundleError:
+    message = (
+        f"spec.sources: {problem}, {describe_bytes(size)}; will be retried when other fetches have finished; make the "
+        "content smaller, or ask the administrator to raise --store-mebibytes"
+    )
+    return BundleError(Reason.STORAGE_FULL, message)
+
+
+def write_index(entry: Path, refused: Mapping[str, Refusal] | None = None) -> int:
+    """Write the index beside the content of an entry, without the key, which may contain a secret.
+
+    Args:
+        entry: its folder.
+        refused: what must not be read, by path.
+
+    Returns: bytes of all files, and of the third line.
+    Raises: ForeignFileError; OSError.
+    """
+    listing = _list(entry / "content")
+    more = b"\n" + json.dumps(refused_to_json(refused), sort_keys=True).encode() if refused else b""
+    body = json.dumps(listing, sort_keys=True).encode() + more
+    size = sum(int(item[0]) for item in listing.values() if item) + len(more)
+    head = json.dumps({"bytes": size, "sha256": hashlib.sha256(body).hexdigest()})
+    (entry / "index").write_bytes(head.encode() + b"\n" + body)
+    return size
+
+
+def read_size(entry: Path) -> int:
+    """Return the bytes of an entry according to its index, as `write_index` counts them.
+
+    Raises: OSError, ValueError, KeyError, TypeError for an index that is missing or damaged.
+    """
+    with (entry / "index").open("rb") as file:
+        return int(json.loads(file.readline())["bytes"])
+
+
+def read_paths(entry: Path) -> set[str]:
+    """Return the paths of all files and folders of an entry according to its index.
+
+    Raises: OSError, ValueError, KeyError for an index that is missing or damaged.
+    """
+    return set(_read_listing(entry))
+
+
+def read_refused(entry: Path) -> dict[str, Refusal]:
+    """Return what must not be read of the content of an entry, by path; nothing if there is no index.
+
+    Raises: OSError, ValueError, KeyError for an index that is damaged.
+    """
+    if not (entry / "index").exists():
+        return {}
+    return refused_from_json(json.loads(_read_body(entry).partition(b"\n")[2] or b"{}"))
+
+
+def refused_to_json(refused: Mapping[str, Refusal]) -> dict[str, list[str]]:
+    """Return what must not be read, by path, as JSON."""
+    return {path: [each.reason.value, each.problem] for path, each in refused.items()}
+
+
+def refused_from_json(value: Mapping[str, Sequence[str]]) -> dict[str, Refusal]:
+    """Return what `refused_to_json` was given."""
+    return {path: Refusal(problem=problem, reason=Reason(reason)) for path, (reason, problem) in value.items()}
+
+
+def is_intact(entry: Path) -> bool:
+    """Return whether an entry contains exactly what its index lists."""
+    try:
+        return bool(_read_listing(entry) == _list(entry / "content"))
+    except (OSError, ValueError, KeyError, TypeError, ForeignFileError):
+        return False
+
+
+def _read_listing(entry: Path) -> Any:
+    return json.loads(_read_body(entry).partition(b"\n")[0])
+
+
+def _read_body(entry: Path) -> bytes:
+    """Return the lines of an index that its first line has the digest of."""
+    with (entry / "index").open("rb") as file:
+        head, body = json.loads(file.readline()), file.read()
+    if head["sha256"] != hashlib.sha256(body).hexdigest():
+        raise ValueError("the listing was modified")
+    return body
+
+
+def _list(folder: Path) -> dict[str, list[Any]]:
+    """Return the content of a folder: path to size and sha256 for a file, to an empty list for a folder."""
+    return {item.path: [] if item.is_folder else _describe(folder / item.path) for item in walk(folder)}
+
+
+def _describe(path: Path) -> list[Any]:
+    digest, size = hashlib.sha256(), 0
+    # Not hashlib.file_digest: it fills a buffer of 256 KiB with zeros for each file, however small.
+    with path.open("rb", buffering=0) as file:
+        while data := file.read(CHUNK):
+            digest.update(data)
+            size += len(data)
+    return [size, digest.hexdigest()]
 
 
 class StoreInUseError(RuntimeError):

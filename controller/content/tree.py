@@ -17,8 +17,8 @@ from api.errors import BundleError
 from api.plugins import ContentTree, Refusal
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import disk_errors_reported, walk
-from controller.content.index import read_paths, read_refused
 from controller.content.limits import Rejection, check_refused, quote
+from controller.content.store import read_paths, read_refused
 
 
 @dataclass(frozen=True, slots=True)

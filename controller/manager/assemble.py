@@ -21,8 +21,7 @@ from controller.apply.hooks import HookRunner
 from controller.apply.removal import Remover
 from controller.build.builder import Builder
 from controller.build.context import BuildSettings
-from controller.content.shares import DiskShares
-from controller.content.store import ContentStore, StoreInUseError
+from controller.content.store import ContentStore, DiskShares, StoreInUseError
 from controller.kube.client import Client, connect
 from controller.kube.configuration import is_in_pod
 from controller.kube.discovery import Discovery

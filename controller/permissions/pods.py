@@ -1,4 +1,7 @@
-"""What pods may do to their nodes and to others, hooks included: of every kind that contains a pod template."""
+"""What pods may do to their node and to others, and which Pod Security Standard allows it.
+
+A version of a bundle that drops `runAsNonRoot` gains a power without asking for one, so what is missing is stated.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.formats.applicable.pods import find_pod_template, list_containers
-from controller.permissions.standards import find_unrestricted
 from controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object, texts
 from controller.untrusted import mapping, mappings, text
 
+# Kubernetes, Pod Security Standards: the volume types of "restricted".
+_VOLUMES = frozenset(
+    (
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "image",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    )
+)
+_SECCOMP = ("RuntimeDefault", "Localhost")
 _HOST_NAMESPACES = {"hostNetwork": "network", "hostPID": "processes", "hostIPC": "shared memory"}
 _UNCONFINED_NOTES = (
     "container.apparmor.security.beta.kubernetes.io/",
@@ -24,6 +41,30 @@ _TOKEN_OF = "kubernetes.io/service-account.name"  # noqa: S105 - the name of an 
 _OF_OTHERS = "that the bundle does not bring"
 Name = tuple[str, str]
 """Namespace and name."""
+
+
+def find_unrestricted(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield each control that a pod lacks, with the name of the container; without one for its volumes."""
+    pod = mapping(spec, "securityContext")
+    for container in containers:
+        own = mapping(container, "securityContext")
+        for control in _lacking(own, pod):
+            yield control, str(container.get("name"))
+    for volume in mappings(spec, "volumes"):
+        for kind in sorted(set(volume) - _VOLUMES - {"name", "hostPath"}):
+            yield f"volumes of type {kind}", ""
+
+
+def _lacking(own: Mapping[str, Any], pod: Mapping[str, Any]) -> Iterator[str]:
+    if own.get("allowPrivilegeEscalation") is not False:
+        yield "privilege escalation"
+    if "ALL" not in texts(mapping(own, "capabilities").get("drop")):
+        yield "capabilities"
+    if own.get("runAsNonRoot", pod.get("runAsNonRoot")) is not True:
+        yield "root"
+    seccomp = mapping(own, "seccompProfile") or mapping(pod, "seccompProfile")
+    if seccomp.get("type") not in _SECCOMP:
+        yield "system calls"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,17 +1,47 @@
-"""One statement about what a bundle may do."""
+"""A permission as a statement, and which statements include others.
+
+Each object outside is a statement, so that another one is seen; a line has their kind and number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Any
+from itertools import product
+from typing import Any, TypeAlias
 
-from controller.formats.objects import group_of
+from controller.formats.objects import crd_specs, group_of
+from controller.kube.resources import BUILT_IN_GROUPS
 from controller.untrusted import mapping
 
 EVERYWHERE = "in all namespaces"
 WHERE_BOUND = "where it is bound"
+Right: TypeAlias = tuple[str, ...]
+"""API group, resource and name (empty: all), or a single path; anything else is included only in itself."""
+
+
+def find_outside(objects: Iterable[Mapping[str, Any]], install_namespace: str) -> Iterator[Statement]:
+    """Yield the objects outside a namespace, and the kinds that neither the API server nor the bundle defines."""
+    items = list(map(dict, objects))
+    own = {(spec.get("group"), mapping(spec, "names").get("kind")) for spec in crd_specs(items)}
+    for item in items:
+        metadata, group = mapping(item, "metadata"), group_of(item)
+        kind = item["kind"] if group in BUILT_IN_GROUPS else f"{item['kind']}.{group}"
+        namespace = metadata.get("namespace")
+        if namespace != install_namespace or not namespace:
+            where = f"in namespace {namespace}" if namespace else "in the whole cluster"
+            yield Statement(
+                topic=Topic.SCOPE, who=kind, what=str(metadata.get("name")), where=where, severity=Severity.LOW
+            )
+        if group not in BUILT_IN_GROUPS and (group, item["kind"]) not in own:
+            yield Statement(
+                topic=Topic.SCOPE,
+                who="bundle",
+                verb="instructs controllers of others by",
+                what=kind,
+                severity=Severity.LOW,
+            )
 
 
 class Topic(Enum):
@@ -75,3 +105,26 @@ def is_kind(item: Mapping[str, Any], group: str, *kinds: str) -> bool:
 def texts(value: Any) -> list[str]:
     """Return the members of a list that are strings, each once, in order."""
     return sorted({item for item in (value if isinstance(value, list) else ()) if isinstance(item, str)})
+
+
+def including(right: Right, verb: str, wheres: Collection[str]) -> Iterator[tuple[str, str, Right]]:
+    """Yield verb, scope and right of all that include a right: the same or every verb, group, resource, object or path.
+
+    Args:
+        right: that is to be included.
+        verb: of the right.
+        wheres: its scope, and every scope that includes it.
+    """
+    for each, does, where in product(_including(right), {verb, "*"}, wheres):
+        yield does, where, each
+
+
+def _including(right: Right) -> list[Right]:
+    match right:
+        case (path,):
+            return [(path,), *((f"{path[:end]}*",) for end in range(len(path) + 1))]
+        case (group, resource, name):
+            _, slash, subresource = resource.partition("/")
+            resources = {resource, "*", f"*/{subresource}" if slash else resource}
+            return list(product({group, "*"}, resources, {name, ""}))
+    return [right]

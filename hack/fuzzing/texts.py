@@ -17,7 +17,7 @@ from api.bounds import LONGEST_RETRY_AFTER, read_retry_after
 from api.errors import BundleError
 from api.plugins import Access, EntryKind, RegistryCredentials
 from api.v1alpha2.conditions import Reason
-from controller.content.spool import Spool
+from controller.content.disk import Spool
 from controller.kube.encoding import parse_warnings
 from controller.sources.git.failures import NotServedError, check_served, translate
 from controller.sources.git.files import Item, parse_listing, read_items

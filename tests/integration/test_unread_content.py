@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.conditions import Reason
-from controller.content.index import read_refused
+from controller.content.store import read_refused
 from tests.support import zips
 from tests.support.accounts import ACCOUNT, CONFIG_MAPS, tenant
 from tests.support.bundles import Deployed, Manifest, World, config_map, image, new_name

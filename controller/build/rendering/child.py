@@ -28,8 +28,8 @@ from api.v1alpha2.types import Processor
 from controller.build.rendering.render import render
 from controller.build.revision import PackedRevision, pack, pack_terms, unpack_terms
 from controller.content.disk import disk_errors_reported
-from controller.content.index import refused_from_json, refused_to_json
 from controller.content.limits import describe_bytes
+from controller.content.store import refused_from_json, refused_to_json
 from controller.formats.budget import estimate
 from controller.processes.confinement import STARTING, confined
 from controller.processes.group import ProcessGroup

@@ -27,8 +27,7 @@ from controller.cli.review.permissions import describe
 from controller.cli.review.revisions import Reviewed, render_new
 from controller.cli.review.unified import summarize
 from controller.kube.client import Client
-from controller.permissions.lines import to_lines
-from controller.permissions.permissions import permissions_of
+from controller.permissions.permissions import permissions_of, to_lines
 from controller.status.texts import short
 
 _API_VERSION = f"{names.GROUP}/v1alpha2"

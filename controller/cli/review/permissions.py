@@ -12,8 +12,7 @@ from controller.cli.review.revisions import Reviewed, find, read_stored
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
 from controller.kube.resources import CLUSTER_ROLES, ROLES
-from controller.permissions.lines import Line, to_lines
-from controller.permissions.permissions import Permissions, added, digest_of, look_up, permissions_of
+from controller.permissions.permissions import Line, Permissions, added, digest_of, look_up, permissions_of, to_lines
 from controller.permissions.statement import Topic
 
 _ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}

@@ -20,8 +20,8 @@ from typing import BinaryIO, cast
 from api.errors import BundleError
 from api.plugins import Means
 from api.v1alpha2.conditions import Reason
+from controller.content.disk import Spool
 from controller.content.limits import describe_bytes, quote
-from controller.content.spool import Spool
 from controller.processes.confinement import WITHOUT_NETWORK, Mechanisms, View, confined, programs, start_confined
 from controller.processes.group import ProcessGroup, read_pipes
 

@@ -15,8 +15,8 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
+from controller.content.disk import Spool
 from controller.content.limits import describe_bytes, quote
-from controller.content.spool import Spool
 from controller.sources.chart.archive import read_chart
 from controller.sources.chart.request import ChartRequest
 from controller.sources.detours import Detour

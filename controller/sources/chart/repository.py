@@ -23,8 +23,8 @@ from api import names
 from api.errors import BundleError
 from api.plugins import Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
+from controller.content.disk import Spool
 from controller.content.limits import quote
-from controller.content.spool import Spool
 from controller.sources.chart.archive import read_chart
 from controller.sources.chart.index import (
     INDEX_BYTES,

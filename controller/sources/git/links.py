@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from api.plugins import EntryKind, Limits, Refusal
+from controller.content.archive import Node, copies, make_root, resolve
 from controller.content.limits import Budget, Unusable, check_target, leaving
-from controller.content.nodes import Node, copies, make_root, resolve
 from controller.sources.git.files import LINK, SUBMODULE, Item, submodule
 
 _TREE = "repository"

@@ -12,8 +12,7 @@ from dataclasses import replace
 from api.plugins import Entry, EntryKind, Limits, Refusal
 from controller.content.limits import Budget, Unusable, check_path, quote
 from controller.content.tar import is_tar, read_tar
-from controller.content.zip import is_zip, read_zip
-from controller.content.zip_directory import Seekable, Unsupported
+from controller.content.zip import Seekable, Unsupported, is_zip, read_zip
 
 _HEAD_BYTES = 512
 READ_AS = "packaged charts without .helmignore"

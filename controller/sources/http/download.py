@@ -18,8 +18,8 @@ from api import names
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Access
 from api.v1alpha2.conditions import Reason
+from controller.content.disk import Spool
 from controller.content.limits import describe_bytes, quote
-from controller.content.spool import Spool
 from controller.sources.http.address import Address
 from controller.sources.transport import Response, Transport
 from controller.sources.transport_failures import StatusError

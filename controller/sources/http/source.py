@@ -21,8 +21,8 @@ from api import names
 from api.errors import BundleError
 from api.plugins import Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
+from controller.content.disk import Spool
 from controller.content.limits import Rejection, quote
-from controller.content.spool import Spool
 from controller.sources.hosts import check_host
 from controller.sources.http.address import HTTPS, Address, parse_address
 from controller.sources.http.body import READ_AS, is_file_name, read_body

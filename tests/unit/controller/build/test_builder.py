@@ -35,8 +35,7 @@ from controller.build.plugins import source_of
 from controller.build.rendering import render as rendering
 from controller.build.request import Request
 from controller.build.revision import PackedRevision, Revision
-from controller.content.shares import DiskShares
-from controller.content.store import ContentStore
+from controller.content.store import ContentStore, DiskShares
 from controller.formats.applicable.applicable import revision_digest
 from controller.formats.plain import PlainFormat
 from controller.telemetry import Observer, SourceResult

@@ -14,8 +14,7 @@ from api.errors import BundleError
 from api.plugins import Entry, Limits, Refusal
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
-from controller.content.index import write_index
-from controller.content.shares import BLOCK, DiskShares, Use, budget_of
+from controller.content.store import BLOCK, DiskShares, Use, budget_of, write_index
 
 LIMITS = Limits(compressed_bytes=100, total_bytes=1000, entries=10)
 ANN, BEN = 'namespace "ann"', 'namespace "ben"'

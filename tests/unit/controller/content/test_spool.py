@@ -10,7 +10,7 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.content.spool import Spool
+from controller.content.disk import Spool
 
 
 def digest_of(data: bytes) -> str:

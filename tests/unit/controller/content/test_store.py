@@ -21,8 +21,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Refusal
 from api.v1alpha2.conditions import Reason
-from controller.content.index import read_paths, read_refused
-from controller.content.store import ContentStore, StoreInUseError
+from controller.content.store import ContentStore, StoreInUseError, read_paths, read_refused
 
 KEY = "sha256:1|linux/amd64"
 

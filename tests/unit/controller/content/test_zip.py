@@ -21,8 +21,7 @@ from api.plugins import Entry, EntryKind, Limits
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import Rejection
-from controller.content.zip import is_zip, read_zip
-from controller.content.zip_directory import Unsupported
+from controller.content.zip import Unsupported, is_zip, read_zip
 from tests.support.tarballs import Link
 from tests.support.zips import Crafted, Special, Value, crafted, zipped
 

@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from controller.permissions import grants, requests
-from controller.permissions.lines import MAX_CHARACTERS, MAX_ITEMS, to_lines
-from controller.permissions.permissions import added, digest_of, find_permissions, look_up, summarize
+from controller.permissions.permissions import (
+    MAX_CHARACTERS,
+    MAX_ITEMS,
+    added,
+    digest_of,
+    find_permissions,
+    look_up,
+    summarize,
+    to_lines,
+)
 from controller.permissions.statement import Severity
 
 Object = dict[str, Any]

@@ -18,7 +18,7 @@ from api.plugins import Entry, EntryKind, Limits
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import Rejection
-from controller.content.zip_directory import Unsupported
+from controller.content.zip import Unsupported
 from controller.sources.http.body import read_body, strip_components
 from tests.support.tarballs import Link, tarball
 from tests.support.zips import zipped
