@@ -160,6 +160,10 @@ class GitSource(_Block):
     directory: RepositoryDirectory = ""
     """Directory of the repository to use, as a relative path. Links in it may lead anywhere in the repository. Empty:
     the whole repository."""
+    submodules: bool | None = None
+    """Whether the submodules in the directory are read, too, each at the commit that the repository records, and those
+    that they include. Their hosts must be allowed like that of a source; auth is sent only to the scheme, host and port
+    of repository. Default: a submodule is not read, and an error where the format would read it."""
     destination: Directory | None = None
     """Older spelling of the destination of the source."""
 

@@ -50,6 +50,11 @@ class Location:
         return is_loopback(self.host)
 
     @property
+    def origin(self) -> tuple[str, str, int]:
+        """What credentials are for: never sent to another one (RFC 6454)."""
+        return self.scheme, self.host, self.port
+
+    @property
     def authority(self) -> str:
         """Host, and the port unless it is the usual one, as URLs and messages contain them."""
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -21,7 +21,7 @@ from tests.support.bundles import Deployed, Manifest, World, config_map, image, 
 from tests.support.charts import chart_of
 from tests.support.commands import command
 from tests.support.file_server import FileServer
-from tests.support.git_servers import LINK, GitHttpServer, GitRepository
+from tests.support.git_servers import LINK, SUBMODULE, GitHttpServer, GitRepository
 from tests.support.operator_bundles import deployment, service_version, write_bundle
 from tests.support.registry import MANIFEST
 from tests.support.tarballs import Link, Special, Value, tarball
@@ -243,6 +243,48 @@ def test_a_pointer_of_lfs_is_refused_where_the_format_reads_it(world: World, for
     )
     deployed.wait_for("Unpacked", "False", "UnsupportedContent", told)
     assert_only_files(world.store)
+
+
+def including(forge: GitHttpServer, path: str, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Make a repository with files; return the files of another one that includes it at a path."""
+    name = new_name()
+    commit = GitRepository(forge.root / f"{name}.git", config=FORGE).commit(dict(files.items()))
+    modules = f'[submodule "{path}"]\n\tpath = {path}\n\turl = ../{name}.git\n'.encode()
+    return {".gitmodules": modules, path: (SUBMODULE, commit.encode())}
+
+
+@pytest.mark.parametrize("path", ["manifests", "manifests/more"])
+def test_a_submodule_is_refused_where_the_format_reads_it_unless_the_spec_has_it_read(
+    path: str, world: World, forge: GitHttpServer
+) -> None:
+    beside = including(forge, "docs/site", {"index.html": b"<html>"})
+    deployed = world.deploy(ref="unused", sources=[repository(forge, {**PLAIN, **beside})])
+    deployed.wait_ready()
+    manifest = json.dumps(config_map("other", color="red")).encode()
+    main = {} if path == "manifests" else PLAIN
+    source = repository(forge, {**main, **including(forge, path, {"b.json": manifest})})
+    deployed.change(sources=[source])
+    told = f'spec.sources[0]: "{path}" is a submodule, which is not read; set submodules: true'
+    deployed.wait_for("Unpacked", "False", "UnsupportedContent", told)
+    if path != "manifests":  # below it, manifests would not be read
+        return
+    resolved = deployed.status()["sources"]
+    deployed.change(sources=[{**source, "git": {**source["git"], "submodules": True}}])
+    deployed.wait_ready()
+    assert deployed.data("other") == {"color": "red"}
+    assert deployed.status()["sources"] == resolved  # the commit of the submodule is part of the commit
+    assert_only_files(world.store)
+
+
+def test_a_library_in_a_submodule_of_a_chart(world: World, forge: GitHttpServer) -> None:
+    library = {path.removeprefix("lib/"): data for path, data in LIBRARY.items()}
+    chart = {**CHART, "shop/Chart.yaml": CHART["shop/Chart.yaml"] + DEPENDS.encode()}
+    source = repository(forge, {**chart, **including(forge, "shop/charts/lib", library)}, directory="shop")
+    deployed = world.deploy(ref="unused", format="helm", sources=[source])
+    told = 'spec.sources[0]: "shop/charts/lib" is a submodule, which is not read; set submodules: true'
+    deployed.wait_for("Unpacked", "False", "UnsupportedContent", told)
+    deployed.change(sources=[{**source, "git": {**source["git"], "submodules": True}}])
+    deployed.wait_ready()
 
 
 def test_a_folder_is_rendered_as_a_source_with_it_is_installed(world: World, tmp_path: Path) -> None:

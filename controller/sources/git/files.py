@@ -38,6 +38,8 @@ class Item:
     """Of the object."""
     refusal: Refusal | None = None
     """Why it must not be read."""
+    submodule: str = ""
+    """Path of a submodule in the commit."""
 
 
 def parse_listing(listing: bytes) -> list[Item]:
@@ -52,13 +54,6 @@ def read_listing(listing: bytes) -> Iterator[Item]:
             about, _, path = line.partition(b"\t")
             mode, _, name = about.decode().split()
             yield Item(path=path.decode(errors="surrogateescape"), mode=mode, name=name)
-
-
-def submodule(path: str) -> Refusal:
-    """Return why the submodule at a path of the repository is refused."""
-    problem = f"{quote(path)} is a submodule, which is not supported"
-    remedy = "add its repository as another source, or use a directory without it"
-    return Refusal(problem=f"{problem}; {remedy}", reason=Reason.UNSUPPORTED_CONTENT)
 
 
 def read_items(

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from api.plugins import EntryKind, Limits, Refusal
+from api.v1alpha2.conditions import Reason
 from controller.content.archive import Node, copies, make_root, resolve
-from controller.content.limits import Budget, Unusable, check_target, leaving
-from controller.sources.git.files import LINK, SUBMODULE, Item, submodule
+from controller.content.limits import Budget, Unusable, check_target, leaving, quote
+from controller.sources.git.files import LINK, SUBMODULE, Item
 
 _TREE = "repository"
 
@@ -33,6 +34,7 @@ def take_directory(
         limits: of paths, and of the number of files and folders in the result.
 
     Returns: paths in the directory, what must not be read with a refusal; None if there is no such directory.
+        Submodules in the directory are among them; a link to one must not be read.
     Raises: Rejection over the limits, and if the directory is outside the repository.
     """
     root = make_root()
@@ -49,9 +51,17 @@ def take_directory(
     for path, node in copies(folder, "", limits):
         budget.charge_node()
         if node.kind is not EntryKind.DIRECTORY:
-            item = Item(path=path, mode=LINK, name="") if node.refusal else found[node]
-            result.append(replace(item, path=path, refusal=node.refusal))
+            result.append(_at(path, node, found.get(node), f"{folder.path}/{path}".lstrip("/")))
     return sorted(result, key=lambda item: item.path)
+
+
+def _at(path: str, node: Node, item: Item | None, own: str) -> Item:
+    """Return what is at a path of the directory: a file, what must not be read, or a submodule at its own place."""
+    if item and item.mode == SUBMODULE and node.path == own:
+        return replace(item, path=path, submodule=own)
+    if item is None or node.refusal:
+        return Item(path=path, mode=LINK, name="", refusal=node.refusal)
+    return replace(item, path=path)
 
 
 def _add(root: Node, item: Item, targets: Mapping[str, str], limits: Limits) -> Node:
@@ -73,7 +83,13 @@ def _judge(item: Item, target: str, limits: Limits) -> Refusal | None:
         return unusable.refusal
     if target.startswith("/"):
         return leaving(item.path, target, _TREE).refusal
-    return submodule(item.path) if item.mode == SUBMODULE else None
+    return _submodule(item.path) if item.mode == SUBMODULE else None
+
+
+def _submodule(path: str) -> Refusal:
+    problem = f"{quote(path)} is a submodule, to which links of a directory do not lead"
+    remedy = "use the whole repository, add that of the submodule as another source, or remove the link"
+    return Refusal(problem=f"{problem}; {remedy}", reason=Reason.UNSUPPORTED_CONTENT)
 
 
 def _attach(parent: Node, node: Node) -> Node:

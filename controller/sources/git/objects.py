@@ -4,20 +4,23 @@ Without a work tree, no hook, filter, line end, link or name can do harm. First 
 `directory` only the files below it; from a server that does not serve commits or files by name, more: the commit with
 everything, then all branches and tags. The limits are the same.
 
-Not here: reaching the server (connection.py), and reading the files (files.py).
+Not here: reaching the server (connection.py), reading the files (files.py), and which submodules are fetched
+(submodules.py).
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
 
 from api.errors import BundleError
-from api.plugins import Access, Entry
+from api.plugins import MEBIBYTE, Access, Entry
 from api.v1alpha2.conditions import Reason
-from controller.content.limits import Rejection, quote, too_many_entries
+from controller.content.limits import Rejection, describe_bytes, quote, too_many_entries
 from controller.sources.git.connection import Connection
 from controller.sources.git.failures import NotServedError, check_served, translate
 from controller.sources.git.files import (
@@ -29,7 +32,6 @@ from controller.sources.git.files import (
     parse_listing,
     read_items,
     read_listing,
-    submodule,
 )
 from controller.sources.git.links import may_leave, take_directory
 from controller.sources.git.process import GitFailed, GitRunner
@@ -43,20 +45,31 @@ _MEMORY_FACTOR = 8
 """How much memory refs take at most for each byte of their list."""
 _LISTING_FACTOR = 12
 """How much memory the files of a commit take at most for each byte of their list."""
+_MODULES = ".gitmodules"
+_MODULES_BYTES = MEBIBYTE
 
 
 class Objects:
     """The fetched objects of one repository, in a folder of the scratch folder.
 
     Messages name `repository`, even if `connection` goes to the target of a redirect, of which `place` reveals nothing.
+    `counted` is the folder whose size is limited, by default the scratch folder.
     """
 
-    def __init__(self, repository: Repository, connection: Connection, access: Access, place: Place) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        connection: Connection,
+        access: Access,
+        place: Place,
+        *,
+        counted: Path | None = None,
+    ) -> None:
         self._repository, self._access, self._place = repository, access, place
         folder = self._folder = access.scratch.resolve() / "repository"
         # Without network: git would fetch missing objects one by one.
-        self._local = GitRunner(access, folder)
-        self._remote = GitRunner(access, folder, connection)
+        self._local = GitRunner(access, folder, counted=counted)
+        self._remote = GitRunner(access, folder, connection, counted=counted)
 
     # fetching
 
@@ -102,7 +115,9 @@ class Objects:
         return [line.split()[1] for line in described.decode().splitlines() if line.startswith("commit ")]
 
     def fetch_directory(self, commit: str, directory: str) -> list[Item]:
-        """Fetch the files of one commit below a directory, and return them in path order.
+        """Fetch the files of one commit below a directory, and return them in path order, with submodules among them.
+
+        A submodule at the directory or above is the only item, with an empty path.
 
         Raises: BundleError (PinnedContentGone, DirectoryNotFound, UnsupportedContent, ContentRejected, and those of
             the connection).
@@ -124,7 +139,7 @@ class Objects:
         return self._take(commit, directory, self._want_files)
 
     def _want_files(self, items: Iterable[Item]) -> None:
-        if names := sorted({item.name for item in items if not item.refusal}):
+        if names := sorted({item.name for item in items if not item.refusal and item.mode != SUBMODULE}):
             self._want("--filter=blob:none", "--stdin", "origin", lines=names)
 
     def _fetch_all(self, commit: str, directory: str) -> list[Item]:
@@ -173,9 +188,11 @@ class Objects:
         self, commit: str, directory: str, fetch: Callable[[Iterable[Item]], None] = lambda _items: None
     ) -> list[Item]:
         """Return the files of a directory; `fetch` fetches files that are listed."""
-        tree = self._find_tree(commit, directory) if directory else commit
-        items = parse_listing(self._list(tree)) if tree else []
-        self._check(items, directory)
+        tree = self._find_tree(commit, directory) if directory else Item(path="", mode=FOLDER, name=commit)
+        if tree and tree.mode == SUBMODULE:
+            return [replace(tree, path="", submodule=tree.path)]
+        items = [_with_place(item, directory) for item in parse_listing(self._list(tree.name))] if tree else []
+        self._check(items)
         fetch(items)
         links = self._read_links(items) if directory else {}
         return items if tree and not may_leave(links.values()) else self._take_linked(commit, directory, items, fetch)
@@ -187,7 +204,7 @@ class Objects:
         listing, room = self._list(commit), self._access.room
         with room(len(listing) * _LISTING_FACTOR):
             links = [item for item in read_listing(listing) if item.mode == LINK]
-        self._check(links, "")
+        self._check(links)
         fetched = {item.name for item in known}
         fetch([item for item in links if item.name not in fetched])
         targets = self._read_links(links)
@@ -195,7 +212,7 @@ class Objects:
             items = self._take_directory(listing, targets, directory)
         if items is None:
             raise self._no_directory(commit, directory, "is not a directory")
-        self._check(items, directory)
+        self._check(items)
         fetched.update(item.name for item in links)
         fetch([item for item in items if item.name not in fetched])
         return items
@@ -210,13 +227,11 @@ class Objects:
         # Never `ls-tree -l`, which needs every file for its size.
         return self._run(self._local, "ls-tree", "-r", "-z", "--full-tree", tree)
 
-    def _check(self, items: Sequence[Item], directory: str) -> None:
+    def _check(self, items: Sequence[Item]) -> None:
         if len(items) > self._access.limits.entries:
             raise too_many_entries(self._access.limits).at(self._access.path)
         for item in items:
-            if item.mode == SUBMODULE:
-                raise self._submodule(f"{directory}/{item.path}".lstrip("/"))
-            if item.mode not in (*FILES, LINK):
+            if item.mode not in (*FILES, LINK, SUBMODULE):
                 raise Rejection(f"entry {quote(item.path)} has an unknown mode; repair the repository").at(
                     self._access.path
                 )
@@ -226,31 +241,33 @@ class Objects:
         links = [item for item in items if item.mode == LINK]
         return {entry.path: entry.target for entry in self.read(links, "")}
 
-    def _find_tree(self, commit: str, directory: str) -> str:
-        """Return the name of a directory's tree; empty if it is a link, or below one."""
-        found = parse_listing(self._run(self._local, "ls-tree", "-z", "--full-tree", commit, "--", directory))
-        if found and found[0].mode == FOLDER:
-            return found[0].name
-        if found and found[0].mode == SUBMODULE:
-            raise self._submodule(directory)
+    def _find_tree(self, commit: str, directory: str) -> Item | None:
+        """Return a directory, or the submodule that is there or above; None if it is a link, or below one."""
+        found = self._look_up(commit, directory)
+        if found and found[0].mode in (FOLDER, SUBMODULE):
+            return found[0]
         names = directory.split("/")
         way = ["/".join(names[:count]) for count in range(1, len(names) + 1)]
-        above = parse_listing(self._run(self._local, "ls-tree", "-t", "-z", "--full-tree", commit, "--", *way))
-        if not any(item.mode == LINK and item.path in way for item in above):
+        above = [item for item in self._look_up(commit, *way) if item.path in way]
+        for item in above:
+            if item.mode == SUBMODULE:
+                return item
+        if not any(item.mode == LINK for item in above):
             raise self._no_directory(commit, directory, "is not a directory" if found else "does not exist")
-        return ""
+        return None
+
+    def _look_up(self, commit: str, *paths: str) -> list[Item]:
+        """Return what is at some paths of a commit; of a path with those above it, also what is beside them."""
+        with_above = ["-t"] if len(paths) > 1 else []
+        return parse_listing(self._run(self._local, "ls-tree", *with_above, "-z", "--full-tree", commit, "--", *paths))
 
     def _no_directory(self, commit: str, directory: str, problem: str) -> BundleError:
         message = f"{self._access.path}.directory: {quote(directory)} {problem} in commit {quote(commit)}; correct it"
         return BundleError(Reason.DIRECTORY_NOT_FOUND, message)
 
-    def _submodule(self, path: str) -> BundleError:
-        refusal = submodule(path)
-        return BundleError(refusal.reason, f"{self._access.path}: {refusal.problem}")
-
     # reading
 
-    def read(self, items: Sequence[Item], directory: str) -> Iterator[Entry]:
+    def read(self, items: Sequence[Item], directory: str) -> Generator[Entry]:
         """Yield entries in the order of `items`, streamed by one git.
 
         Args:
@@ -260,10 +277,47 @@ class Objects:
         Yields: Git LFS pointers with a `refusal`.
         Raises: BundleError (DigestMismatch for a missing object).
         """
-        host = quote(self._repository.authority)
-        message = f"{self._access.path}: {host} did not send all objects of the commit; repair the repository"
-        missing = BundleError(Reason.DIGEST_MISMATCH, message)
+        missing = self._missing()
         try:
             yield from read_items(self._local, items, directory, self._access, missing)
         except GitFailed:
             raise missing from None
+
+    def _missing(self) -> BundleError:
+        host = quote(self._repository.authority)
+        message = f"{self._access.path}: {host} did not send all objects of the commit; repair the repository"
+        return BundleError(Reason.DIGEST_MISMATCH, message)
+
+    def read_modules(self, commit: str) -> bytes:
+        """Return the settings in .gitmodules of a commit as `git config --list -z` does; nothing if it has none.
+
+        Raises: BundleError (ContentRejected if they cannot be read; DigestMismatch, and those of the connection).
+        """
+        found = self._look_up(commit, _MODULES)
+        if not found:
+            return b""
+        name = found[0].name
+        if self._size(name) > _MODULES_BYTES:
+            problem = f"{_MODULES} exceeds the limit of {describe_bytes(_MODULES_BYTES)}; remove submodules"
+            raise Rejection(problem).at(self._access.path)
+        try:
+            return self._local.run("config", "--no-includes", "--blob", name, "--list", "-z")
+        except GitFailed:
+            problem = f'{_MODULES} has an error; correct it, "git config -f {_MODULES} --list" names its line'
+            raise Rejection(problem).at(self._access.path) from None
+
+    def _size(self, name: str) -> int:
+        """Return the size of a file, which is fetched now if only those of a directory were."""
+        try:
+            return int(self._local.run("cat-file", "-s", name))
+        except GitFailed:
+            try:
+                self._want("--filter=blob:none", "origin", name)
+            except NotServedError:
+                raise self._missing() from None
+        return int(self._run(self._local, "cat-file", "-s", name))
+
+
+def _with_place(item: Item, directory: str) -> Item:
+    """Return an item of a directory; a submodule with its path in the commit."""
+    return replace(item, submodule=f"{directory}/{item.path}".lstrip("/")) if item.mode == SUBMODULE else item

@@ -88,12 +88,16 @@ class GitRunner:
 
     Args:
         access: deadline, cancel token, budget and progress.
-        folder: of the repository, created by `init`; its size is limited.
+        folder: of the repository, created by `init`.
         connection: additional settings and variables, and what a child may reach; by default nothing.
+        counted: the folder whose size is limited; by default the scratch folder.
     """
 
-    def __init__(self, access: Access, folder: Path, connection: Connection | None = None) -> None:
+    def __init__(
+        self, access: Access, folder: Path, connection: Connection | None = None, *, counted: Path | None = None
+    ) -> None:
         self._access, self._folder, self._connection = access, folder, connection or Connection()
+        self._counted = counted or access.scratch
         protocols = self._connection.protocols
         settings = {**_CONFIG, **self._connection.config}
         settings.update((f"protocol.{protocol}.allow", "always") for protocol in protocols.split(":") if protocol)
@@ -153,7 +157,7 @@ class GitRunner:
 
         required = self._access.confinement_required
         running = start_confined(_start, self._view(), self._access.path, required=required)
-        return Child(running, self._access, self._folder, talks=bool(self._connection.protocols))
+        return Child(running, self._access, self._counted, talks=bool(self._connection.protocols))
 
     def _view(self) -> View:
         program = self._connection.program
@@ -169,14 +173,14 @@ class Child:
         stopped: why the watcher has killed it, so that its output is truncated; None otherwise.
     """
 
-    def __init__(self, running: git.Git.AutoInterrupt, access: Access, folder: Path, *, talks: bool) -> None:
+    def __init__(self, running: git.Git.AutoInterrupt, access: Access, counted: Path, *, talks: bool) -> None:
         self._running = running  # GitPython kills git when this is collected
         process = running.proc
         if process is None or process.stdout is None or process.stderr is None:
             raise RuntimeError("git was started without pipes")
         self._group = ProcessGroup(process)
         self._output, self._complaints = cast("BinaryIO", process.stdout), cast("BinaryIO", process.stderr)
-        self._access, self._folder = access, folder
+        self._access, self._counted = access, counted
         self._complaint = bytearray()
         self._pace = GitPace(process.pid, access.network) if talks else None
         self.stopped: Exception | None = None
@@ -255,7 +259,7 @@ class Child:
             raise BundleError(Reason.UNREACHABLE, f"{self._access.path}.repository: {message}")
 
     def _check_size(self) -> int:
-        size, limit = folder_bytes(self._folder), self._access.limits.compressed_bytes
+        size, limit = folder_bytes(self._counted), self._access.limits.compressed_bytes
         self._access.progress(size, 0)
         if size >= limit:
             message = (

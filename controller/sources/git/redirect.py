@@ -1,4 +1,4 @@
-"""Follows the redirect of a repository with our own transport, which checks every address on the way.
+"""Reaches a repository, following a redirect with our own transport, which checks every address on the way.
 
 Git itself follows none: it would connect to any address, and send an extra header there. Forges redirect from /repo to
 /repo.git, or after a repository has moved; so the request is repeated by the transport, and git gets the final address,
@@ -8,9 +8,9 @@ credentials are sent to no other origin. Messages reveal nothing about other ori
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from api.errors import BundleError
 from api.plugins import Access
@@ -18,17 +18,56 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.sources.detours import Detour
 from controller.sources.git.connection import Connection, connect
-from controller.sources.git.failures import NOT_FOLLOWED
+from controller.sources.git.failures import NOT_FOLLOWED, RedirectedError
+from controller.sources.git.objects import Objects
 from controller.sources.git.reference import HTTPS, Repository, parse_repository
 from controller.sources.redirects import Place, place_of
 from controller.sources.redirects import follow as follow_once
 from controller.sources.transport import Transport
 from controller.sources.trust import authorization_of, certificates_of
 
+Found = TypeVar("Found")
+
 _QUERY = "/info/refs?service=git-upload-pack"
 
 
-def follow(repository: Repository, parameters: Mapping[str, Any], access: Access) -> tuple[Connection, Place]:
+def reach(
+    repository: Repository,
+    parameters: Mapping[str, Any],
+    access: Access,
+    work: Callable[[Connection, Access, Place], Found],
+) -> Found:
+    """Do some work with a repository; if its server redirects, do it again with the target.
+
+    Raises: BundleError; whatever `work` raises.
+    """
+    place = Place(subject=f"{access.path}.repository", host=repository.authority)
+    try:
+        return work(connect(repository, parameters, access), access, place)
+    except RedirectedError:
+        connection, place = _follow(repository, parameters, access)
+        if place.is_elsewhere:
+            _check_elsewhere(repository, connection, access, place)
+            received = access.receive
+            access = replace(access, progress=lambda done, _: received(done))
+        return work(connection, access, place)
+
+
+def _check_elsewhere(repository: Repository, connection: Connection, access: Access, place: Place) -> None:
+    """Check that there is a repository where a server redirects to; anything else looks the same.
+
+    Raises: BundleError.
+    """
+    detour = Detour(shown=place.unusable())
+    hurried = replace(access, deadline=min(access.deadline, detour.until))
+    try:
+        if not Objects(repository, connection, hurried, place).list_refs("origin", "HEAD"):
+            raise detour.shown  # git takes any text for a list without refs
+    except BundleError as error:
+        raise detour.end(error, access) from None
+
+
+def _follow(repository: Repository, parameters: Mapping[str, Any], access: Access) -> tuple[Connection, Place]:
     """Return how git reaches the target of a repository's redirect, and its place for messages.
 
     Another host is not asked here: git does, and the server that redirects learns nothing of that.

@@ -1,13 +1,12 @@
 """Git repositories: a ref is found with ls-remote, one commit is fetched shallowly, nothing is ever checked out.
 
-Not here: running git (process.py), reaching a repository (connection.py), following redirects (redirect.py), and
-objects (objects.py).
+Not here: running git (process.py), reaching a repository (connection.py), following redirects (redirect.py), objects
+(objects.py), and submodules (submodules.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,11 +14,8 @@ from api.errors import BundleError
 from api.plugins import Access, Entry, Limits, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, check_path, quote
-from controller.sources.detours import Detour
-from controller.sources.git.connection import Connection, connect
-from controller.sources.git.failures import RedirectedError
 from controller.sources.git.objects import Objects
-from controller.sources.git.redirect import follow
+from controller.sources.git.redirect import reach
 from controller.sources.git.reference import (
     FULL_COMMIT,
     PEELED,
@@ -29,8 +25,8 @@ from controller.sources.git.reference import (
     check_ref,
     parse_repository,
 )
+from controller.sources.git.submodules import Checkout
 from controller.sources.pace import check_deadline
-from controller.sources.redirects import Place
 from controller.sources.trust import certificate_problems
 from controller.sources.versions.ranges import Range
 from controller.sources.versions.selection import describe_nearest, highest
@@ -44,7 +40,10 @@ _ALGORITHMS = {40: "sha1", 64: "sha256"}
 
 
 class GitSource:
-    """The kind `git`. Parameters: repository, ref, semver, directory, insecureSkipTLSVerify, certificateData."""
+    """The kind `git`.
+
+    Parameters: repository, ref, semver, directory, submodules, insecureSkipTLSVerify, certificateData.
+    """
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return what is wrong with the parameters, each with its field path below `path`."""
@@ -71,7 +70,7 @@ class GitSource:
         return problems + certificate_problems(parameters, path)
 
     def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return repository, ref and range of versions; `directory` does not change what they name."""
+        """Return repository, ref and range of versions; `directory` and `submodules` do not change what they name."""
         identity = {"repository": parse_repository(parameters["repository"]).normal, "ref": _ref(parameters)}
         return identity | ({"semver": parameters["semver"]} if parameters.get("semver") else {})
 
@@ -88,28 +87,31 @@ class GitSource:
         """
         ref = _ref(parameters)
         if semver := parameters.get("semver"):
-            tag, commit = _reach(parameters, access, lambda objects: _find_tag(objects, semver, access))
+            tag, commit = _ask(parameters, access, lambda objects: _find_tag(objects, semver, access))
             pinned = f"{parameters['repository']}@{tag}@{commit}"
             return Resolution(pinned=pinned, digest=f"{_ALGORITHMS[len(commit)]}:{commit}", version=tag)
-        commit = _reach(parameters, access, lambda objects: _find_commit(objects, ref, access))
+        commit = _ask(parameters, access, lambda objects: _find_commit(objects, ref, access))
         digest = f"{_ALGORITHMS[len(commit)]}:{commit}"
         named = "" if commit.startswith(ref.lower()) else _shorten(ref)
         return Resolution(pinned=f"{parameters['repository']}@{commit}", digest=digest, reference=named)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
-        """Return repository, directory and commit: access to one repository gives no access to commits of another."""
+        """Return repository, directory and commit: access to one repository gives no access to commits of another.
+
+        And whether submodules are read: their commits are part of the commit.
+        """
         normal = parse_repository(parameters["repository"]).normal
-        return f"{normal}|{_directory(parameters)}|{resolution.digest}"
+        key = f"{normal}|{_directory(parameters)}|{resolution.digest}"
+        return f"{key}|submodules" if parameters.get("submodules") else key
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
-        """Yield the files of the commit in path order, as git has them: unchecked, and not on disk yet.
+        """Yield the files of the commit in path order, then those of each submodule, as git has them: unchecked.
 
         Raises: BundleError (PinnedContentGone, DirectoryNotFound, UnsupportedContent, ContentRejected,
             DigestMismatch, StorageFull, and those of `resolve`).
         """
-        commit, directory = _commit(resolution, access), _directory(parameters)
-        objects, items = _reach(parameters, access, lambda found: (found, found.fetch_directory(commit, directory)))
-        yield from objects.read(items, directory)
+        commit, repository = _commit(resolution, access), _parse(parameters, access)
+        yield from Checkout(repository, parameters, access).read(commit, _directory(parameters))
 
 
 def _ref(parameters: Mapping[str, Any]) -> str:
@@ -151,33 +153,9 @@ def _commit(resolution: Resolution, access: Access) -> str:
     return commit
 
 
-def _reach(parameters: Mapping[str, Any], access: Access, work: Callable[[Objects], Found]) -> Found:
-    """Do some work with a repository; if its server redirects, do it again with the target."""
+def _ask(parameters: Mapping[str, Any], access: Access, work: Callable[[Objects], Found]) -> Found:
     repository = _parse(parameters, access)
-    place = Place(subject=f"{access.path}.repository", host=repository.authority)
-    try:
-        return work(Objects(repository, connect(repository, parameters, access), access, place))
-    except RedirectedError:
-        connection, place = follow(repository, parameters, access)
-        if place.is_elsewhere:
-            _check_elsewhere(repository, connection, access, place)
-            received = access.receive
-            access = replace(access, progress=lambda done, _: received(done))
-        return work(Objects(repository, connection, access, place))
-
-
-def _check_elsewhere(repository: Repository, connection: Connection, access: Access, place: Place) -> None:
-    """Check that there is a repository where a server redirects to; anything else looks the same.
-
-    Raises: BundleError.
-    """
-    detour = Detour(shown=place.unusable())
-    hurried = replace(access, deadline=min(access.deadline, detour.until))
-    try:
-        if not Objects(repository, connection, hurried, place).list_refs("origin", _DEFAULT_REF):
-            raise detour.shown  # git takes any text for a list without refs
-    except BundleError as error:
-        raise detour.end(error, access) from None
+    return reach(repository, parameters, access, lambda *reached: work(Objects(repository, *reached)))
 
 
 def _find_commit(objects: Objects, ref: str, access: Access) -> str:

@@ -64,8 +64,8 @@ TAKEN = [
     Taken("a link with a long target", {"d/l": "../" + "a" * 60}, {"l":
          'entry "d/l" has a link target that exceeds the limit of 60 bytes; shorten it'}),
     Taken("a link to a submodule", {"d/l": "../s", "d/m": "../s/x", "s": "submodule"}, dict.fromkeys("lm",
-         '"s" is a submodule, which is not supported; '
-         "add its repository as another source, or use a directory without it")),
+         '"s" is a submodule, to which links of a directory do not lead; '
+         "use the whole repository, add that of the submodule as another source, or remove the link")),
     Taken("a long chain of links", {"d/l": "../0", **{f"{i}": f"{i + 1}" for i in range(50)}, "50": ""}, {"l":
          'entry "40" is a chain of more than 40 links; link directly'}),
     Taken("a copy that is too deep", {"d/1/2": "../../e", "e/3/4/5/6/7": "", "e/f": ""},

@@ -52,6 +52,7 @@ def test_all_that_is_wrong_is_told() -> None:
     [
         ({"repository": "https://me@GitHub.com:443/foo/bar/"}, True),
         ({"directory": "other"}, True),
+        ({"submodules": True}, True),
         ({"certificateData": "x"}, True),
         ({"ref": "v1"}, False),
         ({"repository": "git@github.com:foo/bar"}, False),
@@ -61,7 +62,9 @@ def test_what_names_the_content(others: dict[str, Any], is_same: bool) -> None:
     assert (SOURCE.identity(GOOD | others) == SOURCE.identity(GOOD)) is is_same
 
 
-@pytest.mark.parametrize("others", [{"directory": "other"}, {"repository": "https://github.com/fork/bar"}])
+@pytest.mark.parametrize(
+    "others", [{"directory": "other"}, {"submodules": True}, {"repository": "https://github.com/fork/bar"}]
+)
 def test_the_store_key_tells_content_apart(others: dict[str, Any]) -> None:
     resolution = Resolution(pinned="", digest="sha1:" + "0" * 40)
     assert SOURCE.content_key(GOOD | others, resolution) != SOURCE.content_key(GOOD, resolution)
