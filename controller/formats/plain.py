@@ -32,6 +32,8 @@ from controller.formats.recognition import (
     recognize_archives,
     recognize_bundle,
     recognize_chart,
+    recognize_image_lock,
+    recognize_package,
     walk_folders,
 )
 from controller.formats.yaml.manifests import Document, read_documents
@@ -40,6 +42,7 @@ from controller.untrusted import mapping
 _FOLDER = "manifests"
 _SHOWN_PLACES = 6
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml")
+_OTHERS = (recognize_bundle, recognize_package, recognize_chart, recognize_archives, recognize_image_lock)
 _KUSTOMIZE = "kustomize.config.k8s.io/"
 
 
@@ -117,14 +120,17 @@ class _Manifests:
         """Return the folder with the manifests of a destination."""
         manifests = join(destination, _FOLDER)
         has_manifests = is_folder(self._root / manifests)
-        telling = [manifests, join(destination, ANNOTATIONS), *([] if has_manifests else [join(destination, CHART)])]
+        folder = manifests if has_manifests else destination
+        telling = (manifests, join(destination, ANNOTATIONS), join(folder, CHART))
         self._tree.check(lambda path: any(covers(path, place) for place in telling))
-        other = recognize_bundle(self._root, destination) or (
-            "" if has_manifests else recognize_chart(self._root, destination)
+        other = (
+            recognize_bundle(self._root, destination)
+            or recognize_chart(self._root, folder)
+            or recognize_package(self._root, folder)
         )
         if other:
             raise _no_content(f'no plain manifests in "{destination or "."}"', other)
-        return manifests if has_manifests else destination
+        return folder
 
     def _files(self, folder: str) -> list[str]:
         """Return the manifests of a folder by name.
@@ -170,7 +176,7 @@ class _Manifests:
     def _find_other_format(self) -> str:
         """Return which other format a folder looks like, and what to do; empty if none does."""
         for folder in walk_folders(self._root):
-            for recognize in (recognize_bundle, recognize_chart, recognize_archives):
+            for recognize in _OTHERS:
                 if other := recognize(self._root, folder):
                     return other
         return ""

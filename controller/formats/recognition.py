@@ -15,9 +15,17 @@ from controller.content.tar import read_tar
 CHART = "Chart.yaml"
 """The file that makes a folder a chart."""
 ANNOTATIONS = "metadata/annotations.yaml"
-"""The file that makes a folder a registry-v1 bundle."""
-# The value of the annotation operators.operatorframework.io.bundle.mediatype.v1.
-_REGISTRY_MEDIA_TYPE = b"registry+v1"
+"""The file that makes a folder a registry-v1 bundle, unless it says that it is plain manifests (RukPak up to 0.21)."""
+_REGISTRY_TYPE, _PLAIN_TYPE = b"registry+v1", b"plain+v0"
+_GUESSED_PLAIN, _GUESSED_HELM = b"plain", b"helm"
+"""Written by `opm alpha bundle generate` after a look into manifests/; there are OLM bundles that say "plain"."""
+_TYPE = re.compile(
+    rb"operators\.operatorframework\.io\.bundle\.mediatype\.v1[\"']?[ \t]*:[ \t]*[\"']?([A-Za-z0-9+.-]+)"
+)
+_COMMENT = re.compile(rb"(?:^|[ \t])#")
+_SERVICE_VERSION = b"ClusterServiceVersion"
+_LINE_BYTES = 4096
+_PACKAGE = (b"packageName", b"channels", b"currentCSV")
 MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 """Of files with manifests."""
 CHART_SUFFIXES = (".tgz", ".tar.gz")
@@ -41,9 +49,51 @@ def recognize_archives(root: Path, folder: str) -> str:
 def recognize_bundle(root: Path, folder: str) -> str:
     """Return the message for a folder of the tree that is a registry-v1 bundle; empty if it is not."""
     annotations = join(folder, ANNOTATIONS)
-    if not is_file(root / annotations) or not mentions(root / annotations, _REGISTRY_MEDIA_TYPE):
+    if not is_file(root / annotations):
         return ""
-    return _describe(annotations, "a registry-v1 bundle", "registry-v1")
+    says = _bundle_type(root / annotations)
+    is_bundle = says == _REGISTRY_TYPE if says else mentions(root / annotations, _REGISTRY_TYPE)
+    return _describe(annotations, "a registry-v1 bundle", "registry-v1") if is_bundle else ""
+
+
+def recognize_plain_bundle(root: Path, folder: str) -> str:
+    """Return the message for a folder of the tree that says it is a bundle of plain manifests; empty if none does."""
+    annotations = join(folder, ANNOTATIONS)
+    if not is_file(root / annotations) or _bundle_type(root / annotations) not in (_PLAIN_TYPE, _GUESSED_PLAIN):
+        return ""
+    return _describe(annotations, "a bundle of plain manifests", "plain")
+
+
+def is_other_bundle(root: Path, folder: str) -> bool:
+    """Return whether a folder of the tree with manifests/ and annotations says that it is no registry-v1 bundle."""
+    says = _bundle_type(root / join(folder, ANNOTATIONS))
+    return says == _PLAIN_TYPE or (
+        says in (_GUESSED_PLAIN, _GUESSED_HELM) and not has_service_version(root, join(folder, "manifests"))
+    )
+
+
+def recognize_package(root: Path, folder: str) -> str:
+    """Return the message for a folder of the tree with the package manifest of an operator; empty if it has none."""
+    for path in list_files(root, folder, MANIFEST_SUFFIXES):
+        is_named_so = "package" in path.rpartition("/")[2]
+        if is_named_so and mentions(root / path, *_PACKAGE) and not looks_like_manifest(root / path):
+            remedy = 'convert the folder with "operator-sdk pkgman-to-bundle", and publish one of the bundles'
+            return f'found "{path}", the package manifest of an operator, which is not supported: {remedy}'
+    return ""
+
+
+def recognize_image_lock(root: Path, folder: str) -> str:
+    """Return the message for a folder of the tree that is an imgpkg bundle; empty if it is not."""
+    path = join(folder, ".imgpkg/images.yml")
+    if not is_file(root / path) or not mentions(root / path, b"ImagesLock"):
+        return ""
+    remedy = f'render its files with ytt and "kbld -f {path}", and publish the output'
+    return f'found "{path}", which belongs to an imgpkg bundle: {remedy}'
+
+
+def has_service_version(root: Path, folder: str) -> bool:
+    """Return whether a folder of the tree seems to contain a ClusterServiceVersion."""
+    return any(mentions(root / path, _SERVICE_VERSION) for path in list_files(root, folder, MANIFEST_SUFFIXES))
 
 
 def recognize_manifests(root: Path, folder: str) -> str:
@@ -84,6 +134,19 @@ def is_in_file(pattern: re.Pattern[bytes], path: Path) -> bool:
         return False
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
         return pattern.search(text) is not None
+
+
+def _bundle_type(path: Path) -> bytes:
+    """Return the media type that annotations give; empty if they give none."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            return b""
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            for match in _TYPE.finditer(text):
+                before = text[max(0, match.start() - _LINE_BYTES) : match.start()].rpartition(b"\n")[2]
+                if not _COMMENT.search(before):
+                    return match[1]
+    return b""
 
 
 def is_chart_archive(path: Path, limits: Limits | None = None) -> bool:

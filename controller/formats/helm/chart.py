@@ -34,7 +34,9 @@ from controller.formats.recognition import (
     list_files,
     recognize_bundle,
     recognize_first,
+    recognize_image_lock,
     recognize_manifests,
+    recognize_package,
     walk_folders,
 )
 
@@ -185,7 +187,7 @@ def _folder_of(chart: Chart) -> str:
 def _no_chart(tree: ContentTree) -> BundleError:
     problem = "no chart found: neither a directory with Chart.yaml nor a .tgz or .tar.gz archive of one"
     remedy = (
-        recognize_first(tree.root, recognize_bundle, recognize_manifests)
+        recognize_first(tree.root, recognize_bundle, recognize_package, recognize_image_lock, recognize_manifests)
         or "add the chart, or correct the directory of its source"
     )
     return BundleError(Reason.NO_CONTENT, f"{problem}; {remedy}{tree.describe_refused()}")

@@ -5,6 +5,7 @@ A bundle is a folder with `manifests/` and `metadata/annotations.yaml`: the root
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,24 +17,26 @@ from controller.content.limits import quote
 from controller.formats.budget import TextBudget
 from controller.formats.recognition import (
     ANNOTATIONS,
-    MANIFEST_SUFFIXES,
     covers,
+    has_service_version,
     is_below,
     is_file,
     is_folder,
+    is_other_bundle,
     join,
-    list_files,
     mentions,
     recognize_archives,
     recognize_chart,
     recognize_first,
+    recognize_image_lock,
     recognize_manifests,
+    recognize_package,
+    recognize_plain_bundle,
 )
 
 MANIFESTS = "manifests"
 PROPERTIES = "metadata/properties.yaml"
 DEPENDENCIES = "metadata/dependencies.yaml"
-_SERVICE_VERSION = b"ClusterServiceVersion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,7 @@ def find_layout(tree: ContentTree) -> Layout:
     """
     folders = list(dict.fromkeys(("", *tree.destinations)))
     _check(tree, *(join(folder, name) for folder in folders for name in (MANIFESTS, ANNOTATIONS)))
-    found = [folder for folder in folders if _has_both(tree.root / folder)]
+    found = [folder for folder in folders if _is_bundle(tree.root, folder)]
     if len(found) > 1:
         places = " and ".join(f'"{folder or "."}"' for folder in found)
         problem = f"found {len(found)} bundles: {places}; create a BundleDeployment for each"
@@ -110,16 +113,19 @@ def _check(tree: ContentTree, *places: str) -> None:
 
 def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
     for folder in folders:
-        if is_file(tree.root / folder / ANNOTATIONS):
+        if is_file(tree.root / folder / ANNOTATIONS) and not is_folder(tree.root / folder / MANIFESTS):
             return BundleError(
                 Reason.INVALID_BUNDLE, f'found "{ANNOTATIONS}" but no directory "{join(folder, MANIFESTS)}"; add it'
             )
     looked = ", ".join(f'"{join(folder, ANNOTATIONS)}"' for folder in folders)
     recognizers = (
         _recognize_elsewhere,
+        recognize_plain_bundle,
+        recognize_package,
         recognize_chart,
         recognize_archives,
         _recognize_service_version,
+        recognize_image_lock,
         recognize_manifests,
     )
     remedy = recognize_first(tree.root, *recognizers) or "add this file and manifests/"
@@ -130,17 +136,17 @@ def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
 def _recognize_elsewhere(root: Path, folder: str) -> str:
     """Return the message for a folder with a bundle that is not read; empty if it has none."""
     remedy = "remove its parent directories with git.directory or http.stripComponents"
-    return f"found {quote(join(folder, ANNOTATIONS))}: {remedy}" if _has_both(root / folder) else ""
+    return f"found {quote(join(folder, ANNOTATIONS))}: {remedy}" if _is_bundle(root, folder) else ""
 
 
 def _recognize_service_version(root: Path, folder: str) -> str:
     """Return the message for a folder that looks like `manifests/` of a bundle; empty if it does not."""
-    if Path(folder).name != MANIFESTS:
+    annotations = posixpath.join(posixpath.dirname(folder), ANNOTATIONS)
+    if Path(folder).name != MANIFESTS or is_file(root / annotations) or not has_service_version(root, folder):
         return ""
-    paths = list_files(root, folder, MANIFEST_SUFFIXES)
-    has_version = any(mentions(root / path, _SERVICE_VERSION) for path in paths)
-    return f'found a ClusterServiceVersion in "{folder}": add {ANNOTATIONS}' if has_version else ""
+    return f'found a ClusterServiceVersion in "{folder}": add {ANNOTATIONS}'
 
 
-def _has_both(folder: Path) -> bool:
-    return is_folder(folder / MANIFESTS) and is_file(folder / ANNOTATIONS)
+def _is_bundle(root: Path, folder: str) -> bool:
+    has_both = is_folder(root / folder / MANIFESTS) and is_file(root / folder / ANNOTATIONS)
+    return has_both and not is_other_bundle(root, folder)

@@ -58,6 +58,7 @@ class Case:
     destinations: tuple[str, ...] = ("",)
 
 
+PLAIN_BUNDLE = "annotations:\n  # not registry+v1\n  operators.operatorframework.io.bundle.mediatype.v1: plain+v0\n"
 # fmt: off
 ORDER = [
     Case("manifests/ at the root is read", {"manifests/a.yaml": manifest("a")}, "a"),
@@ -104,6 +105,8 @@ ORDER = [
     Case("two destinations that lead to one folder are read once", {"manifests/a.yaml": manifest("a")}, "a",
          ("", "manifests")),
     Case("what no source brought is not read", {"a/x.yaml": manifest("a"), "b/x.yaml": manifest("b")}, "a", ("a",)),
+    Case("a bundle that says that it is plain",
+         {"manifests/a.yaml": manifest("a"), "metadata/annotations.yaml": PLAIN_BUNDLE}, "a"),
     Case("a destination may bring nothing", {"a/x.yaml": manifest("a"), "b/README.md": ""}, "a", ("a", "b", "c")),
 ]
 # fmt: on
@@ -130,6 +133,11 @@ def test_a_manifest_next_to_manifests_causes_a_warning(tmp_path: Path) -> None:
 HELM = 'which looks like a Helm chart: set spec.format to "helm"'
 REGISTRY = 'which looks like a registry-v1 bundle: set spec.format to "registry-v1"'
 ANNOTATIONS = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n"
+PACKAGE = "packageName: etcd\nchannels:\n- {name: alpha, currentCSV: etcdoperator.v0.9.2}\n"
+CONVERT = (
+    "the package manifest of an operator, which is not supported: convert the folder with "
+    '"operator-sdk pkgman-to-bundle", and publish one of the bundles'
+)
 ELSEWHERE = 'move it to "manifests", or remove its parent directories with git.directory or http.stripComponents'
 # fmt: off
 NO_CONTENT = [
@@ -164,6 +172,22 @@ NO_CONTENT = [
          f'no plain manifests in "."; found "metadata/annotations.yaml", {REGISTRY}'),
     Case("a registry-v1 bundle in a folder of its own", {"b/metadata/annotations.yaml": ANNOTATIONS},
          f'no objects in the .yaml, .yml and .json files of "."; found "b/metadata/annotations.yaml", {REGISTRY}'),
+    Case("a chart in manifests/", {"manifests/Chart.yaml": "name: c\n", "manifests/templates/a.yaml": manifest("a")},
+         f'no plain manifests in "."; found "manifests/Chart.yaml", {HELM}'),
+    Case("package manifests of an operator",
+         {"etcd.package.yaml": PACKAGE, "0.9.2/etcd.clusterserviceversion.yaml": manifest("a")},
+         f'no plain manifests in "."; found "etcd.package.yaml", {CONVERT}'),
+    Case("package manifests in manifests/",
+         {"manifests/package.json": '{"packageName": "a", "channels": [{"currentCSV": "b"}]}'},
+         f'no plain manifests in "."; found "manifests/package.json", {CONVERT}'),
+    Case("package manifests in a folder of their own",
+         {"operators/etcd/etcd-package.yml": PACKAGE, "operators/etcd/0.9.2/csv.yaml": manifest("a")},
+         'no objects in the .yaml, .yml and .json files of "."; found "operators/etcd/etcd-package.yml", ' + CONVERT),
+    Case("an imgpkg bundle",
+         {".imgpkg/images.yml": "apiVersion: imgpkg.carvel.dev/v1alpha1\nkind: ImagesLock\n",
+          "config/a.yml": manifest("a")},
+         'no objects in the .yaml, .yml and .json files of "."; found ".imgpkg/images.yml", which belongs to an imgpkg '
+         'bundle: render its files with ytt and "kbld -f .imgpkg/images.yml", and publish the output'),
 ]
 # fmt: on
 

@@ -84,6 +84,11 @@ MISSED = [
     Missed("nothing", {}, Reason.NO_CONTENT, f"{NONE}; add the chart, or correct the directory"),
     Missed("plain manifests", {"x/manifests/a.yaml": YAML}, Reason.NO_CONTENT,
          f'{NONE}; found "x/manifests/a.yaml", which looks like plain manifests: set spec.format to "plain"'),
+    Missed("package manifests of an operator",
+         {"etcd.package.yaml": b"packageName: a\nchannels: [{currentCSV: b}]", "0.9.2/csv.yaml": YAML},
+         Reason.NO_CONTENT, f'{NONE}; found "etcd.package.yaml", the package manifest of an operator'),
+    Missed("an imgpkg bundle", {".imgpkg/images.yml": b"kind: ImagesLock", "config/a.yml": YAML}, Reason.NO_CONTENT,
+         f'{NONE}; found ".imgpkg/images.yml", which belongs to an imgpkg bundle: render its files with ytt and'),
     Missed(
         "an operator bundle",
         {"manifests/a.yaml": YAML, "metadata/annotations.yaml": b"a: registry+v1"},

@@ -26,6 +26,8 @@ from tests.support.operator_bundles import (
 CSV = "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: op.v1}\nspec:\n"
 MODES = "  installModes: [{type: AllNamespaces, supported: y}]\n"
 ANNOTATIONS = "annotations: {operators.operatorframework.io.bundle.package.v1: op}\n"
+TYPE = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: %s\n"
+PACKAGE = "packageName: etcd\nchannels:\n- {name: alpha, currentCSV: etcdoperator.v0.9.2}\n"
 OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n"
 OLD = json.dumps({**definition(), "apiVersion": "apiextensions.k8s.io/v1beta1"})
 
@@ -115,6 +117,14 @@ class Elsewhere(NamedTuple):
     reason: Reason = Reason.NO_CONTENT
 
 
+PLAIN_BUNDLES = [
+    ("plain+v0", TYPE % "plain+v0", OBJECT % "a"),
+    ("with a CSV", TYPE % "plain+v0", CSV + MODES),
+    ("in quotes", TYPE % "'plain+v0'", OBJECT % "a"),
+    ("after a comment", "# " + TYPE.splitlines()[1] % "registry+v1" + "\n" + TYPE % "plain+v0", OBJECT % "a"),
+    ("in JSON", '{"annotations": {"operators.operatorframework.io.bundle.mediatype.v1":"plain+v0"}}', OBJECT % "a"),
+    ("as opm writes it", TYPE % "plain", OBJECT % "a"),
+]
 # fmt: off
 ELSEWHERE = [
     Elsewhere(
@@ -135,6 +145,21 @@ ELSEWHERE = [
          {"op-1.0/manifests/a.yaml": CSV, "op-1.0/metadata/annotations.yaml": ANNOTATIONS},
          'found "op-1.0/metadata/annotations.yaml": remove its parent directories with git.directory or'
          ' http.stripComponents'),
+    Elsewhere("package manifests of an operator", {"etcd.package.yaml": PACKAGE, "0.9.2/csv.yaml": CSV},
+         'found "etcd.package.yaml", the package manifest of an operator, which is not supported: convert the folder'
+         ' with "operator-sdk pkgman-to-bundle", and publish one of the bundles'),
+    Elsewhere("an imgpkg bundle", {"dir/.imgpkg/images.yml": "kind: ImagesLock\n", "dir/config/a.yml": OBJECT % "a"},
+         'found "dir/.imgpkg/images.yml", which belongs to an imgpkg bundle: render its files with ytt and'
+         ' "kbld -f dir/.imgpkg/images.yml", and publish the output'),
+    Elsewhere("a chart that opm has packaged", {"metadata/annotations.yaml": TYPE % "helm", "manifests/Chart.yaml": ""},
+         'found "manifests/Chart.yaml", which looks like a Helm chart: set spec.format to "helm"'),
+    *(
+        Elsewhere(f"a bundle that says that it is plain: {name}",
+                  {"metadata/annotations.yaml": text, "manifests/a.yaml": content},
+                  'found "metadata/annotations.yaml", which looks like a bundle of plain manifests: set spec.format to'
+                  ' "plain"')
+        for name, text, content in PLAIN_BUNDLES
+    ),
     Elsewhere("no manifests/", {"metadata/annotations.yaml": ANNOTATIONS},
          'found "metadata/annotations.yaml" but no directory "manifests"; add it', Reason.INVALID_BUNDLE),
     Elsewhere("two bundles",
@@ -153,6 +178,20 @@ def test_no_bundle(case: Elsewhere, tmp_path: Path) -> None:
     reason, message = refusal(tmp_path, destinations=("dir",))
     assert reason is case.reason
     assert message.endswith(case.expect)
+
+
+@pytest.mark.parametrize("says", ["registry+v1", "plain", "helm", "something", ""])
+def test_a_bundle_with_a_csv_is_one_whatever_opm_took_it_for(says: str, tmp_path: Path) -> None:
+    package = "  operators.operatorframework.io.bundle.package.v1: op\n"
+    files = {"metadata/annotations.yaml": TYPE % says + package}
+    assert names(write_bundle(tmp_path, service_version(), object_of("ConfigMap", "here"), files=files)) == ["here"]
+
+
+def test_a_bundle_beside_a_plain_one_is_found(tmp_path: Path) -> None:
+    write_bundle(tmp_path, service_version(), object_of("ConfigMap", "here"))
+    plain = {"metadata/annotations.yaml": TYPE % "plain+v0"}
+    write_bundle(tmp_path / "plain", None, object_of("ConfigMap", "there"), files=plain)
+    assert render(tmp_path, destinations=("", "plain")).objects[0]["metadata"]["name"] == "here"
 
 
 def test_a_bundle_may_be_at_a_destination(tmp_path: Path) -> None:
