@@ -18,6 +18,9 @@ from controller.sources.hosts import PORTS
 
 Origin = tuple[str, str | None, int | None]
 
+PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+"""What a URL may contain; browsers and clients encode anything else in one (quote of urllib.parse)."""
+
 
 class ElsewhereError(BundleError):
     """A request to which a server has redirected failed; the message does not say how."""

@@ -1,7 +1,8 @@
 """HTTP to sources: the only user of requests.
 
 Invariants: no call outlives `Access.deadline`, or continues with a server that is silent or too slow in any phase;
-nothing is read beyond its limit, nothing is decoded; nothing is taken from the environment (no netrc, no proxy);
+nothing is read beyond its limit, and only documents are decoded, never files; nothing is taken from the environment (no
+netrc, no proxy);
 `Authorization` is sent only to the origin that it is for. Messages name host and status, never a URL, and nothing about
 the target of a redirect.
 
@@ -18,12 +19,14 @@ import logging
 import ssl
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Self
+from urllib.parse import quote as quote_url
 from urllib.parse import urlsplit
 
 import requests
@@ -39,7 +42,7 @@ from controller.content.limits import describe_bytes, quote
 from controller.sources.connections import Guard, GuardedPools, Peer
 from controller.sources.detours import Detour
 from controller.sources.pace import Pace, check_deadline
-from controller.sources.redirects import Place, follow, host_of, origin_of, place_of
+from controller.sources.redirects import PRINTABLE, Place, follow, host_of, origin_of, place_of
 from controller.sources.tls_contexts import CONTEXTS
 from controller.sources.transport_failures import LIBRARY_ERRORS, PlainServerError, StatusError, translate, unreachable
 
@@ -47,6 +50,10 @@ log = logging.getLogger(__name__)
 
 _CHUNK = 64 * 1024
 _GZIP, _GZIPPED = ("gzip", "x-gzip"), (".tgz", ".tar.gz")
+_ENCODINGS = frozenset((*_GZIP, "compress", "x-compress", "deflate", "br", "zstd", "dcb", "dcz"))
+"""Content encodings that change a body (https://www.iana.org/assignments/http-parameters); storage services send others
+that do not, such as aws-chunked and utf-8, or none."""
+_GZIP_WINDOW = 31  # zlib's: a gzip header, and any window
 _CONNECT_SECONDS = 5.0
 _TICK = 0.1  # seconds between two checks of the deadline, the cancel token and the pace
 _ATTEMPTS = 3
@@ -142,8 +149,7 @@ class Transport:
             leaves: whether a redirect to another origin than the named one is followed, and not returned.
 
         Raises: BundleError (Unreachable, with the delay of Retry-After; TLSVerificationFailed; InsecureRefused;
-            InvalidReference; UnsupportedContent for an encoded body); ElsewhereError for any failure at an origin that
-            was not named.
+            InvalidReference); ElsewhereError for any failure at an origin that was not named.
         """
         request = _Request(method=method, url=url, headers=headers, body=body, named=named or url)
         return self._follow(request, leaves=leaves)
@@ -189,7 +195,7 @@ class Transport:
             response = retrying(self._send_once, request, place)
             if not response.is_redirect or request.body is not None:
                 return response
-            url = follow(request.url, response.headers.get("Location", ""))
+            url = follow(request.url, _as_sent(response.headers.get("Location", "")))
             if url and not leaves and origin_of(url) != origin_of(request.named):
                 return response
             response.discard()
@@ -294,6 +300,11 @@ def _shown(error: BundleError, place: Place) -> BundleError:
     return place.show(error)
 
 
+def _as_sent(location: str) -> str:
+    """Return a URL in a header with the bytes that were sent: the library has read them as Latin-1."""
+    return quote_url(location.encode("latin-1", "replace"), safe=PRINTABLE)
+
+
 def _without_authorization(request: _Request) -> Mapping[str, str]:
     return {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
 
@@ -301,7 +312,7 @@ def _without_authorization(request: _Request) -> Mapping[str, str]:
 def _check_answer(response: Response) -> None:
     """Refuse responses that no caller can use.
 
-    Raises: BundleError (Unreachable, UnsupportedContent).
+    Raises: BundleError (Unreachable).
     """
     subject, host, status, headers = response.place.subject, response.place.host, response.status, response.headers
     if status in _TRANSIENT_STATUS or status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -310,12 +321,6 @@ def _check_answer(response: Response) -> None:
     if sum(len(name) + len(value) for name, value in headers.items()) > _HEADER_BYTES:
         problem = f"its response header exceeds the limit of {describe_bytes(_HEADER_BYTES)}"
         raise unreachable(subject, host, problem)
-    encoding = headers.get("Content-Encoding", "identity").lower()
-    # Some servers take the compression of the archive itself for one of the response (Apache's AddEncoding, Bitbucket).
-    is_archive = encoding in _GZIP and urlsplit(response.url).path.lower().endswith(_GZIPPED)
-    if encoding != "identity" and not is_archive:
-        message = f"{subject}: {quote(host)} uses a content encoding that was not requested; turn it off on that server"
-        raise BundleError(Reason.UNSUPPORTED_CONTENT, message)
 
 
 class Response:
@@ -326,6 +331,7 @@ class Response:
         self.headers: Mapping[str, str] = raw.headers
         self.place = place
         self.url: str = raw.url
+        self._encoding = _find_encoding(raw)
         self._is_head = raw.request.method == "HEAD"
         self._raw, self._transport = raw, transport
 
@@ -342,8 +348,17 @@ class Response:
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes, as soon as there are some; nothing at the end.
 
-        Raises: BundleError (Unreachable), also if the body is shorter than its Content-Length.
+        Raises: BundleError (Unreachable), also if the body is shorter than its Content-Length; UnsupportedContent for
+            an encoded body.
         """
+        # Some servers take the compression of the archive itself for one of the response (Apache's AddEncoding,
+        # Bitbucket).
+        is_archive = self._encoding in _GZIP and urlsplit(self.url).path.lower().endswith(_GZIPPED)
+        if self._encoding and not is_archive:
+            raise self._encoded()
+        return self._read(size)
+
+    def _read(self, size: int) -> bytes:
         self._transport.check(self.place)
         try:
             data = self._transport.read(self._raw, size)
@@ -355,22 +370,38 @@ class Response:
         return data
 
     def read_all(self, limit: int) -> bytes:
-        """Return the whole body.
+        """Return the whole body, a document; decode gzip, as clients do that proxies have been built for.
 
-        Raises: BundleError (Unreachable; ContentRejected over `limit` bytes).
+        Raises: BundleError (Unreachable; ContentRejected over `limit` bytes, as sent or decoded; UnsupportedContent for
+            any other encoding).
         """
-        body = bytearray()
-        while data := self.read(_CHUNK):
-            body += data
-            if len(body) > limit:
+        decoder = zlib.decompressobj(_GZIP_WINDOW) if self._encoding in _GZIP else None
+        read = self._read if decoder else self.read
+        body, count = bytearray(), 0
+        while data := read(_CHUNK):
+            count += len(data)
+            body += self._decode(decoder, data, limit + 1 - len(body)) if decoder else data
+            if max(count, len(body)) > limit:
                 problem = f"a response of {quote(self.host)} exceeds the limit of {describe_bytes(limit)}"
                 raise BundleError(Reason.CONTENT_REJECTED, f"{self.place.subject}: {problem}; check that server")
+        if decoder and not decoder.eof:
+            raise self._encoded()
         self.close()
         return bytes(body)
 
     def settle(self) -> None:
         """Note that the body is what was looked for, wherever it came from: what is wrong with it may be told."""
         self._transport.settle()
+
+    def _decode(self, decoder: zlib._Decompress, data: bytes, size: int) -> bytes:
+        try:
+            return decoder.decompress(data, size)
+        except zlib.error:
+            raise self._encoded() from None
+
+    def _encoded(self) -> BundleError:
+        problem = f"{quote(self.host)} uses a content encoding that was not requested; turn it off on that server"
+        return self.place.show(BundleError(Reason.UNSUPPORTED_CONTENT, f"{self.place.subject}: {problem}"))
 
     def discard(self) -> None:
         """Close a response without using its body; keep the connection for reuse if that is cheap."""
@@ -384,6 +415,12 @@ class Response:
     def close(self) -> None:
         """Release the connection."""
         self._raw.close()
+
+
+def _find_encoding(raw: requests.Response) -> str:
+    """Return the content encoding that changes a body; several as one text."""
+    names = (name.strip().lower() for name in raw.headers.get("Content-Encoding", "").split(","))
+    return ",".join(name for name in names if name in _ENCODINGS)
 
 
 def _wait(state: tenacity.RetryCallState) -> float:

@@ -215,6 +215,13 @@ def test_an_unknown_ref(ref: str, forge: Forge, access: Access) -> None:
     assert error.message == f'{PATH}.ref: no branch, tag or commit "{ref}"; check the spelling or push it'
 
 
+def test_a_tag_of_something_else_than_a_commit(forge: Forge, access: Access) -> None:
+    forge.repository.git("tag", "file", forge.repository.git("rev-parse", "main:deploy/a.yaml"))
+    error = failure(lambda: fetch(forge.parameters("file"), access))
+    assert error.reason is Reason.NOT_FOUND
+    assert "something else than a commit by the name in ref; name a branch, a commit or another tag" in error.message
+
+
 def test_an_ambiguous_abbreviated_commit(forge: Forge, access: Access) -> None:
     prefix = forge.repository.make_ambiguous()
     error = failure(lambda: SOURCE.resolve(forge.parameters(prefix), access))
@@ -602,6 +609,23 @@ def test_ssh(ssh: GitSshServer, forge: Forge, access: Access) -> None:
     assert_nothing_left(access)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda text: text.replace("\n", "\r\n"), id="lines end as in Windows"),
+        pytest.param(lambda text: "\ufeff" + text, id="a byte order mark"),
+        pytest.param(lambda text: "\n" + text.strip() + "  ", id="blanks around, no line end"),
+        pytest.param(lambda text: "".join(f"  {line}\n" for line in text.splitlines()), id="indented"),
+    ],
+)
+def test_keys_as_editors_store_them(
+    change: Callable[[str], str], ssh: GitSshServer, forge: Forge, access: Access
+) -> None:
+    own = ssh_access(access, ssh, ssh_private_key=change(ssh.private_key), known_hosts=change(ssh.known_hosts))
+    parameters = forge.parameters() | {"repository": f"ssh://git@127.0.0.1:{ssh.port}/repo.git"}
+    assert SOURCE.resolve(parameters, own).digest == f"sha1:{forge.second}"
+
+
 def test_ssh_of_a_folder_whose_name_is_odd(ssh: GitSshServer, forge: Forge, access: Access) -> None:
     scratch = access.scratch / "with blanks, % and 'quotes'"
     scratch.mkdir()
@@ -659,6 +683,7 @@ def test_an_unknown_repository_over_ssh(ssh: GitSshServer, forge: Forge, access:
         pytest.param(Faults(status=401), Reason.UNAUTHORIZED, id="401"),
         pytest.param(Faults(status=403), Reason.UNAUTHORIZED, id="403"),
         pytest.param(Faults(status=404), Reason.NOT_FOUND, id="404"),
+        pytest.param(Faults(status=406), Reason.UNREACHABLE, id="406"),
         pytest.param(Faults(status=429, headers={"Retry-After": "1"}), Reason.UNREACHABLE, id="429"),
         pytest.param(Faults(status=503), Reason.UNREACHABLE, id="503"),
         pytest.param(Faults(where="git-upload-pack", cut_after=30), Reason.UNREACHABLE, id="a cut connection"),

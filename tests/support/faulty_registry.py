@@ -82,6 +82,10 @@ class FaultyRegistry:
         """Part of the paths that require them; empty: all."""
         self.identity_tokens: set[str] = set()
         """Identity tokens that the token server accepts."""
+        self.stranger_status = 0
+        """Status without a challenge for requests without Authorization, except for the base of the API."""
+        self.has_open_base = False
+        """Anyone may read the base of the API."""
         self.refusal = 401
         """Status for an Authorization that is not accepted."""
         self.realm = ""
@@ -177,8 +181,15 @@ class FaultyRegistry:
         return is_meant and bool(faults.status) and faults.times > 0
 
     def _refuse(self, request: BaseHTTPRequestHandler, authorization: str, challenge: str) -> None:
+        is_base = urlsplit(request.path).path == "/v2/"
         status = self.refusal if authorization else 401
-        self._send(request, status, b'{"errors":[]}', {"WWW-Authenticate": challenge} if status == 401 else {})
+        if is_base and self.has_open_base:
+            status = 200
+        elif self.stranger_status and not authorization and not is_base:
+            status, challenge = self.stranger_status, ""
+        self._send(
+            request, status, b'{"errors":[]}', {"WWW-Authenticate": challenge} if status == 401 and challenge else {}
+        )
 
     def _is_admitted(self, request: BaseHTTPRequestHandler, authorization: str) -> bool:
         """Whether the token server gives a token to this request."""

@@ -35,6 +35,7 @@ _BREAKS = re.compile(r"[\0\n\ud800-\udfff]")
 _WEB_PAGE = re.compile(rb"\s*<", re.ASCII)
 _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{", re.ASCII)
 _HEAD_BYTES, _CHUNK = 512, 16 << 10
+_NULLS = ("null", "Null", "NULL", "~")
 
 _STARTS = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
 _ENDS = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
@@ -138,7 +139,7 @@ def read_charts(file: BinaryIO, check: Callable[[], None]) -> dict[str, bytes]:
 def _read_root(reader: _Reader) -> dict[str, bytes]:
     charts, has_entries = _Charts(), False
     for key, value in reader.pairs(reader.root()):
-        if key != "entries":
+        if key.lower() != "entries":
             reader.skip(value)
             continue
         has_entries = True
@@ -191,11 +192,12 @@ def _releases(reader: _Reader, start: yaml.Event) -> Iterator[Release]:
     for item in reader.items(start):
         found = {"version": "", "digest": "", "url": ""}
         for key, value in reader.pairs(item):
-            if key == "urls":
+            field = key.lower()  # Helm reads the keys of an index in any case
+            if field == "urls":
                 texts = [reader.text(each) for each in reader.items(value)]
                 found["url"] = texts[0] if texts else ""
-            elif key in ("version", "digest"):
-                found[key] = reader.text(value)
+            elif field in ("version", "digest"):
+                found[field] = reader.text(value)
             else:
                 reader.skip(value)
         if _is_release(found):
@@ -243,9 +245,11 @@ class _Reader:
             yield event
 
     def text(self, start: yaml.Event) -> str:
-        """Return a scalar; '' for another value."""
+        """Return a scalar; '' for null and any other value."""
         self.skip(start)
-        return start.value if isinstance(start, yaml.ScalarEvent) else ""
+        if not isinstance(start, yaml.ScalarEvent) or (start.implicit[0] and start.value in _NULLS):
+            return ""
+        return str(start.value)
 
     def skip(self, start: yaml.Event) -> None:
         """Take the rest of a value."""

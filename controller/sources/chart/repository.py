@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote as quote_url
 from urllib.parse import urlsplit
 
 from api import names
@@ -44,7 +45,7 @@ from controller.sources.hosts import check_host
 from controller.sources.http.address import HTTPS, Address, parse_address
 from controller.sources.http.download import Download, Wanted
 from controller.sources.pace import check_deadline
-from controller.sources.redirects import follow, origin_of
+from controller.sources.redirects import PRINTABLE, follow, origin_of
 from controller.sources.transport import Transport
 from controller.sources.trust import certificates_of, credential_headers
 
@@ -261,7 +262,7 @@ class Repository:
             problem = f"has no address of version {version}; publish the index again"
             raise BundleError(Reason.CONTENT_REJECTED, f"{subject} {problem}")
         try:
-            address = parse_address(follow(self._index_address.url, release.url))
+            address = parse_address(follow(self._index_address.url, quote_url(release.url, safe=PRINTABLE)))
         except ValueError:
             problem = (
                 f"has an address of version {version} that is not used: only https, or plain http on the same host"

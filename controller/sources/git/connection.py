@@ -145,8 +145,8 @@ def _connect_ssh(repository: Repository, addresses: list[str], credentials: Cred
     if not credentials.known_hosts.strip():
         problem = f"the Secret has no known_hosts to verify the host key of {quote(repository.authority)}"
         raise BundleError(Reason.HOST_KEY_UNKNOWN, f"{access.path}.auth: {problem}; add the key known_hosts")
-    key = _write(access.scratch / "identity", credentials.ssh_private_key.strip() + "\n")
-    known_hosts = _write(access.scratch / "known_hosts", credentials.known_hosts.strip() + "\n")
+    key = _write(access.scratch / "identity", _lines(credentials.ssh_private_key))
+    known_hosts = _write(access.scratch / "known_hosts", _lines(credentials.known_hosts))
     options = [
         *_SSH_OPTIONS,
         f"IdentityFile={_quoted(key)}",
@@ -190,13 +190,18 @@ def _is_encrypted(key: str) -> bool:
     """Return whether a private key has a passphrase; ssh would silently offer no key."""
     if "ENCRYPTED" in key:  # PEM, old and new
         return True
-    body = "".join(line for line in key.splitlines() if not line.startswith("-"))
+    body = "".join(line for line in _lines(key).splitlines() if not line.startswith("-"))
     try:
         decoded = base64.b64decode(body)
     except ValueError:
         return False
     # https://github.com/openssh/openssh-portable/blob/master/PROTOCOL.key: magic bytes, then the name of the cipher
     return decoded.startswith(_OPENSSH_KEY) and not decoded.startswith(_OPENSSH_KEY + b"\0\0\0\4none")
+
+
+def _lines(text: str) -> str:
+    """Return a file without what editors add, at which ssh fails: carriage returns, blanks, and a byte order mark."""
+    return "".join(f"{line.strip()}\n" for line in text.removeprefix("\ufeff").strip().splitlines())
 
 
 def _quoted(path: Path) -> str:

@@ -96,7 +96,13 @@ _FAILURES = (
         Reason.NOT_FOUND,
         "does not have the repository; correct repository, or check auth",
     ),
+    _failure(
+        r"not a tree object",
+        Reason.NOT_FOUND,
+        "has something else than a commit by the name in ref; name a branch, a commit or another tag",
+    ),
     _failure(r"returned error: (?:408|429)\b", Reason.UNREACHABLE, "it limits the rate of requests"),
+    _failure(r"returned error: 4\d\d\b", Reason.UNREACHABLE, "it refuses the request"),
     _failure(r"returned error: 5\d\d\b", Reason.UNREACHABLE, "it returned a server error"),
     _failure(r"Connection refused|Couldn't connect to server", Reason.UNREACHABLE, REFUSED),
     _failure(r"Could not resolve host", Reason.UNREACHABLE, NOT_RESOLVED),

@@ -6,6 +6,7 @@ Not here: reading archives (content/tar.py, content/zip.py), and checking and wr
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ READ_AS = "packaged charts without .helmignore"
 _CHART, _IGNORE = "Chart.yaml", ".helmignore"
 _IGNORE_BYTES = 64 * 1024
 _SUFFIXES = (".yaml", ".yml", ".json")
+_WEB_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)\b", re.IGNORECASE)
 
 
 def is_file_name(name: str) -> bool:
@@ -45,6 +47,11 @@ def read_body(file: Seekable, size: int, name: str, strip: int, limits: Limits) 
         yield from strip_components(read_zip(file, limits), strip, limits)
     elif is_tar(head):
         yield from strip_components(without_ignore_file(read_tar(file, limits)), strip, limits)
+    elif _WEB_PAGE.match(head):
+        raise Unsupported(
+            f"{quote(name)} is neither a tar archive nor a zip archive nor a file of manifests, but a web page; use "
+            "the address that downloads the file, and auth if it requires a login"
+        )
     elif is_file_name(name):
         yield Entry(path=name, size=size, data=file)
     else:

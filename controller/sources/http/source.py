@@ -78,7 +78,7 @@ class HttpSource:
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
         """Return digest, stripComponents, and the name of a single file; of an archive, how it is read."""
-        name = parse_address(parameters["url"]).name
+        name = _name(parse_address(parameters["url"]))
         return f"{resolution.digest}|{_strip(parameters)}|{name if is_file_name(name) else READ_AS}"
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
@@ -113,7 +113,7 @@ def _read_now(
 def _read(spool: Spool, address: Address, parameters: Mapping[str, Any], access: Access) -> Iterator[Entry]:
     file = _Watched(spool.rewind(), access)
     try:
-        yield from read_body(file, spool.size, address.name, _strip(parameters), access.limits)
+        yield from read_body(file, spool.size, _name(address), _strip(parameters), access.limits)
     except Rejection as rejection:  # by a reader, or thrown by the writer
         raise rejection.at(access.path) from None
 
@@ -152,6 +152,12 @@ def _parse(parameters: Mapping[str, Any], access: Access) -> Address:
     except ValueError:
         problem = HttpSource().validate(parameters, access.path)[0]
         raise BundleError(Reason.INVALID_REFERENCE, problem) from None
+
+
+def _name(address: Address) -> str:
+    """Return the name of a file with its suffix in lower case, as formats look for it."""
+    stem, dot, suffix = address.name.rpartition(".")
+    return f"{stem}{dot}{suffix.lower()}"
 
 
 def _sha256(parameters: Mapping[str, Any]) -> str:

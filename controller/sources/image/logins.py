@@ -2,7 +2,7 @@
 
 Invariants: credentials and tokens are sent to the registry's own host or to its token server, never over plain http;
 each request is repeated at most once per set of credentials, and once more if a login has expired meanwhile (which some
-registries report by 400 or 403 instead of 401).
+registries report by 400 or 403 instead of 401). A registry that refuses without a challenge is asked for one, once.
 
 Not here: which token servers are trusted (tokens.py), which entries of a Secret are for a repository (keyring.py).
 """
@@ -21,6 +21,7 @@ from controller.sources.transport import Response
 from controller.sources.trust import basic
 
 _REFUSALS = (400, 401, 403)
+_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 200, 401, 403, 404
 
 
 def choose_credentials(credentials: Credentials | None, endpoint: Endpoint) -> tuple[RegistryCredentials, ...]:
@@ -68,6 +69,22 @@ class Login:
         if self._authorization and not self._accepted:
             self._candidates.popleft()  # an accepted login has expired, and is renewed instead
         self._accepted = False
+        return self._log_in()
+
+    def may_begin(self, status: int) -> bool:
+        """Return whether a refusal may be due to credentials that were never asked for."""
+        return self.has_credentials and not self._challenges and status in (_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND)
+
+    def begin(self, base: Response) -> bool:
+        """Log in as the base of the API asks for it; return whether there is a way, now in `headers`.
+
+        Without a challenge there the password is sent all the same, as by other clients.
+
+        Raises: BundleError (InsecureRefused, Unreachable).
+        """
+        if base.status != _OK:
+            return self.answer(base)
+        self._challenges = (Challenge(scheme="basic"),)
         return self._log_in()
 
     def _log_in(self) -> bool:

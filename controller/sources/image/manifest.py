@@ -11,7 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 
 from api.errors import BundleError
 from api.plugins import Limits
@@ -35,12 +44,15 @@ class _Document(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Platform(_Document):
-    """The platform of an entry of an index."""
+_Lower = Annotated[str, StringConstraints(to_lower=True)]
 
-    os: str = ""
-    architecture: str = ""
-    variant: str = ""
+
+class Platform(_Document):
+    """The platform of an entry of an index, in lower case, as spec.platform has it."""
+
+    os: _Lower = ""
+    architecture: _Lower = ""
+    variant: _Lower = ""
 
     def __str__(self) -> str:
         return "/".join(part for part in (self.os, self.architecture, self.variant) if part)

@@ -78,6 +78,7 @@ class Registry:
         self._transport, self._endpoint, self._login = transport, endpoint, login
         self._schemes, self._path, self._missing = schemes, path, missing
         self._subject = f"{path}.{field}"
+        self._has_asked_base = False
 
     def resolve(self, target: str) -> str:
         """Return the digest that a tag names now; of a digest, check that the registry has it for this caller.
@@ -128,9 +129,17 @@ class Registry:
     def list_tags(self, query: str) -> Response:
         """Return a page of the list of tags to read; `query` selects the page.
 
+        A registry that refuses its size is left to choose one, as by clients that never ask for a size.
+
         Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
         """
-        return self._request("GET", "tags", f"list?{query}")
+        response, _ = self._exchange("GET", "tags", f"list?{query}", (_OK,))
+        if response.status == _BAD_REQUEST and query.startswith("n="):
+            response, _ = self._exchange("GET", "tags", "list", (_OK,))
+        if response.status != _OK:
+            response.discard()
+            raise self._failure(response, "tags", "list")
+        return response
 
     def settle(self) -> None:
         """Note that what was read is what was looked for, even if another host has sent it."""
@@ -173,31 +182,46 @@ class Registry:
             the credentials are not, or one after a login.
         """
         is_login = False
-        response = self._send(method, kind, name, *content)
+        path = f"{self._endpoint.repository}/{kind}/{name}"
+        response = self._send(method, path, *content)
         while response.status not in expected and not response.place.is_elsewhere:
             response.discard()
-            if not self._login.answer(response):
+            if not (self._login.answer(response) or self._log_in_by_base(response)):
                 break
             is_login = True
-            response = self._send(method, kind, name, *content)
+            response = self._send(method, path, *content)
         if response.status in expected:
             self._login.accept()
         is_refused = is_login and response.status in _REFUSALS
         return response, response.status not in expected and (is_refused or response.place.is_elsewhere)
 
-    def _send(self, method: str, kind: str, name: str, media_type: str = "", body: bytes | None = None) -> Response:
+    def _log_in_by_base(self, refusal: Response) -> bool:
+        """Log in as the base of the API asks for it, once, if a refusal may be due to a missing login.
+
+        Some registries do not challenge a request for what strangers must not know about, and answer with 404 or 403
+        (Artifactory that admits anonymous users). Docker and crane ask the base first, so they see no difference.
+        """
+        if self._has_asked_base or not self._login.may_begin(refusal.status):
+            return False
+        self._has_asked_base = True
+        base = self._send("GET", "")
+        base.discard()
+        return not base.place.is_elsewhere and self._login.begin(base)
+
+    def _send(self, method: str, path: str, media_type: str = "", body: bytes | None = None) -> Response:
+        """Send a request for a path below /v2/ by the scheme that the registry understands."""
         headers = {"Content-Type": media_type} if media_type else {"Accept": ACCEPT}
         if self._schemes == ("http", "https"):
-            return self._send_by_either(method, f"{kind}/{name}", headers, body)
+            return self._send_by_either(method, path, headers, body)
         try:
-            return self._send_by(self._schemes[0], method, f"{kind}/{name}", headers, body)
+            return self._send_by(self._schemes[0], method, path, headers, body)
         except PlainServerError:
             if self._login.has_credentials:
                 raise self._credentials_refused() from None
             if len(self._schemes) == 1:
                 raise
             self._schemes = self._schemes[1:]
-            return self._send_by(self._schemes[0], method, f"{kind}/{name}", headers, body)
+            return self._send_by(self._schemes[0], method, path, headers, body)
 
     def _send_by_either(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         """Send by plain http; by https to a server that closes the connection, or answers that it expects TLS."""
@@ -224,7 +248,7 @@ class Registry:
         return answer
 
     def _send_by(self, scheme: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        url = f"{scheme}://{self._endpoint.host}/v2/{self._endpoint.repository}/{path}"
+        url = f"{scheme}://{self._endpoint.host}/v2/{path}"
         return self._transport.send(method, url, {**headers, **self._login.headers}, body=body)
 
     # failures
@@ -268,7 +292,7 @@ class Registry:
     def _has_repository(self) -> bool:
         """Return whether the repository exists, as far as the registry says: it is asked once, after a 404."""
         try:
-            response = self._send("GET", "tags", "list?n=1")
+            response = self._send("GET", f"{self._endpoint.repository}/tags/list?n=1")
         except BundleError:
             return True
         response.discard()

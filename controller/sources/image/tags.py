@@ -20,7 +20,9 @@ _MEMORY_FACTOR = 40
 """How much memory JSON may take for each of its bytes: `{},` becomes a dictionary of 64 and a reference."""
 # https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_NEXT = re.compile(r'<([^>]{1,4096})>\s*;[^,]*rel="?next"?')
+# RFC 8288, section 3: a target in angle brackets and its parameters; relation types are words in any case.
+_LINK = re.compile(r'<([^>]{0,4096})>((?:[^,<"]|"[^"]*")*)')
+_RELATION = re.compile(r";\s*rel\s*=\s*[\"']?([^\"';,]*)", re.IGNORECASE)
 
 
 def list_tags(registry: Registry, room: Room = endless, check: Check = proceed) -> list[str]:
@@ -47,11 +49,19 @@ def list_tags(registry: Registry, room: Room = endless, check: Check = proceed) 
             message = f"{response.place.subject}: the registry returned something else than a list of tags; check it"
             raise BundleError(Reason.UNREACHABLE, message) from None
         # Only the query: the next page is on the same host, which has the credentials.
-        following = _NEXT.search(response.headers.get("Link", ""))
-        query = urlsplit(following[1]).query if following else ""
+        query = urlsplit(_next(response.headers.get("Link", ""))).query
         if not query:
             return tags
         if len(tags) > _MOST:
             break
     message = f"{response.place.subject}: the repository has more than {_MOST} tags; name one tag instead of a range"
     raise BundleError(Reason.CONTENT_REJECTED, message)
+
+
+def _next(header: str) -> str:
+    """Return the target of the next page, or of a link without a relation, which registries mean by it; '' for none."""
+    for target, parameters in _LINK.findall(header):
+        relation = _RELATION.search(parameters)
+        if relation is None or "next" in relation[1].lower().split():
+            return str(target)
+    return ""

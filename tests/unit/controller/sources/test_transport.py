@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import http.client
 import inspect
 import ipaddress
+import os
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
@@ -59,6 +61,12 @@ def get(
 ) -> bytes:
     with Transport(access, loopback=True, **options) as transport:  # type: ignore[arg-type]
         return transport.send("GET", f"{scheme}://{registry.host}/v2/blobs/x", {}).read_all(limit)
+
+
+def failure(call: Callable[[], object]) -> BundleError:
+    with pytest.raises(BundleError) as caught:
+        call()
+    return caught.value
 
 
 # Every exception of the libraries by name, and what it becomes. One that a new release brings fails the test.
@@ -296,6 +304,65 @@ def test_an_encoded_body_is_not_decoded(registry: FaultyRegistry, access: Access
     with pytest.raises(BundleError) as caught:
         get(registry, access)
     assert caught.value.reason is Reason.UNSUPPORTED_CONTENT
+
+
+@pytest.mark.parametrize(
+    "encoding", ["", "identity", "Identity", "utf-8", "aws-chunked", "none", "binary", "utf-8, 8bit"]
+)
+def test_an_encoding_that_changes_nothing_is_ignored(encoding: str, registry: FaultyRegistry, access: Access) -> None:
+    registry.faults = Faults(headers={"Content-Encoding": encoding})
+    assert get(registry, access) == b"0123456789"
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "GZIP", "gzip, aws-chunked"])
+def test_a_document_is_decoded_as_by_other_clients(encoding: str, registry: FaultyRegistry, access: Access) -> None:
+    registry.faults = Faults(headers={"Content-Encoding": encoding}, body=gzip.compress(b"decoded"))
+    assert get(registry, access) == b"decoded"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "reason"),
+    [
+        pytest.param("gzip", gzip.compress(bytes(50_000_000)), Reason.CONTENT_REJECTED, id="a bomb"),
+        pytest.param("gzip", gzip.compress(os.urandom(500), 0) * 3, Reason.CONTENT_REJECTED, id="more than the limit"),
+        pytest.param("gzip", gzip.compress(b"1" * 900)[:-9], Reason.UNSUPPORTED_CONTENT, id="a truncated one"),
+        pytest.param("br", b"0123456789", Reason.UNSUPPORTED_CONTENT, id="another one"),
+        pytest.param("gzip, br", gzip.compress(b"1"), Reason.UNSUPPORTED_CONTENT, id="two of them"),
+    ],
+)
+def test_a_document_that_is_not_decoded(
+    encoding: str, body: bytes, reason: Reason, registry: FaultyRegistry, access: Access
+) -> None:
+    registry.faults = Faults(headers={"Content-Encoding": encoding}, body=body)
+    error = failure(lambda: get(registry, access))
+    assert error.reason is reason
+
+
+def test_an_encoding_matters_only_if_there_is_a_body_to_read(registry: FaultyRegistry, access: Access) -> None:
+    registry.faults = Faults(headers={"Content-Encoding": "br"}, body=b"x")
+    with Transport(access, loopback=True) as transport:
+        for method in ("HEAD", "GET"):
+            response = transport.send(method, f"http://{registry.host}/v2/blobs/x", {})
+            response.discard()
+            assert response.status == 200
+
+
+@pytest.mark.parametrize(
+    ("location", "asked"),
+    [
+        ("/v2/blobs/ä".encode(), "/v2/blobs/%C3%A4"),
+        ("/v2/blobs/ä".encode("latin-1"), "/v2/blobs/%E4"),
+        (b"/v2/blobs/a b", "/v2/blobs/a%20b"),
+        (b"/v2/blobs/a%2Fb?c=%2B+&d", "/v2/blobs/a%2Fb?c=%2B+&d"),
+    ],
+)
+def test_a_redirect_is_followed_with_the_bytes_that_were_sent(
+    location: bytes, asked: str, registry: FaultyRegistry, access: Access
+) -> None:
+    registry.faults = Faults(where="/x", status=302, headers={"Location": location.decode("latin-1")})
+    with Transport(access, loopback=True) as transport:
+        transport.send("GET", f"http://{registry.host}/v2/blobs/x", {}).close()
+    assert registry.requests[-1][1] == asked
 
 
 def test_plain_http_is_not_redirected_to_another_origin(registry: FaultyRegistry, access: Access) -> None:

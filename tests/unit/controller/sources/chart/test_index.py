@@ -96,6 +96,17 @@ def test_releases_that_are_none_are_left_out(odd: str) -> None:
     assert [release.version for release in found] == versions
 
 
+def test_null_is_nothing() -> None:
+    text = "entries:\n  web:\n  - {version: 1.0.0, digest: null, urls: [~]}\n  - {version: 1.0.1, digest: 'null'}\n"
+    first, second = read(text).releases("web") or []
+    assert (first.digest, first.url, second.digest) == ("", "", "null")
+
+
+def test_keys_may_have_any_case_as_in_helm() -> None:
+    text = "APIVersion: v1\nEntries:\n  web:\n  - {Version: 1.0.0, Digest: ABC, URLs: [a.tgz]}\n"
+    assert read(text).releases("web") == [Release(version="1.0.0", url="a.tgz", digest="ABC")]
+
+
 UNREADABLE = {
     "it is a web page": b" \n<!DOCTYPE html><html>entries: {}</html>",
     "it is empty": b"# nothing\n",

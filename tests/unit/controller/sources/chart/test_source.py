@@ -377,6 +377,13 @@ def test_what_is_no_packaged_chart(problem: str, server: FaultyServer, client: C
     assert message == f'{PATH}: the packaged chart {problem}; publish what "helm package" writes'
 
 
+def test_a_chart_may_be_packed_with_a_dot_before_its_folder(server: FaultyServer, client: Client) -> None:
+    body = pack({"./web/Chart.yaml": b"name: web\n", "./web/templates/a.yaml": b"a: 1\n"})
+    put(server, {"/index.yaml": index_of([entry_of("web", "1.0.0", body)]), "/web-1.0.0.tgz": body})
+    parameters = client.parameters(server.address)
+    assert set(client.fetch(parameters, client.resolve(parameters))) == {"Chart.yaml", "templates/a.yaml"}
+
+
 def test_an_attack_by_a_packaged_chart(server: FaultyServer, client: Client) -> None:
     body = pack({"web/Chart.yaml": b"a", "web/../../../etc/passwd": b"x"})
     put(server, {"/index.yaml": index_of([entry_of("web", "1.0.0", body)]), "/web-1.0.0.tgz": body})
@@ -551,6 +558,28 @@ def test_nothing_is_said_about_another_host(server: FaultyServer, other: FaultyS
     message = failure(lambda: client.fetch(parameters, found, credentials=BASIC), Reason.UNREACHABLE)
     assert other.host not in message
     assert "an address that cannot be used" in message
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("./a/../web.tgz", "/web.tgz"),
+        ("a b/web.tgz", "/a%20b/web.tgz"),
+        ("ä/web.tgz", "/%C3%A4/web.tgz"),
+        ("/web-1.0.0+b.tgz?a=%2F#f", "/web-1.0.0+b.tgz?a=%2F"),
+    ],
+)
+def test_addresses_in_the_index_are_encoded_as_helm_does(
+    url: str, path: str, server: FaultyServer, client: Client
+) -> None:
+    archive = packed_chart("web", "1.0.0")
+    put(
+        server,
+        {"/index.yaml": index_of([entry_of("web", "1.0.0", archive, urls=[url])]), path.partition("?")[0]: archive},
+    )
+    parameters = client.parameters(server.address)
+    assert "Chart.yaml" in client.fetch(parameters, client.resolve(parameters))
+    assert paths(server)[-1] == path
 
 
 REFUSED = [

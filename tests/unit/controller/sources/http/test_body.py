@@ -71,6 +71,21 @@ def test_one_file_keeps_its_name(data: bytes, name: str) -> None:
     assert read(data, name, strip=3) == {name: data}
 
 
+PAGES = (b"<!DOCTYPE html><html>Sign in</html>", b"\n<HTML>", b'<?xml version="1.0"?><Error>NoSuchKey</Error>')
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.json", "a.tgz", "download"])
+@pytest.mark.parametrize("data", PAGES)
+def test_a_web_page_is_told_as_such(data: bytes, name: str) -> None:
+    with pytest.raises(Unsupported, match=f'"{name}" is .*, but a web page; use the address that downloads the file'):
+        read(data, name)
+
+
+@pytest.mark.parametrize("data", [b"<<: {a: b}\n", b"<htmlish>: 1\n"])
+def test_yaml_that_begins_like_one_is_none(data: bytes) -> None:
+    assert read(data, "a.yaml") == {"a.yaml": data}
+
+
 @pytest.mark.parametrize("name", ["", "download", "a.tar.gz", "index.html"])
 def test_what_is_neither_archive_nor_manifests(name: str) -> None:
     with pytest.raises(Unsupported, match=f'"{name}" is neither a tar archive') as caught:

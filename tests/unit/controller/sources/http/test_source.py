@@ -148,6 +148,14 @@ def test_what_makes_the_content_another(parameters: dict[str, Any], same: bool) 
     assert SOURCE.content_key(parameters, pin(b"")) != SOURCE.content_key(parameters, pin(BODY))
 
 
+def test_the_suffix_of_a_name_is_one_that_formats_look_for(server: FaultyServer, access: Access) -> None:
+    server.add("/A.Yaml", BODY)
+    parameters = at(server, "/A.Yaml")
+    assert [entry.path for entry in SOURCE.fetch(parameters, pin(BODY), access)] == ["A.yaml"]
+    same = SOURCE.content_key({"url": "https://a/A.yaml"}, pin(BODY))
+    assert SOURCE.content_key(parameters, pin(BODY)) == same
+
+
 def test_the_name_of_an_archive_makes_no_difference() -> None:
     keys = {SOURCE.content_key({"url": f"https://a/{name}"}, pin(BODY)) for name in ("a.tgz", "b.zip", "c?d=e.yaml")}
     assert len(keys) == 1

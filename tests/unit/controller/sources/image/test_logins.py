@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -75,6 +76,47 @@ def basic(user: str, password: str) -> str:
 def with_registries(access: Access, *entries: RegistryCredentials) -> Access:
     assert access.credentials is not None
     return replace(access, credentials=replace(access.credentials, username="", password="", registries=entries))
+
+
+@pytest.mark.parametrize("has_open_base", [False, True], ids=["the base asks for a login", "the base is open"])
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_registry_that_hides_what_is_private_is_logged_in_to_as_its_base_asks(
+    status: int, has_open_base: bool, registry: FaultyRegistry, access: Access
+) -> None:
+    registry.logins, registry.stranger_status, registry.has_open_base = {"u": "p"}, status, has_open_base
+    assert resolve(registry, access)
+    repository = "/v2/bundle/manifests/v1"
+    asked = [(method, path) for method, path, _ in registry.requests]
+    assert asked == [("HEAD", repository), ("GET", "/v2/"), ("HEAD", repository)]
+    assert said(registry) == ["", "", basic("u", "p")]
+
+
+def test_a_registry_that_hides_what_is_private_names_its_token_server_at_its_base(
+    registry: FaultyRegistry, access: Access
+) -> None:
+    registry.logins, registry.wants_token, registry.stranger_status = {"u": "p"}, True, 404
+    assert len(fetch(registry, access)) == 2
+    asked = [urlsplit(path).path for _, path, _ in registry.requests]
+    assert asked[1:3] == ["/v2/", "/token"]
+    assert asked.count("/v2/") == 1
+
+
+def test_what_is_missing_is_that_after_a_login(registry: FaultyRegistry, access: Access) -> None:
+    registry.logins, registry.stranger_status = {"u": "p"}, 404
+    with pytest.raises(BundleError) as caught:
+        SOURCE.resolve({"ref": f"{registry.host}/bundle:v9"}, access)
+    assert caught.value.reason is Reason.NOT_FOUND
+    assert 'has no tag "v9"' in caught.value.message
+    assert [path for _, path, _ in registry.requests].count("/v2/") == 1
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_without_credentials_the_base_is_not_asked(status: int, registry: FaultyRegistry, access: Access) -> None:
+    registry.logins, registry.stranger_status = {"u": "p"}, status
+    own = replace(access, credentials=Credentials(certificate_authority=access.credentials.certificate_authority))  # type: ignore[union-attr]
+    with pytest.raises(BundleError):
+        resolve(registry, own)
+    assert "/v2/" not in [path for _, path, _ in registry.requests]
 
 
 def test_nothing_is_said_before_it_is_asked_for(registry: FaultyRegistry, access: Access) -> None:

@@ -127,6 +127,7 @@ CHOICES = [
     ("arm64 for its only variant", ("linux/arm64",), "linux/arm64/v8", 0),
     ("arm64 with its only variant written", ("linux/arm64/v8",), "linux/arm64", 0),
     ("a sole one that names no platform", ("",), "linux/amd64", 0),
+    ("one that is written in upper case", ("Linux/ARM64", "Linux/AMD64"), "linux/amd64", 1),
     ("a sole one beside an attestation", ("", "unknown/unknown"), "linux/amd64", 0),
 ]
 

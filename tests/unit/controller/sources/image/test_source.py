@@ -114,6 +114,16 @@ def test_what_get_does_not_find_either_is_not_there(registry: FaultyRegistry, ac
     assert [method for method, _, _ in registry.requests] == ["HEAD"]  # a GET that fails tells nothing about HEAD
 
 
+def test_a_registry_that_refuses_large_pages_is_left_to_choose_their_size(
+    registry: FaultyRegistry, access: Access
+) -> None:
+    registry.add_image("1.0.0", *LAYERS)
+    registry.faults = Faults(where="/tags/list", status=400, times=1)
+    assert SOURCE.resolve({"ref": f"{registry.host}/org/bundle", "semver": "1.x"}, access).version == "1.0.0"
+    asked = [path for _, path, _ in registry.requests]
+    assert asked[:2] == ["/v2/org/bundle/tags/list?n=1000", "/v2/org/bundle/tags/list"]
+
+
 def test_a_fetch_never_asks_for_a_tag(registry: FaultyRegistry, access: Access) -> None:
     digest = registry.add_image("v1", *LAYERS)
     registry.add_image("v1", tarball(("moved", b"")))

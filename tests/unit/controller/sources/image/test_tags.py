@@ -59,6 +59,27 @@ def test_a_next_page_on_another_host_is_asked_for_at_the_same_one() -> None:
     assert listed({"n=1000": first, "last=x": page(None)}) == (["1.0.0"], ["n=1000", "last=x"])
 
 
+@pytest.mark.parametrize(
+    "link",
+    [
+        "<URL>;rel=next",
+        '<URL>; rel="Next"',
+        '<URL>; REL="next"',
+        "<URL>; rel='next'",
+        '<URL> ; rel = "next"',
+        '<URL>; rel="prev next"',
+        '<URL>; title="a, b"; rel="next"',
+        '</x>; rel="prev", <URL>; rel="next"',
+        "<URL>",
+        '<?last=1>; rel="next"',
+        '<list?last=1>; rel="next"',
+    ],
+)
+def test_a_next_page_in_all_its_spellings(link: str) -> None:
+    first = page(["1.0.0"], link.replace("URL", "/v2/a/tags/list?last=1"))
+    assert listed({"n=1000": first, "last=1": page(["2.0.0"])})[0] == ["1.0.0", "2.0.0"]
+
+
 @pytest.mark.parametrize("link", ["", '<>; rel="next"', '</v2/a/tags/list?n=1>; rel="previous"', "nonsense"])
 def test_a_page_without_a_next_one_is_the_last(link: str) -> None:
     assert listed({"n=1000": page(["1.0.0", 1], link)}) == (["1.0.0"], ["n=1000"])
