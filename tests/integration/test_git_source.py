@@ -168,6 +168,11 @@ def test_a_directory_is_written_as_people_write_it(directory: str, forge: Forge,
     assert fetch(parameters, access, SOURCE.resolve(parameters, access)) == {"b.sh": b"b"}
 
 
+def test_a_ref_outside_branches_and_tags(forge: Forge, access: Access) -> None:
+    forge.repository.git("update-ref", "refs/pull/1/head", forge.first)
+    assert SOURCE.resolve(forge.parameters("refs/pull/1/head"), access).digest == f"sha1:{forge.first}"
+
+
 def test_without_a_ref_it_is_head(forge: Forge, access: Access) -> None:
     parameters = {"repository": f"{forge.server.url}/repo.git"}
     assert SOURCE.resolve(parameters, access).digest == f"sha1:{forge.second}"
@@ -624,6 +629,22 @@ def test_keys_as_editors_store_them(
     own = ssh_access(access, ssh, ssh_private_key=change(ssh.private_key), known_hosts=change(ssh.known_hosts))
     parameters = forge.parameters() | {"repository": f"ssh://git@127.0.0.1:{ssh.port}/repo.git"}
     assert SOURCE.resolve(parameters, own).digest == f"sha1:{forge.second}"
+
+
+def test_known_hosts_in_all_its_forms(ssh: GitSshServer, forge: Forge, tmp_path: Path, access: Access) -> None:
+    hashed = tmp_path / "hashed"
+    hashed.write_text(ssh.known_hosts)
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", hashed], check=True, capture_output=True)
+    other = asyncssh.generate_private_key("ecdsa-sha2-nistp256").export_public_key().decode().strip()
+    parameters = forge.parameters() | {"repository": f"ssh://git@127.0.0.1:{ssh.port}/repo.git"}
+    for known_hosts in (
+        hashed.read_text(),
+        f"# forge\n\nexample.org,{ssh.known_hosts.strip()} me@there\n",
+        f"[127.0.0.*]:* {ssh.host_key}",
+        f"[127.0.0.1]:{ssh.port} {other}\n{ssh.known_hosts}",
+    ):
+        own = ssh_access(access, ssh, known_hosts=known_hosts)
+        assert SOURCE.resolve(parameters, own).digest == f"sha1:{forge.second}"
 
 
 def test_ssh_of_a_folder_whose_name_is_odd(ssh: GitSshServer, forge: Forge, access: Access) -> None:

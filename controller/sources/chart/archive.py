@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import BinaryIO
 
 from api.errors import BundleError
@@ -29,19 +28,13 @@ def read_chart(file: BinaryIO, access: Access) -> Iterator[Entry]:
         raise _unsupported(access, "is not a tar archive with gzip")
     has_chart = False
     try:
-        entries = map(_without_dot, read_tar(file, access.limits))
-        for entry in strip_components(without_ignore_file(entries), 1, access.limits):
+        for entry in strip_components(without_ignore_file(read_tar(file, access.limits)), 1, access.limits):
             has_chart = has_chart or entry.path == _CHART
             yield entry
     except Rejection as rejection:  # by the reader, or thrown by the writer
         raise rejection.at(access.path) from None
     if not has_chart:
         raise _unsupported(access, f"has no {_CHART} in its folder")
-
-
-def _without_dot(entry: Entry) -> Entry:
-    """Return an entry without the "./" that `tar` writes before a name, and its hard link."""
-    return replace(entry, path=entry.path.removeprefix("./"), target=entry.target.removeprefix("./"))
 
 
 def _unsupported(access: Access, problem: str) -> BundleError:

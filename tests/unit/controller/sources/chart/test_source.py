@@ -377,13 +377,6 @@ def test_what_is_no_packaged_chart(problem: str, server: FaultyServer, client: C
     assert message == f'{PATH}: the packaged chart {problem}; publish what "helm package" writes'
 
 
-def test_a_chart_may_be_packed_with_a_dot_before_its_folder(server: FaultyServer, client: Client) -> None:
-    body = pack({"./web/Chart.yaml": b"name: web\n", "./web/templates/a.yaml": b"a: 1\n"})
-    put(server, {"/index.yaml": index_of([entry_of("web", "1.0.0", body)]), "/web-1.0.0.tgz": body})
-    parameters = client.parameters(server.address)
-    assert set(client.fetch(parameters, client.resolve(parameters))) == {"Chart.yaml", "templates/a.yaml"}
-
-
 def test_an_attack_by_a_packaged_chart(server: FaultyServer, client: Client) -> None:
     body = pack({"web/Chart.yaml": b"a", "web/../../../etc/passwd": b"x"})
     put(server, {"/index.yaml": index_of([entry_of("web", "1.0.0", body)]), "/web-1.0.0.tgz": body})
