@@ -27,6 +27,7 @@ from controller.content.store import ContentStore
 from controller.sources.transport import Response, Transport
 from hack.bench.indexes import write_index
 from hack.bench.private import TRUSTS, serve_privately
+from hack.bench.requests import count as count_requests
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.registry import Registry
@@ -50,7 +51,7 @@ Parameters = Mapping[str, Any]
 
 def main() -> int:
     """Measure, print a table, and return the exit status."""
-    return publish(chosen(sys.argv[1:], (image, git, archive, unchanged, private, chart)))
+    return publish(chosen(sys.argv[1:], (image, git, archive, unchanged, private, chart, requests)))
 
 
 def image() -> Iterator[Row]:
@@ -133,6 +134,11 @@ def chart() -> Iterator[Row]:
     title = f"chart: {POLLERS} BundleDeployments, one repository"
     yield Row(title=f"{title}, requests for its index per poll", value=read.asked, at_most=1, digits=0)
     yield Row(title=f"{title}, all polled, CPU s", value=read.polled_seconds, at_most=POLLED_SECONDS)
+
+
+def requests() -> Iterator[Row]:
+    """Requests to servers that behave."""
+    yield from count_requests()
 
 
 # content
