@@ -6,7 +6,7 @@ Not here: which revision is wanted (`reconcile`), what conditions say about it (
 
     targets       what a revision asks for: a `Target` for each object
     ownership     who owns an object, and which marks ours carry
-    order         in which order kinds are applied and deleted, and what an object must wait for
+    order         in which order kinds are applied and deleted
     plan          what to do about each object: the rules of one pass, steps of tasks, and their outcomes
     differences   how many objects one revision would change, compared with another
     drift         whether an object is as the last apply left it
@@ -15,6 +15,7 @@ Not here: which revision is wanted (`reconcile`), what conditions say about it (
     teardown      which objects are deleted next when a BundleDeployment is deleted
 
     execute       executes a plan: reads what is missing, and sends what is ready
+    dependencies  what an object must wait for
     sender        the requests to apply one object
     removal       deletes and releases objects
     lookup        reads objects that are not watched

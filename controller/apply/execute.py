@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.apply.dependencies import Dependencies, StepResults
 from controller.apply.drift import DriftedObject
 from controller.apply.lookup import ObjectReader
-from controller.apply.order import Dependencies, Stage, StepResults
+from controller.apply.order import Stage
 from controller.apply.ownership import is_changing_hands
 from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, Step, Task
 from controller.apply.pool import ConcurrencyLimits, Pool

@@ -18,10 +18,10 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import managed_fields
 from controller.apply.crd_upgrade.validation import Inspector
+from controller.apply.dependencies import out_of_date
 from controller.apply.drift import REPLICAS, DriftedObject, has_field, scales, united, without
 from controller.apply.lookup import ObjectReader
 from controller.apply.managed_fields import Replaced
-from controller.apply.order import out_of_date
 from controller.apply.ownership import make_body, needs_mark, with_shard
 from controller.apply.plan import Action, ApplyOptions, Outcome, Task, decide_about, state_of
 from controller.apply.pool import ConcurrencyLimits
