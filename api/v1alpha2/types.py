@@ -176,8 +176,8 @@ class Spec(Api):
     """Parts of config from ConfigMaps and Secrets in installNamespace, such as passwords. They are merged in this
     order, as Helm merges values, and config over them; for helm they are values. A change causes a new rendering. They
     are read with serviceAccountName, which needs get, list and watch. Values from Secrets never appear in status,
-    Events or logs, unless the content makes them names of objects, but the digest of the rendered objects does: use
-    secrets that cannot be guessed."""
+    Events or logs: a bundle that makes them names of objects is refused, unless it contains the same text. But the
+    digest of the rendered objects does: use secrets that cannot be guessed."""
     processors: Annotated[tuple[Processor, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
     """Changes of the rendered objects before they are applied, such as patches and other registries for images, in
     order."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -28,6 +29,7 @@ from controller.apply.drift import (
 from controller.apply.ownership import Owner, make_body
 from controller.apply.plan import Action, ApplyOptions, Task
 from controller.apply.pool import Pool
+from controller.apply.replies import conceal_paths_of
 from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, entries_of, entry_of, fields_of, is_scaled, project
@@ -138,7 +140,7 @@ class ObjectReader:
         except ApiError:
             return DriftedObject(key=key), None  # it is repaired, whoever modified it
         body = make_body(task.target.manifest, options.owner, orphan=options.orphan)
-        return explain(key, live, body, names.field_manager(options.owner.name)), live["metadata"]
+        return _explain(key, live, body, options), live["metadata"]
 
     def _read_and_explain(self, task: Task, resource: Resource, options: ApplyOptions) -> DriftedObject | None:
         key = task.target.key
@@ -149,7 +151,7 @@ class ObjectReader:
             return DriftedObject(key=key, state=DELETED if error.status == HTTPStatus.NOT_FOUND else "")
         if not live["metadata"].get("deletionTimestamp") and equal_by_value(_compared(body, live), live):
             return None
-        return explain(key, live, body, names.field_manager(options.owner.name))
+        return _explain(key, live, body, options)
 
     def _owned(self, items: Sequence[tuple[Task, Resource]], owner: Owner) -> Mapping[ObjectKey, dict[str, Any]]:
         """Return the metadata of one owner's objects of a kind, including managedFields."""
@@ -157,6 +159,15 @@ class ObjectReader:
         selector = f"{names.OWNER_LABEL}={owner.name}"
         manifests = self._client.list(resource.path(), metadata=True, label_selector=selector)
         return {project(manifest, key.group, key.kind).key: manifest for manifest in manifests}
+
+
+def _explain(key: ObjectKey, live: Mapping[str, Any], body: Mapping[str, Any], options: ApplyOptions) -> DriftedObject:
+    drift = explain(key, live, body, names.field_manager(options.owner.name))
+    if not options.conceals:
+        return drift
+    conceal = conceal_paths_of(key)
+    fields = dict.fromkeys(each._replace(path=conceal(each.path)) for each in drift.fields)
+    return replace(drift, fields=tuple(fields))
 
 
 def _is_same(

@@ -88,9 +88,11 @@ _WORD = re.compile(r'"[A-Za-z]{1,30}"')
 _GOT = re.compile(r"&(?:value\.valueUnstructured)?\{(?:Value:)?(true|false|[-+.0-9eE]+)\}$")
 _BOOLEAN_FOR_TEXT = re.compile(r'must be of type string: "boolean"')
 _BOOLEAN_HINT = "quote it: YAML reads y, n, yes, no, on, off, true and false as booleans"
-_MAP = re.compile(
-    r"(?:^|\.)((?:data|stringData|binaryData|labels|annotations|matchLabels|nodeSelector|limits|requests|parameters))[.\[]"
+_MAPS = (
+    "data|stringData|binaryData|labels|annotations|matchLabels|nodeSelector|limits|requests|parameters|hard|capacity|"
+    "volumeAttributes|overhead"
 )
+_MAP = re.compile(rf"(?:^|\.)({_MAPS}|selector(?!\.match(?:Labels|Expressions)\b))[.\[]")
 _KEY = re.compile(r"\[(?!\d+\])[^\]]*\]")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CONVERSION_PREFIX = re.compile(r"unable to convert unstructured object to [^:]*: |error decoding from json: ")
@@ -143,9 +145,7 @@ class _Reply:
     @property
     def conceal(self) -> Conceal | None:
         """How to conceal names in the path of a field; None if they may be shown."""
-        if not self.conceals:
-            return None
-        return conceal_all if is_custom(self.key) else conceal_keys
+        return conceal_paths_of(self.key) if self.conceals else None
 
     def to_failure(self, reason: Reason, text: str, *, recovery: Recovery = Recovery.NONE) -> ApplyFailure:
         """Return a failure of the object."""
@@ -155,6 +155,11 @@ class _Reply:
     def to_denial(self, account: str, text: str, missing: tuple[RbacRight, ...]) -> ApplyFailure:
         """Return a failure for lack of rights."""
         return replace(self.to_failure(Reason.FORBIDDEN, f'"{account}" {text}'), account=account, missing=missing)
+
+
+def conceal_paths_of(key: ObjectKey) -> Conceal:
+    """Return how to conceal names in the path of a field of an object."""
+    return conceal_all if is_custom(key) else conceal_keys
 
 
 def classify(error: ApiError, key: ObjectKey, *, install_namespace: str, conceals: bool = False) -> ApplyFailure:
@@ -224,7 +229,7 @@ def _refused_by_plugin(reply: _Reply) -> ApplyFailure:
     if said.startswith("exceeded quota"):
         # The amounts in use change with every pod.
         said = re.sub(r", used: .*?, limited: ", ", limited: ", said)
-    return reply.to_failure(Reason.REFUSED, said)
+    return reply.to_failure(Reason.REFUSED, conceal_quotes(said) if reply.conceals else said)
 
 
 def _not_found(reply: _Reply) -> ApplyFailure:
@@ -240,12 +245,14 @@ def _not_found(reply: _Reply) -> ApplyFailure:
         text = "the cluster does not serve its kind; install its API"
         return reply.to_failure(Reason.KIND_NOT_SERVED, text, recovery=Recovery.REFRESH_DISCOVERY)
     missing = _REFERENCE_MISSING.match(reply.error.message)
-    what = f'{missing[1]} "{missing[2]}"' if missing else "an object"
+    what = f'{missing[1]} "{CONCEALED if reply.conceals else missing[2]}"' if missing else "an object"
     return reply.to_failure(Reason.REFUSED, f"refers to {what} that does not exist; create it")
 
 
 def _conflict(reply: _Reply) -> ApplyFailure:
     fields = sorted({cause.field.lstrip(".") for cause in reply.error.causes if cause.reason == "FieldManagerConflict"})
+    if fields and reply.conceal:
+        fields = sorted(set(map(reply.conceal, fields)))
     if fields:
         text = f"already exists, and other field managers own {enumerate_some(fields)}; delete it"
         return reply.to_failure(Reason.COLLISION, text, recovery=Recovery.JUDGE_AGAIN)
@@ -382,6 +389,11 @@ def conceal_keys(path: str) -> str:
     found = _MAP.search(path)
     shown = f"{path[: found.end(1)]}.{CONCEALED}" if found else path
     return _KEY.sub(f"[{CONCEALED}]", shown)
+
+
+def conceal_quotes(text: str) -> str:
+    """Return a text of the API server about an object without what it quotes, and without keys in paths."""
+    return _KEY.sub(f"[{CONCEALED}]", _QUOTED.sub(f'"{CONCEALED}"', text))
 
 
 def conceal_all(path: str) -> str:

@@ -26,7 +26,7 @@ from controller.apply.ownership import make_body, needs_mark, with_shard
 from controller.apply.plan import Action, ApplyOptions, Outcome, Task, decide_about, state_of
 from controller.apply.pool import ConcurrencyLimits
 from controller.apply.removal import delete, is_shared, make_way, withdraw
-from controller.apply.replies import ApplyFailure, Recovery, classify
+from controller.apply.replies import ApplyFailure, Recovery, classify, conceal_quotes
 from controller.apply.rights import MissingRightsError, for_apply
 from controller.kube.client import ApiError, Client, Response
 from controller.kube.discovery import Discovery
@@ -375,7 +375,8 @@ class Sender:
             options.ledger.fights[task.target.key] = request.drift
         body = prepare(request, request.body())
         reply = self._send_apply(request, body, force=task.action is not Action.CREATE)
-        warnings = (*reply.warnings, *warnings)
+        told = map(conceal_quotes, reply.warnings) if options.conceals else reply.warnings
+        warnings = (*told, *warnings)
         if task.target.bare and reply.status == HTTPStatus.OK:  # another client was faster
             found = project(reply.value, task.target.key.group, task.target.key.kind)
             return self._carry_out(replace(request, task=self.decide(task, found, options)))

@@ -187,14 +187,23 @@ def find_left_behind(before: TargetSet, after: TargetSet) -> dict[ObjectKey, tup
     return {key: paths for key, paths in found.items() if paths}
 
 
-def find_missing_labels(wanted: TargetSet, used: Mapping[ObjectKey, Record | None]) -> tuple[str, ...]:
-    """Return warnings about labels and annotations of the bundle that existing Namespaces, not modified, lack."""
+def find_missing_labels(
+    wanted: TargetSet, used: Mapping[ObjectKey, Record | None], *, conceals: bool = False
+) -> tuple[str, ...]:
+    """Return warnings about labels and annotations of the bundle that existing Namespaces, not modified, lack.
+
+    Args:
+        wanted: of the revision.
+        used: the Namespaces.
+        conceals: whether no text of an object may be shown, since values of Secrets were rendered.
+    """
     warnings = []
     for target in wanted.targets:
         if record := used.get(target.key):
             metadata = target.manifest["metadata"]
             found = {"labels": record.labels, "annotations": record.annotations}
-            lacking = (_describe_lack(what, metadata.get(what) or {}, pairs) for what, pairs in found.items())
+            lacks = {what: _describe_lack(what, metadata.get(what) or {}, pairs) for what, pairs in found.items()}
+            lacking = [f"{what} of the bundle" if conceals and lack else lack for what, lack in lacks.items()]
             if missing := " and ".join(filter(None, lacking)):
                 warnings.append(f"{target.key}: not managed by this bundle, and lacks the {missing}; add them")
     return tuple(warnings)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
 from api.v1alpha2.types import Processor, Spec
+from controller.build.confidential import Confidential
 from controller.build.context import BuildContext, BuildSettings, Call
 from controller.build.fetching.fetcher import Fetcher
 from controller.build.fetching.plugin_calls import PluginCalls
@@ -135,7 +136,9 @@ class Builder:
                 capabilities=capabilities,
                 means=means,
             )
-            return render_here_or_in_child(request.spec.format, wanted, call.context, request.spec.processors)
+            return render_here_or_in_child(
+                request.spec.format, wanted, call.context, request.spec.processors, request.confidential
+            )
 
     def _means(self, scratch: Path, call: Call) -> Means:
         return replace(
@@ -150,7 +153,11 @@ class Builder:
 
 
 def render_here_or_in_child(
-    format_name: str, request: RenderRequest, context: BuildContext, processors: Sequence[Processor] = ()
+    format_name: str,
+    request: RenderRequest,
+    context: BuildContext,
+    processors: Sequence[Processor] = (),
+    confidential: Confidential | None = None,
 ) -> Revision | PackedRevision:
     """Render in this process or, if there is too much text for that, in a child.
 
@@ -161,11 +168,11 @@ def render_here_or_in_child(
     needs = max(estimate(min(size, INLINE.text_bytes), INLINE), _program_bytes(format_name, means))
     try:
         with context.room(needs, means.cancelled):
-            return render(format_name, request, processors)
+            return render(format_name, request, processors, confidential)
     except LargeTextError as error:
         size = max(size, error.size)
     with context.room(estimate(size, means.limits), means.cancelled):
-        return render_in_child(format_name, request, processors)
+        return render_in_child(format_name, request, processors, confidential)
 
 
 def _program_bytes(format_name: str, means: Means) -> int:

@@ -15,7 +15,8 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, PlacesConfig
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.fields import parse_field_path
-from api.v1alpha2.types import ConfigReference, Spec
+from api.v1alpha2.types import BundleDeployment, ConfigReference, Spec
+from controller.build.confidential import Confidential, texts_of
 from controller.build.plugins import format_of
 from controller.build.validation import check_nesting
 from controller.formats.helm.redaction import HIDDEN, Redactor
@@ -54,6 +55,26 @@ def merge_config(spec: Spec, texts: Sequence[bytes | None]) -> Mapping[str, Any]
     )
     _check(spec, config)
     return config
+
+
+def confidential_of(deployment: BundleDeployment, texts: Sequence[bytes | None]) -> Confidential | None:
+    """Return what is secret of what `spec.configFrom` refers to, and what is not; None without any Secret.
+
+    Args:
+        deployment: with its own config, not the merged one.
+        texts: of each reference, as for `merge_config`, which has not refused them.
+    """
+    spec = deployment.spec
+    if not reads_secrets(spec):
+        return None
+    secrets: list[str] = []
+    public = [deployment.metadata.name, spec.model_dump_json(by_alias=True, exclude_unset=True)]
+    for reference, text in zip(spec.config_from, texts, strict=True):
+        if text is not None:
+            found = list(texts_of(_read(reference, text, _PLACE)))
+            # The keys of a path are in the spec.
+            (secrets if reference.kind == "Secret" else public).extend(found)
+    return Confidential(secrets=tuple(secrets), public="\n".join(public))
 
 
 def _read(reference: ConfigReference, text: bytes, place: str) -> Mapping[str, Any]:

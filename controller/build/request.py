@@ -7,6 +7,7 @@ from typing import Any
 
 from api.plugins import Capabilities
 from api.v1alpha2.types import Drift, SourcePin, Spec
+from controller.build.confidential import Confidential
 from controller.build.origins import content_key, origin_of, resolution_of, store_key
 from controller.build.pins import record_pins
 from controller.build.plugins import source_of
@@ -25,6 +26,8 @@ class Request:
     """The one in use; '' if the format is to suggest one."""
     requested_at: str
     """Value of the annotation `reconcile-requested-at`."""
+    confidential: Confidential | None = None
+    """Given if values of Secrets are in the config of the spec."""
 
 
 def inputs_digest(request: Request) -> str:

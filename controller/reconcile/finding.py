@@ -413,7 +413,8 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
     memory.config = found
     if found.failure:
         raise found.failure
-    return replace(request, spec=context.spec.model_copy(update={"config": found.config}))
+    spec = context.spec.model_copy(update={"config": found.config})
+    return replace(request, spec=spec, confidential=found.confidential)
 
 
 def _describe_work(context: Context, purpose: str) -> str:

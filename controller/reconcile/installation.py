@@ -25,6 +25,7 @@ from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, find_star
 from controller.apply.possession import find_surplus, find_terminating
 from controller.apply.removal import Removal, RemovalCause
 from controller.apply.targets import TargetSet, find_missing_labels, pack_targets
+from controller.build.config_values import reads_secrets
 from controller.build.revision import Revision
 from controller.kube.events import Note
 from controller.kube.resources import GroupVersionKind
@@ -325,7 +326,7 @@ def _warnings(work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None
     ]
     # A revision without objects has nothing to send, and its warning says so; nor have Namespaces that are used.
     is_empty = revision is not None and not revision.objects
-    lacking = find_missing_labels(options.wanted, work.context.memory.ledger.used)
+    lacking = find_missing_labels(options.wanted, work.context.memory.ledger.used, conceals=options.conceals)
     is_new = not set(lacking) <= set(work.context.status.warnings)
     return collect_warnings(outcomes, ours, is_due=is_empty or is_new)
 
@@ -548,5 +549,5 @@ def warnings_on_cluster(
         watches: know which kinds are watched.
     """
     unseen = (kind for kind in kinds if watches.is_forbidden(kind.group, kind.kind))
-    lacking = find_missing_labels(wanted, context.memory.ledger.used)
+    lacking = find_missing_labels(wanted, context.memory.ledger.used, conceals=reads_secrets(context.spec))
     return [*lacking, *describe_unseen(unseen)]

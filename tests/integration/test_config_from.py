@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
@@ -122,6 +123,58 @@ def test_what_the_account_may_not_read_is_not_used_until_it_may(world: World) ->
     grant(world, name, CONFIG_MAPS, READS)
     deployed.wait_ready()
     assert shows(deployed, digest=DIGESTS[PASSWORD])
+
+
+NAMES = {
+    "a name": (
+        '{kind: ConfigMap, apiVersion: v1, metadata: {name: "web-{{ .Values.login.password }}"}}',
+        "metadata.name",
+    ),
+    "a kind": ('{kind: "{{ title .Values.login.password }}", apiVersion: a.io/v1, metadata: {name: web}}', "kind"),
+    "a group": ('{kind: Web, apiVersion: "{{ .Values.login.password }}.io/v1", metadata: {name: web}}', "apiVersion"),
+    "an encoded name": (
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: {{ b64enc .Values.login.password | lower | trunc 9 }} }}",
+        "metadata.name",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NAMES)
+def test_a_value_of_a_secret_does_not_become(what: str, world: World) -> None:
+    template, place = NAMES[what]
+    chart = chart_of({"templates/web.yaml": template, "values.yaml": "{login: {password: none}}"})
+    name = tenant(world, CONFIG_MAPS, READS)
+    put_login(world, name, PASSWORD)
+    deployed = world.deploy(chart, name=name, format="helm", serviceAccountName=ACCOUNT, configFrom=[LOGIN])
+    deployed.wait_for(
+        "Installed",
+        "False",
+        "InvalidConfig",
+        saying=f"spec.configFrom: objects[0].{place} contains a value of a Secret",
+    )
+    said = json.dumps([deployed.read(), sorted(deployed.events().values())]) + world.controller.log
+    encoded = base64.b64encode(PASSWORD.encode()).decode()[:9].lower()
+    assert not [each for each in (PASSWORD, encoded) if each in said.lower()]
+
+
+def test_a_key_that_a_value_of_a_secret_became_is_not_shown_when_it_drifts(world: World) -> None:
+    template = (
+        '{kind: ConfigMap, apiVersion: v1, metadata: {name: settings}, data: {"{{ .Values.login.password }}": a}}'
+    )
+    chart = chart_of({"templates/settings.yaml": template, "values.yaml": "{login: {password: none}}"})
+    name = tenant(world, CONFIG_MAPS, READS)
+    put_login(world, name, PASSWORD)
+    deployed = world.deploy(
+        chart, name=name, format="helm", serviceAccountName=ACCOUNT, configFrom=[LOGIN], drift={"mode": "Report"}
+    )
+    deployed.wait_ready()
+    deployed.edit("settings", **{PASSWORD: "b"})
+    deployed.wait_for("Drifted", "True", saying="ConfigMap " + name + "/settings (data.…")
+    deployed.change(drift={"mode": "Repair"})
+    world.wait(lambda: shows(deployed, **{PASSWORD: "a"}), "the repair")
+    world.wait(lambda: "data.…" in json.dumps(sorted(deployed.events().values()), ensure_ascii=False), "its Event")
+    said = json.dumps([deployed.read(), sorted(deployed.events().values())]) + world.controller.log
+    assert PASSWORD not in said
 
 
 def test_a_preview_shows_what_is_applied(world: World) -> None:

@@ -25,6 +25,7 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, RenderRequest
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Processor
+from controller.build.confidential import Confidential
 from controller.build.rendering.render import render
 from controller.build.revision import PackedRevision, pack, pack_terms, unpack_terms
 from controller.content.disk import disk_errors_reported
@@ -46,7 +47,12 @@ def address_space(limits: Limits) -> int:
     return estimate(limits.text_bytes, limits) + _PROGRAM_BYTES
 
 
-def render_in_child(format_name: str, request: RenderRequest, processors: Sequence[Processor] = ()) -> PackedRevision:
+def render_in_child(
+    format_name: str,
+    request: RenderRequest,
+    processors: Sequence[Processor] = (),
+    confidential: Confidential | None = None,
+) -> PackedRevision:
     """Return the result of `render` in a child process.
 
     Raises: BundleError with a reason of Installed: what `render` raises; RenderLimitExceeded over memory or time.
@@ -57,7 +63,9 @@ def render_in_child(format_name: str, request: RenderRequest, processors: Sequen
     folder = means.scratch / "child"
     with disk_errors_reported("content store"):
         folder.mkdir()
-        (folder / _REQUEST).write_text(json.dumps(_write_request(format_name, request, processors)), encoding="utf-8")
+        written = _write_request(format_name, request, processors)
+        written["confidential"] = confidential and asdict(confidential)
+        (folder / _REQUEST).write_text(json.dumps(written), encoding="utf-8")
         status = _run(folder, means)
     if (folder / _ERROR).exists():
         error = json.loads((folder / _ERROR).read_bytes())
@@ -134,6 +142,11 @@ def _read_request(value: Mapping[str, Any]) -> RenderRequest:
     )
 
 
+def _read_confidential(value: Mapping[str, Any]) -> Confidential | None:
+    found = value["confidential"]
+    return Confidential(secrets=tuple(found["secrets"]), public=found["public"]) if found else None
+
+
 def _read_processors(value: Mapping[str, Any]) -> list[Processor]:
     return [Processor.model_validate(each) for each in value["processors"]]
 
@@ -148,7 +161,8 @@ def main(folder: Path) -> None:
     value = json.loads((folder / _REQUEST).read_bytes())
     try:
         with disk_errors_reported("content store"):
-            revision = pack(render(value["format"], _read_request(value), _read_processors(value)))
+            made = render(value["format"], _read_request(value), _read_processors(value), _read_confidential(value))
+            revision = pack(made)
             (folder / _OBJECTS).write_bytes(revision.objects)
             (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))
     except BundleError as error:

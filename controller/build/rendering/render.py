@@ -13,7 +13,9 @@ from typing import Any
 
 from api.plugins import Capabilities, Hook, ReadsPart, Rendering, RenderRequest
 from api.v1alpha2.types import Processor
+from controller.build.confidential import Confidential
 from controller.build.plugins import format_of
+from controller.build.rendering.names import refuse_secret_names, without_secrets
 from controller.build.rendering.processing import process
 from controller.build.revision import Revision, Terms
 from controller.formats.applicable.applicable import make_applicable, revision_digest, scopes_of_crds
@@ -21,13 +23,19 @@ from controller.formats.applicable.applicable import make_applicable, revision_d
 _NOTHING = "the bundle renders no objects"
 
 
-def render(format_name: str, request: RenderRequest, processors: Sequence[Processor] = ()) -> Revision:
+def render(
+    format_name: str,
+    request: RenderRequest,
+    processors: Sequence[Processor] = (),
+    confidential: Confidential | None = None,
+) -> Revision:
     """Return the revision of a content tree; of its terms, only the install namespace is set.
 
     Args:
         format_name: `spec.format`.
         request: its config was checked; if its install namespace is '', the format suggests one.
         processors: `spec.processors`, checked.
+        confidential: given if values of Secrets are in the config.
 
     Raises: BundleError with a reason of Installed, or that of a path of the content that must not be read;
         LargeTextError.
@@ -37,7 +45,16 @@ def render(format_name: str, request: RenderRequest, processors: Sequence[Proces
         request.tree.check(lambda _path: True)
     namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
     request = replace(request, install_namespace=namespace)
-    rendering = process(processors, plugin.render(request), request)
+    rendering = plugin.render(request)
+    if confidential:
+        shown = [without_secrets(warning, confidential) for warning in rendering.warnings]
+        rendering = replace(rendering, warnings=tuple(shown))
+        # Before anything that names an object can fail.
+        refuse_secret_names(rendering, confidential, request)
+    if processors:
+        rendering = process(processors, rendering, request)
+        if confidential:
+            refuse_secret_names(rendering, confidential, request)
     return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
 
 

@@ -24,7 +24,8 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source, Spec
 from controller.build import capabilities as capabilities_file
 from controller.build.builder import Builder
-from controller.build.config_values import merge_config
+from controller.build.confidential import Confidential
+from controller.build.config_values import confidential_of, merge_config
 from controller.build.context import BuildContext, BuildSettings
 from controller.build.pins import match_pins
 from controller.build.rendering.render import render
@@ -212,7 +213,7 @@ def _uses(options: argparse.Namespace, deployment: BundleDeployment) -> list[con
 def _render_deployment(
     options: argparse.Namespace, deployment: BundleDeployment, store: ContentStore, capabilities: Capabilities
 ) -> Revision:
-    spec, status = _with_config(options, deployment), deployment.status
+    (spec, confidential), status = _with_config(options, deployment), deployment.status
     builder = _builder(options, store)
     reader = _Reader(options, deployment)
     cancelled, context = threading.Event(), BuildContext(credentials=reader.read, config_map=reader.read_local)
@@ -225,19 +226,20 @@ def _render_deployment(
         pins=tuple(pin for pin in resolved.pins if pin),
         install_namespace=spec.install_namespace or status.install_namespace,
         requested_at=status.last_handled_reconcile_at,
+        confidential=confidential,
     )
     return _unpacked(builder.build(request, capabilities, cancelled, context))
 
 
-def _with_config(options: argparse.Namespace, deployment: BundleDeployment) -> Spec:
-    """Return the spec with the config that `configFrom` leads to, read with the user's permissions."""
+def _with_config(options: argparse.Namespace, deployment: BundleDeployment) -> tuple[Spec, Confidential | None]:
+    """Return the spec with the config that `configFrom` leads to, read with the user's permissions, and its secrets."""
     spec = deployment.spec
     if not spec.config_from:
-        return spec
+        return spec, None
     from controller.revisions.inputs.config_objects import read_texts  # noqa: PLC0415 - needs the cluster
 
     texts = read_texts(connect(options), deployment, None, lambda _object, _version: None)
-    return spec.model_copy(update={"config": merge_config(spec, texts)})
+    return spec.model_copy(update={"config": merge_config(spec, texts)}), confidential_of(deployment, texts)
 
 
 def _builder(options: argparse.Namespace, store: ContentStore) -> Builder:

@@ -17,7 +17,8 @@ from typing import Any
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, ConfigReference
-from controller.build.config_values import merge_config
+from controller.build.confidential import Confidential
+from controller.build.config_values import confidential_of, merge_config
 from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import CONFIG_MAPS, SECRETS
 from controller.observe.following import NamedWatches, WatchedObject
@@ -36,11 +37,13 @@ class KnownConfig:
     """When, in monotonic seconds."""
     config: Mapping[str, Any] | None = field(default=None, repr=False)
     """The merged config; None: it was dropped, or there is a failure."""
+    confidential: Confidential | None = None
+    """What of it is secret; dropped together with it."""
     failure: BundleError | None = None
 
     def rest(self) -> KnownConfig:
         """Return the same without the values."""
-        return replace(self, config=None)
+        return replace(self, config=None, confidential=None)
 
 
 class ConfigObjects:
@@ -72,7 +75,8 @@ class ConfigObjects:
         made = KnownConfig(version=version, at=self._clock())
         try:
             texts = read_texts(self._client, deployment, account_in(deployment.spec), versions.__setitem__)
-            made = replace(made, config=merge_config(deployment.spec, texts))
+            config = merge_config(deployment.spec, texts)
+            made = replace(made, config=config, confidential=confidential_of(deployment, texts))
         except BundleError as error:
             made = replace(made, failure=error)
         self._followed.watch(deployment.metadata.name, versions, share=share)

@@ -79,6 +79,7 @@ class Bench:
         self.protection, self.spec_version = "Prevent", "1"
         self.safety = CrdUpgradeSafety()
         self.user: User | None = None
+        self.conceals = False
         self.namespace: dict[str, Any] = {}
         self.cluster.put(NAMESPACE)
 
@@ -101,6 +102,7 @@ class Bench:
             exists=lambda name, uid: (name, uid) == ("foo", "uid-foo"),
             proceed=self.is_wanted_still,
             crd_upgrade_safety=self.safety,
+            conceals=self.conceals,
         )
         return make_plan(options, (), self.watches.managed("foo")), options
 
@@ -410,6 +412,13 @@ def test_a_kind_that_came_after_its_namespace_was_to_be_decided_is_left_for_the_
 def test_warnings_of_the_server_are_kept(bench: Bench) -> None:
     bench.cluster.warnings = ("v1 is deprecated",)
     assert bench.run(config_map())["a"].warnings == ("v1 is deprecated",)
+
+
+def test_warnings_of_the_server_show_no_text_of_an_object_where_values_of_secrets_were_rendered(bench: Bench) -> None:
+    bench.cluster.warnings = ('unknown field "spec.hunter2"', "metadata.annotations[hunter2]: deprecated since v1.19")
+    bench.conceals = True
+    told = ('unknown field "…"', "metadata.annotations[…]: deprecated since v1.19")
+    assert bench.run(config_map())["a"].warnings == told
 
 
 # what waits for what

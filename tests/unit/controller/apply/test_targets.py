@@ -175,3 +175,5 @@ def test_labels_that_a_used_namespace_lacks_are_warned_of(case: Used) -> None:
     expect = (text,) if case.missing else ()
     assert find_missing_labels(targets(labelled, CONFIG_MAP), {key: seen}) == expect
     assert find_missing_labels(targets(labelled, CONFIG_MAP), {}) == ()
+    concealed = find_missing_labels(targets(labelled, CONFIG_MAP), {key: seen}, conceals=True)
+    assert concealed == tuple(line.replace(case.missing, "of the bundle") for line in expect)

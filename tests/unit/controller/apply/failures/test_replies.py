@@ -435,6 +435,7 @@ def test_values_that_never_end_are_read_in_no_time() -> None:
 
 
 KEYED = ObjectKey("", "ConfigMap", "shop", "a")
+SERVICE = ObjectKey("", "Service", "shop", "a")
 CUSTOM_KEYED = ObjectKey("example.com", "Widget", "shop", "a")
 # What a chart makes of a value of a Secret: the key of a map, the key of an item, a field, a value, a complaint.
 CONCEALED = [
@@ -453,6 +454,14 @@ CONCEALED = [
      "spec.env: duplicate entries for key"),
     (_status(403, f'admission webhook "x" denied the request: {PLANTED} is bad', "Forbidden"), DEPLOYMENT,
      'admission webhook "x" denied the request'),
+    (_status(403, f'pods "a" is forbidden: violates PodSecurity: host (container "{PLANTED}" must not)', "Forbidden"),
+     DEPLOYMENT, 'violates PodSecurity: host (container "…" must not)'),
+    (_status(404, f'priorityclasses.scheduling.k8s.io "{PLANTED}" not found', "NotFound"), DEPLOYMENT,
+     'refers to priorityclasses.scheduling.k8s.io "…" that does not exist; create it'),
+    (_invalid(("Invalid", f"spec.selector.{PLANTED}", 'Invalid value: "x": is odd')), SERVICE,
+     "spec.selector.…: is odd"),
+    (_invalid(("Invalid", f"spec.selector.matchLabels.{PLANTED}", 'Invalid value: "x": is odd')), DEPLOYMENT,
+     "spec.selector.matchLabels.…: is odd"),
 ]  # fmt: skip
 
 
