@@ -1,9 +1,9 @@
-"""Limits of content, and texts for messages about it.
+"""Rules for names, and limits for sizes, of untrusted content.
 
 Pure, except for the counters of a `Budget`. A violation raises `Rejection`, which does not know the field path of the
 source; the caller that does translates it by `Rejection.at`.
 
-It reads ahead as far as a key may reach, so it may refuse the nesting before a reader here has met its own limit.
+Not here: how much a parser may read (compression.py, tar.py), and writing (archive.py).
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from functools import cache
 from typing import Protocol
-
-import yaml
 
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Limits, Refusal
@@ -27,8 +24,6 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,120}")
 _SHOWN = 120  # characters of a name in a message
 _REFUSED_TEXT = 16 * MEBIBYTE  # characters: 4,000 of the longest names and messages, and 80,000 usual ones
-# A key has at most 1024 characters. What libyaml refuses beyond that, we have refused before.
-_LEVELS = 2000
 
 
 class Rejection(Exception):  # noqa: N818 - it is what happens to the content, not an error of ours
@@ -280,19 +275,3 @@ def too_many_entries(limits: Limits) -> Rejection:
 def decode(name: bytes) -> str:
     """Return a name of an archive as text, whatever its bytes are."""
     return name.decode(errors="surrogateescape")  # check_path refuses what is not UTF-8, by name
-
-
-def is_refused_nesting(error: yaml.MarkedYAMLError) -> bool:
-    """Return whether libyaml refused a text since it is nested too deeply."""
-    return error.problem is not None and error.problem == _refusal()
-
-
-@cache
-def _refusal() -> str | None:
-    """Return what the installed libyaml says of such nesting, since its errors have no codes; None if it bears it."""
-    try:
-        for _ in yaml.parse(b"[" * _LEVELS + b"]" * _LEVELS, yaml.CSafeLoader):
-            pass
-    except yaml.MarkedYAMLError as error:
-        return error.problem
-    return None

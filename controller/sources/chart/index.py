@@ -17,7 +17,8 @@ from typing import BinaryIO, cast
 
 import yaml
 
-from controller.content.limits import describe_bytes, is_refused_nesting, quote
+from controller.content.limits import describe_bytes, quote
+from controller.content.nesting import is_refused_nesting
 
 INDEX_BYTES = 64 << 20
 _KEPT_BYTES = 16 << 20  # compressed; an index of 30 MiB needs 2
