@@ -195,7 +195,7 @@ class Transport:
             response = retrying(self._send_once, request, place)
             if not response.is_redirect or request.body is not None:
                 return response
-            url = follow(request.url, _as_sent(response.headers.get("Location", "")))
+            url = response.follow()
             if url and not leaves and origin_of(url) != origin_of(request.named):
                 return response
             response.discard()
@@ -300,11 +300,6 @@ def _shown(error: BundleError, place: Place) -> BundleError:
     return place.show(error)
 
 
-def _as_sent(location: str) -> str:
-    """Return a URL in a header with the bytes that were sent: the library has read them as Latin-1."""
-    return quote_url(location.encode("latin-1", "replace"), safe=PRINTABLE)
-
-
 def _without_authorization(request: _Request) -> Mapping[str, str]:
     return {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
 
@@ -344,6 +339,11 @@ class Response:
     def is_redirect(self) -> bool:
         """Whether it redirects, and was not followed."""
         return self.status in _REDIRECT_STATUS
+
+    def follow(self) -> str:
+        """Return the URL that it redirects to, by the bytes that were sent; '' if it must not be followed."""
+        location = self.headers.get("Location", "").encode("latin-1", "replace")  # as the library has read them
+        return follow(self.url, quote_url(location, safe=PRINTABLE))
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes, as soon as there are some; nothing at the end.

@@ -928,6 +928,19 @@ def test_a_forge_redirects_to_the_address_with_git_at_its_end(
     assert fetch(parameters, replace(access, credentials=credentials))["a.yaml"] == b"a: 2\n"
 
 
+@pytest.mark.parametrize("name", ["größe.git", "gr%C3%B6%C3%9Fe.git"], ids=["as bytes", "encoded"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["itself", "another host"])
+def test_a_forge_redirects_to_a_name_that_is_not_ascii(
+    name: str, host: str, secure_forge: Forge, authority: trustme.CA, access: Access
+) -> None:
+    GitRepository(secure_forge.root / "größe.git", config=FORGE).commit({"deploy/a.yaml": b"a: 3\n"})
+    target = f"https://{host}:{secure_forge.server.port}/{name}/info/refs?service=git-upload-pack"
+    headers = {"Location": target.encode().decode("latin-1")}  # the server writes it as Latin-1
+    secure_forge.server.faults = Faults(where="/repo.git/", status=301, headers=headers)
+    parameters = secure_forge.parameters(certificateData=authority.cert_pem.bytes().decode())
+    assert fetch(parameters, access)["a.yaml"] == b"a: 3\n"
+
+
 def test_a_fetch_that_nobody_reads_to_its_end_leaves_nothing(forge: Forge, access: Access) -> None:
     forge.repository.commit({f"deploy/{number}": os.urandom(200_000) for number in range(10)})
     resolution = SOURCE.resolve(forge.parameters(), access)

@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import asyncssh
 
@@ -215,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
             "GIT_HTTP_EXPORT_ALL": "1",
             "REMOTE_ADDR": "127.0.0.1",
             "REQUEST_METHOD": self.command,
-            "PATH_INFO": url.path,
+            "PATH_INFO": unquote(url.path),  # as servers hand it to CGI programs
             "QUERY_STRING": url.query,
             "CONTENT_TYPE": self.headers.get("Content-Type", ""),
             "CONTENT_LENGTH": str(len(body)),

@@ -22,7 +22,6 @@ from controller.sources.git.failures import NOT_FOLLOWED, RedirectedError
 from controller.sources.git.objects import Objects
 from controller.sources.git.reference import HTTPS, Repository, parse_repository
 from controller.sources.redirects import Place, place_of
-from controller.sources.redirects import follow as follow_once
 from controller.sources.transport import Transport
 from controller.sources.trust import authorization_of, certificates_of
 
@@ -102,5 +101,4 @@ def _ask(repository: Repository, parameters: Mapping[str, Any], access: Access, 
     with Transport(named, certificate_data=certificates, loopback=repository.is_loopback) as transport:
         headers = {"Authorization": header} if header else {}
         response = transport.send("GET", repository.url.rstrip("/") + _QUERY, headers, leaves=False)
-        found = follow_once(response.url, response.headers.get("Location", "")) if response.is_redirect else ""
-        return found or response.url
+        return (response.follow() if response.is_redirect else "") or response.url
