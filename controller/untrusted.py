@@ -1,8 +1,9 @@
-"""Reading JSON values that anybody may have written: what has another type than expected counts as missing.
+"""Reading JSON values that anybody may have written, and accounting for what it costs.
 
 Content, a spec and the cluster have such values: also objects of the kinds of others, and replies of the API servers
-that serve them. Every function takes a value and the path of keys to what it returns. Not here: what refuses a value,
-with a message (`formats/`), and the spec and the status of BundleDeployments (`api/v1alpha2`).
+that serve them. What has another type than expected counts as missing; the functions for that take a value and the path
+of keys to what they return. Not here: what refuses a value, with a message (`formats/`), and the spec and the status of
+BundleDeployments (`api/v1alpha2`).
 """
 
 from __future__ import annotations
@@ -68,3 +69,42 @@ def number(value: Any, *path: str) -> float | None:
     """Return the number at a path, or None."""
     found = field(value, *path) if path else value
     return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+LONGEST_STEP, LONGEST_PATH = 120, 400
+"""Characters of a step of a path, and of a path that gets another step."""
+
+
+def path_below(path: str, step: str) -> str:
+    """Return the path of a value below another one, for messages. Others choose the names, and how many there are.
+
+    Args:
+        path: of the value around it.
+        step: what leads from there to the value, with its dot or brackets.
+    """
+    step = step if len(step) <= LONGEST_STEP else f"{step[:LONGEST_STEP]}…"
+    return f"{path}{step}" if len(path) <= LONGEST_PATH else path
+
+
+class TooManyStepsError(Exception):
+    """Something takes more work than a `Steps` has left."""
+
+
+class Steps:
+    """Work that may be done where all of one thing meet all of another, and others decide how many both are.
+
+    Args:
+        left: how many steps; one takes one or two microseconds.
+    """
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def spend(self, steps: int) -> None:
+        """Account for some steps, before they are done.
+
+        Raises: TooManyStepsError.
+        """
+        self.left -= steps
+        if self.left < 0:
+            raise TooManyStepsError

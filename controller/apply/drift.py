@@ -19,17 +19,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
 
 from api import names
 from api.v1alpha2.fields import parse_field_path
 from controller.content.digests import digest_of, digest_of_json
-from controller.observe.records import ObjectKey, entries_of, entry_of, fields_of, key_of
-from controller.untrusted import text
+from controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of
+from controller.untrusted import LONGEST_STEP, path_below, text
 
 Path = tuple[str, ...]
 Manifest = Mapping[str, Any]
@@ -37,8 +38,14 @@ REPLICAS: Path = ("spec", "replicas")
 _ABSENT = object()
 # The identity of an object cannot be ignored.
 _IDENTITY = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name"), ("metadata", "namespace")})
-# Commas between paths, not those in a quoted key.
-_SEPARATOR = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
+_Tree: TypeAlias = "dict[str, _Tree | None]"
+"""Paths by their steps; None where one ends, and longer ones are left out."""
+MOST_FIELDS, MOST_MANAGERS = 100, 20
+"""How many fields of an object are named, and among how many managers, the latest, their owners are looked for."""
+_MOST_SHAPES = 16
+"""Combinations of key fields that items of one list have. An API server knows a few keys, each of which may be missing;
+items of further combinations are not found."""
+_QUANTITY_CHARACTERS = 64
 # What names an object is in no entry, and status is never applied.
 _TOP_LEVEL_SKIPPED = frozenset({"apiVersion", "kind", "status"})
 _METADATA_SKIPPED = frozenset({"name", "namespace"})
@@ -109,22 +116,42 @@ class IgnoredFields:
 NOTHING_IGNORED = IgnoredFields()
 
 
+class IgnoreRules:
+    """The rules of spec.drift.ignore, for any number of objects: each costs what it has, however many rules there are.
+
+    Args:
+        rules: items of spec.drift.ignore, as JSON.
+    """
+
+    def __init__(self, rules: Iterable[Manifest]) -> None:
+        paths: dict[tuple[str, str, str], list[Path]] = {}
+        for rule in rules:
+            concerned = paths.setdefault((rule.get("group") or "", rule["kind"], rule.get("name") or ""), [])
+            concerned += [path for path in map(parse_field_path, rule["paths"]) if path not in _IDENTITY]
+        self._trees = {key: _tree_of(found) for key, found in paths.items()}
+
+    def find(self, manifest: Manifest, key: ObjectKey) -> list[Path]:
+        """Return the fields of an object that rules ignore."""
+        trees = (self._trees.get((*key[:2], name)) for name in ("", key.name))
+        return [path for tree in trees if tree for path in _find_all(manifest, tree)]
+
+
 def find_ignored_fields(
-    manifest: Manifest, rules: Iterable[Manifest], autoscalers: Mapping[ObjectKey, ObjectKey]
+    manifest: Manifest, rules: Iterable[Manifest] | IgnoreRules, autoscalers: Mapping[ObjectKey, ObjectKey]
 ) -> IgnoredFields:
     """Return what is ignored in an object of the bundle.
 
     Args:
         manifest: the object.
-        rules: items of spec.drift.ignore, as JSON.
+        rules: items of spec.drift.ignore, as JSON; read once for many objects.
         autoscalers: from `find_autoscalers`.
     """
     key = key_of(manifest)
     annotations = manifest["metadata"].get("annotations") or {}
-    by_rules = [path for rule in rules if _concerns(rule, key) for path in map(parse_field_path, rule["paths"])]
+    by_rules = (rules if isinstance(rules, IgnoreRules) else IgnoreRules(rules)).find(manifest, key)
     by_annotation, warnings = _annotated(key, annotations.get(names.IGNORE_FIELDS, ""))
-    paths = [*by_rules, *by_annotation]
-    if key in autoscalers and REPLICAS not in paths and has_field(manifest, REPLICAS):
+    paths = [*by_rules, *_find_all(manifest, _tree_of(path for path in by_annotation if path not in _IDENTITY))]
+    if key in autoscalers and not {REPLICAS, REPLICAS[:1]}.intersection(paths) and has_field(manifest, REPLICAS):
         paths.append(REPLICAS)
         warnings.append(
             f"{key}: spec.replicas is ignored, since {autoscalers[key]} scales it; remove it from the bundle"
@@ -132,8 +159,8 @@ def find_ignored_fields(
     accepts_drift = str(annotations.get(names.DRIFT, "")).lower() == "ignore"
     if not (paths or accepts_drift or warnings):
         return NOTHING_IGNORED
-    found = [path for path in dict.fromkeys(paths) if path not in _IDENTITY and has_field(manifest, path)]
-    return IgnoredFields(paths=tuple(_outermost(found)), accepts_drift=accepts_drift, warnings=tuple(warnings))
+    found = tuple(_find_all(manifest, _tree_of(paths)))
+    return IgnoredFields(paths=found, accepts_drift=accepts_drift, warnings=tuple(warnings))
 
 
 def find_autoscalers(manifests: Iterable[Manifest]) -> dict[ObjectKey, ObjectKey]:
@@ -159,20 +186,12 @@ def has_field(manifest: Manifest, path: Path) -> bool:
 
 def without(manifest: Manifest, paths: Sequence[Path]) -> Manifest:
     """Return an object without some fields, and without maps that become empty."""
-    for path in paths:
-        manifest = _without(manifest, path)
-    return manifest
+    return _without(manifest, _tree_of(paths)) if paths else manifest
 
 
 def only(manifest: Manifest, paths: Sequence[Path]) -> Manifest:
     """Return only some fields of an object, each in its place."""
-    found: Manifest = {}
-    for path in paths:
-        value = _get(manifest, path)
-        for step in reversed(path):
-            value = {step: value}
-        found = united(found, value)
-    return found
+    return _only(manifest, _tree_of(paths))
 
 
 def united(left: Manifest, right: Manifest) -> dict[str, Any]:
@@ -184,14 +203,10 @@ def united(left: Manifest, right: Manifest) -> dict[str, Any]:
     return merged
 
 
-def _concerns(rule: Manifest, key: ObjectKey) -> bool:
-    return (rule.get("group") or "", rule["kind"]) == key[:2] and rule.get("name") in (None, "", key.name)
-
-
 def _annotated(key: ObjectKey, text: object) -> tuple[list[Path], list[str]]:
     """Read the annotation, comma-separated paths; a malformed path becomes a warning."""
     paths, warnings = [], []
-    for part in filter(None, (part.strip() for part in _SEPARATOR.split(str(text)))):
+    for part in filter(None, map(str.strip, _split(str(text)))):
         try:
             paths.append(parse_field_path(part))
         except ValueError as error:
@@ -210,9 +225,40 @@ def _scaled_by(manifest: Manifest) -> Iterator[ObjectKey]:
         yield ObjectKey(group, str(reference.get("kind") or "Deployment"), key.namespace, reference["name"])
 
 
-def _outermost(paths: Sequence[Path]) -> list[Path]:
-    """Leave out paths that are inside another one."""
-    return [path for path in paths if not any(path[: len(other)] == other for other in paths if other != path)]
+def _split(text: str) -> list[str]:
+    """Split at commas, except those in a quoted key: after them comes an odd number of quotes."""
+    parts: list[list[str]] = [[]]
+    pieces = text.split('"')
+    for index, piece in enumerate(pieces):
+        is_quoted = (len(pieces) - index) % 2 == 0
+        first, *others = [piece] if is_quoted else piece.split(",")
+        parts[-1].append(first if not index else f'"{first}')
+        parts += [[other] for other in others]
+    return ["".join(part) for part in parts]
+
+
+def _tree_of(paths: Iterable[Path]) -> _Tree:
+    tree: _Tree = {}
+    for path in paths:
+        at: _Tree | None = tree
+        for step in path[:-1]:
+            at = at.setdefault(step, {}) if at is not None else None
+        if at is not None:
+            at[path[-1]] = None
+    return tree
+
+
+def _find_all(value: Any, tree: _Tree, above: Path = ()) -> Iterator[Path]:
+    """Yield the paths of a tree that an object has; the work depends on the smaller of both."""
+    if not isinstance(value, Mapping):
+        return
+    for step in [*tree] if len(tree) <= len(value) else [step for step in value if step in tree]:
+        if step in value:
+            below = tree[step]
+            if below is None:
+                yield (*above, step)
+            else:
+                yield from _find_all(value[step], below, (*above, step))
 
 
 def _get(value: Any, path: Path) -> Any:
@@ -223,13 +269,23 @@ def _get(value: Any, path: Path) -> Any:
     return value
 
 
-def _without(manifest: Manifest, path: Path) -> Manifest:
-    step, *rest = path
-    kept = {name: value for name, value in manifest.items() if name != step}
-    if rest and (inner := _without(manifest[step], tuple(rest))):
-        kept[step] = inner
-    # In their original order: equal objects must have equal bytes.
-    return {name: kept[name] for name in manifest if name in kept}
+def _without(value: Manifest, tree: _Tree) -> Manifest:
+    kept: dict[str, Any] = {}
+    for name, item in value.items():
+        below = tree.get(name)
+        if name not in tree:
+            kept[name] = item
+        elif below is not None and (inner := _without(item, below)):
+            kept[name] = inner
+    return kept
+
+
+def _only(value: Manifest, tree: _Tree) -> dict[str, Any]:
+    return {
+        name: value[name] if below is None else _only(value[name], below)
+        for name, below in tree.items()
+        if name in value
+    }
 
 
 def covers(entry_fields: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
@@ -247,10 +303,10 @@ def first_uncovered(entry_fields: Mapping[str, Any], value: Mapping[str, Any]) -
     return next(_uncovered_fields(entry_fields, _tracked(value), ""), "")
 
 
-def find_uncovered(entry_fields: Mapping[str, Any], value: Mapping[str, Any]) -> list[str]:
-    """Return the paths of all fields that an entry does not claim, each by its innermost map."""
+def find_uncovered(entry_fields: Mapping[str, Any], value: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the paths of all fields that an entry does not claim, each by its innermost map."""
     tracked = _tracked(value)
-    return list(_uncovered_fields(_grown({**_NODE, **entry_fields}, tracked), tracked, ""))
+    return _uncovered_fields(_grown({**_NODE, **entry_fields}, tracked), tracked, "")
 
 
 def equal_by_value(ours: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
@@ -314,8 +370,8 @@ def _uncovered_items(node: Mapping[str, Any], items: Sequence[Any], path: str) -
     if keyed and all(isinstance(item, dict) for item in items):
         yield from _uncovered_keyed_items(keyed, items, path)
         return
-    members = [json.loads(name[2:]) for name in node if name.startswith("v:")]
-    if any(not _contains(members, item) for item in items):
+    members = {identity_of(json.loads(name[2:])) for name in node if name.startswith("v:")}
+    if any(identity_of(item) not in members for item in items):
         yield path
 
 
@@ -327,29 +383,65 @@ def _uncovered_keyed_items(
     A key that an item lacks was defaulted by the server: it fits any value that no other item claims. So the items that
     say most choose first.
     """
-    unclaimed = list(keyed)
+    unclaimed = UnclaimedItems([keys for keys, _ in keyed])
     fields = keyed[0][0].keys()
     for item in sorted(items, key=lambda item: -sum(name in item for name in fields)):
-        match = next((pair for pair in unclaimed if _has_keys(item, pair[0])), None)
+        own_keys = {name: item[name] for name in fields if name in item}
+        match = unclaimed.claim(own_keys)
+        place = path_below(path, f"[{','.join(f'{name}={json.dumps(value)}' for name, value in own_keys.items())}]")
         if match is None:
-            yield f"{path}[{_shown_keys(item, fields)}]"
-            continue
-        unclaimed.remove(match)
-        yield from _uncovered(match[1], item, f"{path}[{_shown_keys(item, fields)}]")
-
-
-def _has_keys(item: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
-    return all(name not in item or _same(item[name], value) for name, value in keys.items())
-
-
-def _shown_keys(item: Mapping[str, Any], fields: Iterable[str]) -> str:
-    return ",".join(f"{name}={json.dumps(item[name])}" for name in fields if name in item)
+            yield place
+        else:
+            yield from _uncovered(keyed[match][1], item, place)
 
 
 def _join(path: str, name: str) -> str:
-    if not _PLAIN_NAME.fullmatch(name):
-        return f'{path}["{name}"]'
-    return f"{path}.{name}" if path else name
+    if not _PLAIN_NAME.fullmatch(name[:LONGEST_STEP]):
+        return path_below(path, f'["{name}"]')
+    return path_below(path, f".{name}" if path else name)
+
+
+def identity_of(value: Any) -> Hashable:
+    """Return what is equal for equal JSON values alone: true is not 1."""
+    if isinstance(value, dict | list):
+        return json.dumps(value, sort_keys=True)
+    return isinstance(value, bool), value
+
+
+class UnclaimedItems:
+    """The items of a list, each of which is claimed once by some of its fields. The work is linear in their number.
+
+    Args:
+        items: mappings; others are never found.
+    """
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items, self._claimed = items, [False] * len(items)
+        self._places: dict[tuple[str, ...], dict[tuple[Hashable, ...], list[int]]] = {}
+
+    def claim(self, fields: Mapping[str, Any]) -> int | None:
+        """Return the index of the first item that has these fields and is not claimed yet."""
+        names = tuple(sorted(fields))
+        if names not in self._places and len(self._places) == _MOST_SHAPES:
+            return None
+        if names not in self._places:
+            self._places[names] = self._sort(names)
+        places = self._places[names].get(tuple(identity_of(fields[name]) for name in names), [])
+        while places:
+            place = places.pop()
+            if not self._claimed[place]:
+                self._claimed[place] = True
+                return place
+        return None
+
+    def _sort(self, names: tuple[str, ...]) -> dict[tuple[Hashable, ...], list[int]]:
+        """Return the indexes of items by the values of these fields, the last first."""
+        found: dict[tuple[Hashable, ...], list[int]] = {}
+        for place in range(len(self._items) - 1, -1, -1):
+            item = self._items[place]
+            if isinstance(item, dict):
+                found.setdefault(tuple(identity_of(item.get(name)) for name in names), []).append(place)
+        return found
 
 
 def _map_equal(ours: Mapping[str, Any], live: Mapping[str, Any], path: tuple[str, ...]) -> bool:
@@ -376,7 +468,7 @@ def _is_zero(value: Any) -> bool:
 
 def _list_equal(ours: list[Any], live: list[Any], path: tuple[str, ...]) -> bool:
     if path in _SETS:
-        return all(_contains(live, item) for item in ours)
+        return set(map(identity_of, ours)) <= set(map(identity_of, live))
     keys = merge_keys(ours, path)
     if keys:
         return _keyed_lists_equal(ours, live, path, keys)
@@ -402,22 +494,12 @@ def merge_keys(items: Sequence[Any], path: tuple[str, ...]) -> tuple[str, ...]:
 
 def _keyed_lists_equal(ours: list[Any], live: list[Any], path: tuple[str, ...], keys: tuple[str, ...]) -> bool:
     """Compare the items that have the same keys; what others added to the list does not count."""
-    unclaimed = list(live)
+    unclaimed = UnclaimedItems(live)
     for item in sorted(ours, key=lambda item: -sum(name in item for name in keys)):
-        own_keys = {name: item[name] for name in keys if name in item}
-        match = next((other for other in unclaimed if _is_item(other, own_keys)), None)
-        if match is None or not _map_equal(item, match, path):
+        match = unclaimed.claim({name: item[name] for name in keys if name in item})
+        if match is None or not _map_equal(item, live[match], path):
             return False
-        unclaimed.remove(match)
     return True
-
-
-def _is_item(item: Any, keys: Mapping[str, Any]) -> bool:
-    return isinstance(item, dict) and all(_same(item.get(name), value) for name, value in keys.items())
-
-
-def _contains(items: Sequence[Any], value: Any) -> bool:
-    return any(_same(item, value) for item in items)
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -435,7 +517,8 @@ def _quantities_equal(left: Any, right: Any) -> bool:
 
 
 def _quantity(value: Any) -> Decimal | None:
-    match = _QUANTITY.fullmatch(str(value))
+    text = str(value)
+    match = _QUANTITY.fullmatch(text) if len(text) <= _QUANTITY_CHARACTERS else None
     if match is None:
         return None
     number, exponent, suffix = match.groups()
@@ -456,7 +539,7 @@ class DriftedObject:
 
     key: ObjectKey
     fields: tuple[DriftedField, ...] = ()
-    """All fields that are no longer ours, in the order of the object; none for the object as a whole."""
+    """Fields that are no longer ours, in the order of the object, at most `MOST_FIELDS`; none for the whole object."""
     state: str = ""
     """Instead of fields: `DELETED`, `RECREATED`, `being deleted`."""
 
@@ -482,7 +565,7 @@ class DriftedObject:
 
 
 def explain(key: ObjectKey, manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> DriftedObject:
-    """Find all fields of an object that are no longer ours, whichever edit took which.
+    """Find the fields of an object that are no longer ours, whichever edit took which.
 
     Args:
         key: of the object.
@@ -493,31 +576,36 @@ def explain(key: ObjectKey, manifest: Mapping[str, Any], body: Mapping[str, Any]
     if manifest["metadata"].get("deletionTimestamp"):
         return DriftedObject(key=key, state="being deleted")
     ours = entry_of(manifest, manager)
-    lost = find_uncovered(fields_of(ours), body)
-    others = _find_missing(manifest, body, manager) if lost else []
-    found = [
-        DriftedField(path, next((each for each, missing in others if not _lies_in(path, missing)), "")) for path in lost
-    ]
+    lost = list(islice(find_uncovered(fields_of(ours), body), MOST_FIELDS))
+    holders = _find_holders(lost, manifest, body, manager)
+    found = [DriftedField(path, holders.get(path, "")) for path in lost]
     # Without our entry, a field that nobody owns may be as we left it.
     return DriftedObject(key=key, fields=tuple(field for field in found if ours or field.holder))
 
 
-def _find_missing(
-    manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str
-) -> list[tuple[str, frozenset[str]]]:
-    """Return the other managers, the latest first, each with our fields that it does not own."""
-    others = [
-        entry
-        for entry in entries_of(manifest)
-        if entry.get("manager") != manager and entry.get("subresource") != "status"
-    ]
-    latest = sorted(others, key=lambda entry: text(entry, "time"), reverse=True)
-    return [(text(entry, "manager"), frozenset(find_uncovered(fields_of(entry), body))) for entry in latest]
+def _find_holders(
+    lost: Sequence[str], manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str
+) -> dict[str, str]:
+    """Return the other managers that own fields of ours, by field: of each the latest."""
+    concerned = {each for path in lost for each in _containing(path)}
+    others = [each for each in entries_of(manifest) if each.get("manager") != manager]
+    latest = sorted((each for each in others if each.get("subresource") != "status"), key=_time_of, reverse=True)
+    found: dict[str, str] = {}
+    for entry in latest[:MOST_MANAGERS] if lost else ():
+        missing = concerned.intersection(find_uncovered(fields_of(entry), body))
+        owned = (path for path in lost if path not in found and missing.isdisjoint(_containing(path)))
+        found |= dict.fromkeys(owned, text(entry, "manager"))
+    return found
 
 
-def _lies_in(path: str, fields: Container[str]) -> bool:
-    """Whether some fields contain one, or a field that it is part of."""
-    return path in fields or any(path[:end] in fields for end, sign in enumerate(path) if sign in ".[")
+def _time_of(entry: Entry) -> str:
+    return text(entry, "time")
+
+
+def _containing(path: str) -> Iterator[str]:
+    """Yield a field, and those that it is part of."""
+    yield path
+    yield from (path[:end] for end, sign in enumerate(path) if sign in ".[")
 
 
 class Row(NamedTuple):

@@ -102,10 +102,12 @@ class Applier:
         lack = (
             list_all(errors, self._reviewer.missing([(task.target, each) for task, each in failed], options)) or denied
         )
-        concerned = [o for o in outcomes if isinstance(o.error, MissingRightsError | LackOfRightsError)]
-        for outcome in concerned:
-            self._retries.revise(options.owner.name, outcome.task.target.key, lack)
-        return [replace(o, error=lack) if o in concerned else o for o in outcomes]
+        about_rights = MissingRightsError | LackOfRightsError
+        revised = [replace(o, error=lack) if isinstance(o.error, about_rights) else o for o in outcomes]
+        for outcome in revised:
+            if outcome.error is lack:
+                self._retries.revise(options.owner.name, outcome.task.target.key, lack)
+        return revised
 
     def review(self, options: ApplyOptions) -> BundleError | None:
         """Return all rights that the account lacks to repair the objects of the revision; None if it lacks none.

@@ -8,7 +8,7 @@ that the account may not read; objects with our label are listed as the controll
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -100,17 +100,17 @@ class ObjectReader:
         same: dict[ObjectKey, bool | ApiError] = {}
         client = self._client.acting_as(options.user)
         for items in collections.values():
+            wanted = {task.target.key: (task, resource) for task, resource in items}
+            found: dict[ObjectKey, bool | ApiError] = dict.fromkeys(wanted, False)
             try:
-                entries = self._owned(items, options.owner)
+                for key, manifest in self._owned(items, options.owner):
+                    if key in wanted:
+                        task, resource = wanted[key]
+                        body = make_body(task.target.manifest, options.owner, orphan=options.orphan)
+                        found[key] = _is_same(client, manifest, body, resource, options.owner)
             except ApiError as error:
-                same |= {task.target.key: error.transient and error for task, _ in items}
-                continue
-            for task, resource in items:
-                manifest = entries.get(task.target.key)
-                body = make_body(task.target.manifest, options.owner, orphan=options.orphan)
-                same[task.target.key] = manifest is not None and _is_same(
-                    client, manifest, body, resource, options.owner
-                )
+                found = dict.fromkeys(wanted, error.transient and error)
+            same |= found
         return same
 
     def explain_drift(self, task: Task, resource: Resource, options: ApplyOptions) -> DriftedObject | None:
@@ -153,12 +153,17 @@ class ObjectReader:
             return None
         return _explain(key, live, body, options)
 
-    def _owned(self, items: Sequence[tuple[Task, Resource]], owner: Owner) -> Mapping[ObjectKey, dict[str, Any]]:
-        """Return the metadata of one owner's objects of a kind, including managedFields."""
+    def _owned(
+        self, items: Sequence[tuple[Task, Resource]], owner: Owner
+    ) -> Iterator[tuple[ObjectKey, dict[str, Any]]]:
+        """Yield the metadata of one owner's objects of a kind, including managedFields.
+
+        Raises: ApiError, while iterating.
+        """
         key, resource = items[0][0].target.key, items[0][1]
         selector = f"{names.OWNER_LABEL}={owner.name}"
         manifests = self._client.list(resource.path(), metadata=True, label_selector=selector)
-        return {project(manifest, key.group, key.kind).key: manifest for manifest in manifests}
+        return ((project(manifest, key.group, key.kind).key, manifest) for manifest in manifests)
 
 
 def _explain(key: ObjectKey, live: Mapping[str, Any], body: Mapping[str, Any], options: ApplyOptions) -> DriftedObject:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from api import names
-from controller.apply.drift import DEFAULT_KEYS, Path, merge_keys
+from controller.apply.drift import DEFAULT_KEYS, Path, UnclaimedItems, identity_of, merge_keys
 from controller.apply.ownership import Owner, is_always_replaced
 from controller.kube.client import Client
 from controller.kube.resources import Resource
@@ -23,9 +24,11 @@ from controller.untrusted import text
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # On an object that is adopted; `released-from` goes last, since it says that this is not finished.
 _ANNOTATIONS = (LAST_APPLIED, names.RELEASED_FROM)
+_MOST_FIELDS = 32
+"""Of those that a reply refuses, which may be a webhook's: how many are looked for, apart from the indexes of items."""
 _ITEM = 0
 """Any item of a list: the server counts those of the merged list, which we do not know."""
-_STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
+_STEP = re.compile(r"([^.\[\]]+)|\[([^\[\]]*)\]")
 
 
 def migrate_entries(client: Client, path: str, api_version: str) -> None:
@@ -306,10 +309,11 @@ def claimed_fields(
     """
     entries = _entries(live["metadata"])
     others = [entry for entry in entries if entry.get("operation") == "Apply" and entry.get("manager") != manager]
-    known = [fields_of(entry) for entry in entries]
+    known: dict[str, Any] = {}
+    for entry in entries:
+        _add(known, fields_of(entry))
     found: Tree = {}
-    for field in fields:
-        steps = _parse_field(field)
+    for steps in islice(dict.fromkeys(map(_parse_field, fields)), _MOST_FIELDS):
         if steps and steps[0] not in ("metadata", "status", "apiVersion", "kind"):
             found = _united(found, _in_the_way(steps, body, live, known))
     for entry in others:
@@ -330,23 +334,23 @@ def claimed_fields(
     return [*kept, {**ours, "fieldsV1": _united(fields_of(ours), found)}]
 
 
-def _parse_field(field: str) -> list[str | int]:
+def _parse_field(field: str) -> tuple[str | int, ...]:
     """Return the steps of a path such as `spec.ports[0].name` or `data[a.b]`."""
     steps: list[str | int] = []
     for match in _STEP.finditer(field):
         name, bracket = match.groups()
         steps.append(name if bracket is None else _ITEM if bracket.isdecimal() else bracket)
-    return steps
+    return tuple(steps)
 
 
-def _in_the_way(steps: Sequence[str | int], ours: Any, live: Any, known: Sequence[Tree]) -> Tree:
+def _in_the_way(steps: Sequence[str | int], ours: Any, live: Any, known: Tree) -> Tree:
     """Return the tree of the fields that may be in the way of one that the server refuses.
 
     Args:
         steps: that lead to it from here.
         ours: the value here as we apply it.
         live: the value here on the cluster.
-        known: the trees of all entries from here on.
+        known: the trees of all entries together, from here on.
     """
     if isinstance(ours, dict) and isinstance(live, dict):
         surplus: dict[str, Any] = {f"f:{name}": {} for name in live if name not in ours}
@@ -356,34 +360,28 @@ def _in_the_way(steps: Sequence[str | int], ours: Any, live: Any, known: Sequenc
         if name not in ours:
             return {f"f:{name}": {}} if name in live else {}
         beside = {} if rest and name in live else surplus
-        below = _in_the_way(rest, ours[name], live.get(name), _below(known, f"f:{name}"))
+        below = _in_the_way(rest, ours[name], live.get(name), known.get(f"f:{name}", {}))
         return {**beside, f"f:{name}": below} if below else beside
     if isinstance(ours, list) and isinstance(live, list):
         rest = steps[1:] if steps and steps[0] == _ITEM else steps
-        found = {
-            name: _in_the_way(rest, item, there, _below(known, name))
-            for name, item, there in _paired(ours, live, known)
-        }
+        found = {name: _in_the_way(rest, item, there, known[name]) for name, item, there in _paired(ours, live, known)}
         return {name: below for name, below in found.items() if below}
     return {}
 
 
-def _paired(ours: list[Any], live: list[Any], known: Sequence[Tree]) -> Iterator[tuple[str, Any, Any]]:
+def _paired(ours: list[Any], live: list[Any], known: Tree) -> Iterator[tuple[str, Any, Any]]:
     """Yield the items that we apply and that exist, with their names in the trees; none of an atomic list."""
-    for name in dict.fromkeys(name for tree in known for name in tree if name.startswith("k:")):
-        item = next((item for item in ours if _stands_for(name, item)), None)
-        there = next((item for item in live if _is_named(name, item)), None)
-        if item is not None and there is not None:
-            yield name, item, there
+    by_name, unclaimed = _Items(ours), UnclaimedItems(live)
+    for name in filter(_is_item_name, known):
+        item, place = by_name.find(name), unclaimed.claim(_keys_in(name))
+        if item is not None and place is not None:
+            yield name, item, live[place]
 
 
-def _below(trees: Sequence[Tree], name: str) -> list[Tree]:
-    return [tree[name] for tree in trees if name in tree]
-
-
-def _is_named(name: str, item: Any) -> bool:
-    keys: dict[str, Any] = json.loads(name.removeprefix("k:"))
-    return isinstance(item, dict) and all(item.get(key) == value for key, value in keys.items())
+def _add(tree: dict[str, Any], other: Tree) -> None:
+    """Add the fields of another tree to a tree."""
+    for name, child in other.items():
+        _add(tree.setdefault(name, {}), child)
 
 
 def _unapplied(tree: Tree, applied: Tree) -> Tree:
@@ -408,10 +406,11 @@ def _strays_by_value(ours: Any, live: Any, path: Path) -> Tree:
 
 def _stray_items_by_value(ours: list[Any], live: list[Any], path: Path, keys: Sequence[str]) -> Tree:
     names_of = [(_item_name(item, keys), item) for item in live if isinstance(item, dict)]
-    lost = any(not any(_stands_for(name, item) for name, _ in names_of) for item in ours)
+    found, by_name = _Names(name for name, _ in names_of), _Items(ours)
+    lost = not all(map(found.have, ours))
     strays: dict[str, Any] = {}
     for name, there in names_of:
-        item = next((item for item in ours if _stands_for(name, item)), None)
+        item = by_name.find(name)
         if item is None and lost:
             strays[name] = {".": {}}
         elif item is not None and (below := _strays_by_value(item, there, path)):
@@ -468,14 +467,15 @@ def _strays(ours: Tree, theirs: Tree, value: Any) -> Tree:
 
 
 def _stray_items(ours: Tree, theirs: Tree, items: Sequence[Mapping[str, Any]]) -> Tree:
-    lost = [item for item in items if not any(_stands_for(name, item) for name in ours if name.startswith("k:"))]
+    owned, by_name = _Names(filter(_is_item_name, ours)), _Items(items)
+    lost = {id(item) for item in items if not owned.have(item)}
     strays: dict[str, Any] = {}
     for name, child in theirs.items():
-        if not name.startswith("k:"):
+        if not _is_item_name(name):
             continue
-        item = next((item for item in items if _stands_for(name, item)), None)
+        item = by_name.find(name)
         # An item with a key of its own that we leave to its default: which that is, only the schema of its kind says.
-        is_another = item is None or (item in lost and not _has_all_keys(name, item))
+        is_another = item is None or (id(item) in lost and not _has_all_keys(name, item))
         if is_another and lost and name not in ours:
             strays[name] = child or {".": {}}
         elif item is not None and (below := _strays(ours.get(name, {}), child, item)):
@@ -483,16 +483,84 @@ def _stray_items(ours: Tree, theirs: Tree, items: Sequence[Mapping[str, Any]]) -
     return strays
 
 
-def _stands_for(name: str, item: Mapping[str, Any]) -> bool:
-    """Whether the keys of a list item in a tree match an item; a key that it lacks is defaulted by the server."""
+def _is_item_name(name: str) -> bool:
+    return name.startswith("k:")
+
+
+def _keys_in(name: str) -> dict[str, Any]:
     keys: dict[str, Any] = json.loads(name.removeprefix("k:"))
-    return any(key in item for key in keys) and all(
-        item.get(key, DEFAULT_KEYS.get(key, value)) == value for key, value in keys.items()
-    )
+    return keys
 
 
 def _has_all_keys(name: str, item: Mapping[str, Any]) -> bool:
-    return all(key in item or key in DEFAULT_KEYS for key in json.loads(name.removeprefix("k:")))
+    return all(key in item or key in DEFAULT_KEYS for key in _keys_in(name))
+
+
+_Values = tuple[Hashable, ...]
+_MOST_SHAPES = 16
+"""Combinations of key fields in one list: those of an API server are few. Items of further ones are not found."""
+
+
+def _present(item: Any, keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys whose value in an item is known; none if it has none of them itself."""
+    has_any = isinstance(item, dict) and any(key in item for key in keys)
+    return tuple(key for key in keys if key in item or key in DEFAULT_KEYS) if has_any else ()
+
+
+def _values(item: Mapping[str, Any], keys: Sequence[str]) -> _Values:
+    return tuple(identity_of(item.get(key, DEFAULT_KEYS.get(key))) for key in keys)
+
+
+class _Items:
+    """The items of a list, by the names of managedFields that may stand for them: all keys that an item has agree.
+
+    The work is linear in the number of items, and constant for each name.
+    """
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = items
+        self._found: dict[tuple[str, ...], dict[tuple[str, ...], dict[_Values, int]]] = {}
+
+    def find(self, name: str) -> Any:
+        """Return the first item that a name may stand for; None if there is none."""
+        keys = _keys_in(name)
+        by_shape = self._sort(tuple(sorted(keys)))
+        places = (found.get(_values(keys, shape)) for shape, found in by_shape.items())
+        first = min((place for place in places if place is not None), default=None)
+        return None if first is None else self._items[first]
+
+    def _sort(self, keys: tuple[str, ...]) -> dict[tuple[str, ...], dict[_Values, int]]:
+        """Return the first place of an item by the keys that it has, and their values."""
+        if keys in self._found or len(self._found) == _MOST_SHAPES:
+            return self._found.get(keys, {})
+        by_shape = self._found[keys] = {}
+        for place, item in enumerate(self._items):
+            shape = _present(item, keys)
+            if shape and (shape in by_shape or len(by_shape) < _MOST_SHAPES):
+                by_shape.setdefault(shape, {}).setdefault(_values(item, shape), place)
+        return by_shape
+
+
+class _Names:
+    """The names that managedFields have for the items of a list; linear work, as that of `_Items`."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._by_keys: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for keys in map(_keys_in, names):
+            if (order := tuple(sorted(keys))) in self._by_keys or len(self._by_keys) < _MOST_SHAPES:
+                self._by_keys.setdefault(order, []).append(keys)
+        self._found: dict[tuple[tuple[str, ...], tuple[str, ...]], set[_Values]] = {}
+
+    def have(self, item: Any) -> bool:
+        """Return whether a name may stand for an item."""
+        return any(
+            _values(item, shape) in self._sort(keys, shape) for keys in self._by_keys if (shape := _present(item, keys))
+        )
+
+    def _sort(self, keys: tuple[str, ...], shape: tuple[str, ...]) -> set[_Values]:
+        if (keys, shape) not in self._found and len(self._found) < _MOST_SHAPES:
+            self._found[keys, shape] = {_values(each, shape) for each in self._by_keys[keys]}
+        return self._found.get((keys, shape), set())
 
 
 def _united(left: Tree, right: Tree) -> Tree:

@@ -197,7 +197,7 @@ class Relabeler:
 
     def _find(self, resource: Resource, owner: Owner, *, orphan: bool) -> list[Record]:
         selector = Shard(owner.shard).strange_objects_selector(owner.name)
-        manifests = list(self._client.list(resource.path(), metadata=True, label_selector=selector))
+        manifests = self._client.list(resource.path(), metadata=True, label_selector=selector)
         records = (project(manifest, resource.group, resource.kind) for manifest in manifests)
         return [each for each in records if each.is_hook or _is_ours_labels(each, owner, orphan=orphan)]
 

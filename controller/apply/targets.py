@@ -20,6 +20,7 @@ from controller.apply.drift import (
     NOTHING_IGNORED,
     REPLICAS,
     IgnoredFields,
+    IgnoreRules,
     Path,
     find_autoscalers,
     find_ignored_fields,
@@ -231,7 +232,7 @@ def _place(
 def _targets(
     placed: Sequence[Mapping[str, Any]], revision: Revision, owner: Owner, *, orphan: bool
 ) -> Iterator[Target]:
-    rules, autoscalers = (revision.terms.drift or {}).get("ignore", ()), find_autoscalers(placed)
+    rules, autoscalers = IgnoreRules((revision.terms.drift or {}).get("ignore", ())), find_autoscalers(placed)
     for manifest in placed:
         ignored = find_ignored_fields(manifest, rules, autoscalers)
         optional = _is_optional(manifest, revision.terms.optional)

@@ -56,7 +56,8 @@ def plan_teardown(observed: Mapping[ObjectKey, Record], owner: Owner, *, orphan:
         orphan: whether its objects are released and kept.
     """
     ours = [record for record in observed.values() if _is_left(record, owner, orphan=orphan)]
-    current = _releasable(ours) if orphan else [record for record in ours if _tier(record) is min(map(_tier, ours))]
+    first = min(map(_tier, ours), default=None)
+    current = _releasable(ours) if orphan else [record for record in ours if _tier(record) is first]
     return Teardown(
         remaining=tuple(ours),
         now=tuple(record for record in current if not record.deleting),

@@ -7,7 +7,7 @@ another shard is followed (reconcile/ownership.py).
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -53,17 +53,25 @@ def find_cycle(depends_on: Mapping[str, Collection[str]], name: str) -> tuple[st
         depends_on: for each known BundleDeployment, the names of those that it depends on.
         name: where to start.
     """
-    ways: list[tuple[str, ...]] = [(name,)]
-    seen: set[str] = set()
-    while ways:
-        way = ways.pop(0)
-        for each in depends_on.get(way[-1], ()):
+    dependents: dict[str, str] = {}
+    left = deque([name])
+    while left:
+        dependent = left.popleft()
+        for each in depends_on.get(dependent, ()):
+            if each not in dependents:
+                dependents[each] = dependent
+                left.append(each)
             if each == name:
-                return (*way, name)
-            if each not in seen:
-                seen.add(each)
-                ways.append((*way, each))
+                return _way_to(name, dependents)
     return ()
+
+
+def _way_to(name: str, dependents: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the way from one to itself, of which each is known to depend on the next."""
+    way = [name, dependents[name]]
+    while way[-1] != name:
+        way.append(dependents[way[-1]])
+    return tuple(way[::-1])
 
 
 class Dependents:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controller.apply.drift import merge_keys
+from controller.apply.drift import UnclaimedItems, merge_keys
 from controller.observe.records import entry_of, fields_of
 
 Path = tuple[str, ...]
@@ -51,19 +51,17 @@ def _merge_lists(live: list[Any], ours: list[Any], owned: Mapping[str, Any], pat
     keys = merge_keys(ours, path)
     if not keys or not all(isinstance(item, dict) for item in live):
         return ours
-    nodes = [(json.loads(name[2:]), node) for name, node in owned.items() if name.startswith("k:")]
-    merged, left = [], list(live)
+    nodes = _nodes_of(live, owned)
+    merged, unclaimed, left = [], UnclaimedItems(live), set(range(len(live)))
     for item in ours:
-        other: Mapping[str, Any] = next((each for each in left if _is_same(each, item, keys)), {})
-        left = [each for each in left if each is not other]
-        node: Mapping[str, Any] = next((node for own_keys, node in nodes if _has(other, own_keys)), {})
-        merged.append(_merge(other, item, node, path))
-    return [*merged, *(item for item in left if not any(_has(item, own_keys) for own_keys, _ in nodes))]
+        place = unclaimed.claim({key: item[key] for key in keys if key in item})
+        left.discard(-1 if place is None else place)
+        merged.append(_merge({} if place is None else live[place], item, nodes.get(place, {}), path))
+    return [*merged, *(live[place] for place in sorted(left) if place not in nodes)]
 
 
-def _is_same(left: Mapping[str, Any], right: Mapping[str, Any], keys: Sequence[str]) -> bool:
-    return all(left.get(key) == right[key] for key in keys if key in right)
-
-
-def _has(item: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
-    return all(item.get(key) == value for key, value in keys.items())
+def _nodes_of(live: Sequence[Any], owned: Mapping[str, Any]) -> dict[int | None, Mapping[str, Any]]:
+    """Return the nodes that a tree has for the items of a list, by their places."""
+    unclaimed = UnclaimedItems(live)
+    named = ((unclaimed.claim(json.loads(name[2:])), node) for name, node in owned.items() if name.startswith("k:"))
+    return {place: node for place, node in named if place is not None}

@@ -206,7 +206,7 @@ def compared(draw: st.DrawFn) -> tuple[Item, Item]:
 def test_any_managed_fields_are_compared_with_what_is_applied(pair: tuple[Item, Item]) -> None:
     live, body = pair
     entry = entry_of(live, MANAGER)
-    assert covers(fields_of(entry), body) or find_uncovered(fields_of(entry), body)
+    assert covers(fields_of(entry), body) or any(True for _ in find_uncovered(fields_of(entry), body))
     equal_by_value(body, live)
     explanation.explain(observed(live).key, live, body, MANAGER).describe()
 
@@ -246,7 +246,7 @@ def test_the_deepest_objects_that_others_write_break_nothing(how: str) -> None:
     body = {**OBJECTS[-2], "spec": nested(195, how)}
     corrected(live, body)
     equal_by_value(body, live)
-    find_uncovered(fields_of(entry_of(live, MANAGER)), body)
+    all(find_uncovered(fields_of(entry_of(live, MANAGER)), body))
     explanation.explain(observed(live).key, live, body, MANAGER)
 
 
