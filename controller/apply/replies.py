@@ -23,6 +23,8 @@ from controller.kube.errors import ApiError, Cause
 from controller.observe.records import ObjectKey
 
 MESSAGE_CHARACTERS = 1000
+MATCHED_CHARACTERS = 8 << 10
+"""Of a message that are searched: some patterns take time in proportion to its square."""
 DATABASE_FULL_SECONDS = 60.0
 """A full etcd is read-only until a person makes room: retrying sooner is useless."""
 _WEBHOOK_DENIAL = re.compile(
@@ -35,9 +37,8 @@ _POLICY_DENIAL = re.compile(
 )
 _NOT_TYPED = re.compile(r"failed to create typed patch object \(.*?Kind=\w+\): (.*)", re.DOTALL)
 _NOT_CONVERTED = re.compile(r"failed to convert new object \(.*?Kind=\w+\) to proper version: (.*)", re.DOTALL)
-_OLD_ENTRY = re.compile(
-    r"\.\S+: field not declared in schema|request to convert CR (?:to|from) an invalid group/version"
-)
+_OLD_ENTRY = re.compile(r"request to convert CR (?:to|from) an invalid group/version")
+_UNDECLARED = ": field not declared in schema"
 _WEBHOOK_CALL = re.compile(r'failed calling webhook "([^"]*)"')
 _CONVERSION = re.compile(r"conversion webhook for ([^,]*), Kind=(\S+)")
 # The part of a failed call that is always the same: no addresses, no ports.
@@ -83,7 +84,7 @@ _WITHOUT_VALUE = frozenset({"Required value", "Forbidden", "Too long", "Internal
 _UNKNOWN = "field not declared in schema"
 _TYPED_ERRORS = (_UNKNOWN, "expected ", "duplicate entries for key")
 # The keys of a list item, such as [name="web"]. In a set, [="web"], the key is the value.
-_ITEM_KEYS = re.compile(r" \[\w+=[^\]]*\]")
+_ITEM_KEYS = re.compile(r" \[\w+=[^\[\]]*\]")
 _WORD = re.compile(r'"[A-Za-z]{1,30}"')
 _GOT = re.compile(r"&(?:value\.valueUnstructured)?\{(?:Value:)?(true|false|[-+.0-9eE]+)\}$")
 _BOOLEAN_FOR_TEXT = re.compile(r'must be of type string: "boolean"')
@@ -93,7 +94,7 @@ _MAPS = (
     "volumeAttributes|overhead"
 )
 _MAP = re.compile(rf"(?:^|\.)({_MAPS}|selector(?!\.match(?:Labels|Expressions)\b))[.\[]")
-_KEY = re.compile(r"\[(?!\d+\])[^\]]*\]")
+_KEY = re.compile(r"\[(?!\d+\])[^\[\]]*\]")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CONVERSION_PREFIX = re.compile(r"unable to convert unstructured object to [^:]*: |error decoding from json: ")
 
@@ -143,6 +144,11 @@ class _Reply:
     conceals: bool = False
 
     @property
+    def message(self) -> str:
+        """What is searched for known texts; only lists of rights are longer."""
+        return self.error.message[:MATCHED_CHARACTERS]
+
+    @property
     def conceal(self) -> Conceal | None:
         """How to conceal names in the path of a field; None if they may be shown."""
         return conceal_paths_of(self.key) if self.conceals else None
@@ -177,8 +183,8 @@ def classify(error: ApiError, key: ObjectKey, *, install_namespace: str, conceal
 
 def _denied(reply: _Reply) -> ApplyFailure | None:
     """Recognise the denial of a policy. Its author is responsible for the text, but one about a Secret is not shown."""
-    webhook = _WEBHOOK_DENIAL.match(reply.error.message)
-    policy = None if webhook else _POLICY_DENIAL.match(reply.error.message)
+    webhook = _WEBHOOK_DENIAL.match(reply.message)
+    policy = None if webhook else _POLICY_DENIAL.match(reply.message)
     match = webhook or policy
     if match is None:
         return None
@@ -195,7 +201,7 @@ def _unauthorized(reply: _Reply) -> ApplyFailure:
 
 
 def _forbidden(reply: _Reply) -> ApplyFailure:
-    message = reply.error.message
+    message = reply.message
     if any(cause.reason == "NamespaceTerminating" for cause in reply.error.causes):
         return reply.to_failure(Reason.NAMESPACE_TERMINATING, f'namespace "{reply.key.namespace}" is being deleted')
     if "custom resource definition is terminating" in message:
@@ -206,14 +212,14 @@ def _forbidden(reply: _Reply) -> ApplyFailure:
 
 
 def _lacking_rights(reply: _Reply) -> ApplyFailure | None:
-    user, missing = parse_denial(reply.error.message)
+    user, missing = parse_denial(reply.message)
     if missing:
         return reply.to_denial(user, f"may not {describe_rights(missing)}; grant it this permission", missing)
     user, missing = parse_escalation(reply.error.message, reply.key.namespace)
     if user:
         text = f"may not grant permissions that it lacks: {describe_rights(missing)}; grant them to it first"
         return reply.to_denial(user, text, missing)
-    if _NOT_ALLOWED.search(reply.error.message):
+    if _NOT_ALLOWED.search(reply.message):
         return reply.to_failure(
             Reason.FORBIDDEN, "the account may not set owner references; grant it update on finalizers"
         )
@@ -222,7 +228,7 @@ def _lacking_rights(reply: _Reply) -> ApplyFailure | None:
 
 def _refused_by_plugin(reply: _Reply) -> ApplyFailure:
     """Translate a refusal of built-in admission (quota, PodSecurity): its text names fields and quotes no values."""
-    match = _PLUGIN_REFUSAL.match(reply.error.message)
+    match = _PLUGIN_REFUSAL.match(reply.message)
     if match is None:
         return reply.to_failure(Reason.FORBIDDEN, "the request is forbidden; check the permissions of the account")
     said = one_line(match[1])
@@ -233,7 +239,7 @@ def _refused_by_plugin(reply: _Reply) -> ApplyFailure:
 
 
 def _not_found(reply: _Reply) -> ApplyFailure:
-    namespace = _NAMESPACE_MISSING.match(reply.error.message)
+    namespace = _NAMESPACE_MISSING.match(reply.message)
     if namespace:
         text = f'namespace "{namespace[1]}" does not exist; create it, or add it to the bundle'
         created = bool(namespace[1]) and namespace[1] == reply.install_namespace
@@ -241,10 +247,10 @@ def _not_found(reply: _Reply) -> ApplyFailure:
             Reason.NAMESPACE_NOT_FOUND, text, recovery=Recovery.CREATE_NAMESPACE if created else Recovery.NONE
         )
     # The reply for a path that is not served is plain text without a reason.
-    if not reply.error.reason or _NOT_SERVED.match(reply.error.message):
+    if not reply.error.reason or _NOT_SERVED.match(reply.message):
         text = "the cluster does not serve its kind; install its API"
         return reply.to_failure(Reason.KIND_NOT_SERVED, text, recovery=Recovery.REFRESH_DISCOVERY)
-    missing = _REFERENCE_MISSING.match(reply.error.message)
+    missing = _REFERENCE_MISSING.match(reply.message)
     what = f'{missing[1]} "{CONCEALED if reply.conceals else missing[2]}"' if missing else "an object"
     return reply.to_failure(Reason.REFUSED, f"refers to {what} that does not exist; create it")
 
@@ -295,14 +301,14 @@ def _immutable(reply: _Reply, said: str) -> ApplyFailure:
 
 
 def _server_error(reply: _Reply) -> ApplyFailure:
-    message = reply.error.message
+    message = reply.message
     not_typed = _NOT_TYPED.match(message)
     if not_typed:
         return reply.to_failure(Reason.REFUSED, describe_typed_errors(not_typed[1], reply.conceal))
     not_converted = _NOT_CONVERTED.match(message)
     if not_converted:
         return reply.to_failure(Reason.REFUSED, describe_conversion_error(not_converted[1]))
-    if _OLD_ENTRY.search(message):
+    if _OLD_ENTRY.search(message) or _names_undeclared_field(message):
         text = "a managedFields entry has an API version that lacks a field; have its manager write the object again"
         return reply.to_failure(Reason.REFUSED, text, recovery=Recovery.MIGRATE_ENTRIES)
     if _TOO_LARGE.search(message):
@@ -310,8 +316,15 @@ def _server_error(reply: _Reply) -> ApplyFailure:
     return _webhook_not_called(reply) or _unavailable(reply)
 
 
+def _names_undeclared_field(message: str) -> bool:
+    """Whether a word with a dot, which is a path, precedes the text about an undeclared field."""
+    before = message.split(_UNDECLARED)[:-1]
+    words = (part.rsplit(maxsplit=1)[-1] for part in before if part and not part[-1].isspace())
+    return any("." in word[:-1] for word in words)
+
+
 def _webhook_not_called(reply: _Reply) -> ApplyFailure | None:
-    message = reply.error.message
+    message = reply.message
     call, conversion = _WEBHOOK_CALL.search(message), _CONVERSION.match(message)
     if conversion:
         who = f"the conversion webhook of {conversion[2]} ({conversion[1]})"
@@ -325,7 +338,7 @@ def _webhook_not_called(reply: _Reply) -> ApplyFailure | None:
 
 
 def _unavailable(reply: _Reply) -> ApplyFailure:
-    if "mvcc: database space exceeded" in reply.error.message:
+    if "mvcc: database space exceeded" in reply.message:
         text = "the database of the API server is full; compact and defragment etcd, and disarm its alarm"
         retry_after = max(reply.error.retry_after or 0, DATABASE_FULL_SECONDS)
         return ApplyFailure(reason=Reason.API_UNAVAILABLE, message=f"{reply.key}: {text}", retry_after=retry_after)

@@ -85,6 +85,10 @@ Objects = list[dict[str, Any]]
 Query = Iterable[tuple[str, str | int]]
 DEFAULT_TIMEOUT: Timeout = (5, 30)
 PAGE_ITEMS = 500
+PAGE_BYTES = 8 << 20
+"""Of a page, which takes several times as much memory once it is read. Where objects are larger, pages have fewer."""
+REPLY_BYTES = 64 << 20
+"""Of any other reply."""
 RELIST_SECONDS = 36_000.0
 
 
@@ -431,7 +435,8 @@ class Client:
         The segments of `path` are quoted, see `Resource.path`. `body` is JSON, or bytes that are sent as they are. If
         the ETag `if_none_match` still matches, the response has status 304 and no value.
 
-        Raises: ApiError, with reason TOO_LARGE after `max_bytes`; ValueError for a body that is not valid JSON.
+        Raises: ApiError, with reason TOO_LARGE after `max_bytes`, by default REPLY_BYTES; ValueError for a body that is
+            not valid JSON.
         """
         headers = [("Accept", accept)]
         if body is not None:
@@ -439,7 +444,7 @@ class Client:
         if if_none_match:
             headers.append(("If-None-Match", if_none_match))
         data = body if body is None or isinstance(body, bytes) else encode(body)
-        return read_whole(self._send(method, path, query, headers, timeout, body=data), max_bytes)
+        return read_whole(self._send(method, path, query, headers, timeout, body=data), max_bytes or REPLY_BYTES)
 
     def stream(
         self,
@@ -525,9 +530,13 @@ class Client:
         token, restarted = "", False
         while True:
             paging: Query = [] if restarted else [("limit", limit), *([("continue", token)] if token else [])]
+            most = max_bytes or (REPLY_BYTES if restarted else PAGE_BYTES)
             try:
-                value = self.request("GET", path, query=[*query, *paging], accept=accept, max_bytes=max_bytes).value
+                value = self.request("GET", path, query=[*query, *paging], accept=accept, max_bytes=most).value
             except ApiError as error:
+                if error.reason == TOO_LARGE and not (max_bytes or restarted) and limit > 1:
+                    limit = max(1, limit // 8)
+                    continue
                 if error.status != HTTPStatus.GONE or not token or restarted:
                     raise
                 restarted = True

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import urllib3
@@ -17,9 +18,11 @@ import urllib3
 from api.bounds import clamp, clamp_retry_after, read_retry_after
 from controller.certificates import find_date_problem
 from controller.kube.encoding import decode
-from controller.untrusted import mapping, sequence
+from controller.untrusted import mapping, mappings
 
 MESSAGE_CHARACTERS = 64 << 10
+MOST_CAUSES, CAUSE_CHARACTERS = 1000, 4096
+"""Causes of a Status that are read, and characters of each of their texts: webhooks write them, too."""
 
 UNREACHABLE = "Unreachable"
 """Reason of an error without a reply."""
@@ -32,12 +35,14 @@ TRANSIENT = frozenset({0, 408, 429, 500, 502, 503, 504})
 # Requests that get a 5xx but can never succeed: an apply with an unknown field, a wrong type, a duplicate key or an
 # unreadable value; an object above the limit of etcd (1.5 MiB) or of its client (2 MiB); a webhook that denies with a
 # status of its choice.
-TERMINAL = re.compile(
-    r"failed to create typed patch object|failed to convert new object .* to proper version"
-    r"|field not declared in schema|etcdserver: request is too large"
-    r"|ResourceExhausted .*trying to send message larger than max"
-    r'|admission webhook ".*" denied the request',
-    re.DOTALL,
+_TERMINAL = re.compile(
+    "failed to create typed patch object|field not declared in schema|etcdserver: request is too large"
+)
+# A beginning and what follows it, at any distance: a pattern for both would look for the end after each beginning.
+_TERMINAL_PAIRS = (
+    ("failed to convert new object ", " to proper version"),
+    ("ResourceExhausted ", "trying to send message larger than max"),
+    ('admission webhook "', '" denied the request'),
 )
 # Replies that may quote the request.
 QUOTING = frozenset({400, 422, 500})
@@ -97,15 +102,21 @@ class ApiError(Exception):
     def causes(self) -> tuple[Cause, ...]:
         """The causes in `details`: rejected fields, conflicting managers."""
         return tuple(
-            Cause(*(str(cause.get(key) or "") for key in ("reason", "field", "message")))
-            for cause in sequence(self.details, "causes")
-            if isinstance(cause, dict)
+            Cause(*(str(cause.get(key) or "")[:CAUSE_CHARACTERS] for key in ("reason", "field", "message")))
+            for cause in islice(mappings(self.details, "causes"), MOST_CAUSES)
         )
 
     @property
     def transient(self) -> bool:
         """Whether the same request may succeed later without a change by anyone."""
-        return self.status in TRANSIENT and not TERMINAL.search(self.message)
+        return self.status in TRANSIENT and not _is_terminal(self.message)
+
+
+def _is_terminal(message: str) -> bool:
+    if _TERMINAL.search(message):
+        return True
+    found = ((message.find(beginning), len(beginning), message.rfind(end)) for beginning, end in _TERMINAL_PAIRS)
+    return any(start >= 0 and start + length <= end for start, length, end in found)
 
 
 def unanswered(error: Exception) -> ApiError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from sys import intern
@@ -56,6 +56,9 @@ _CLAIMS = (
 _AUTOSCALERS = frozenset({"kube-controller-manager", "keda"})
 # OLM marks the components of an operator with a label whose *key* contains its name: <prefix><package>.<namespace>
 _OLM_COMPONENT = "operators.coreos.com/"
+_UID, _NAME, _MOST = 128, 256, 64
+"""Characters of what identifies something, characters of a name, and members of a list that are kept: anybody may write
+longer ones, which then are those of nothing that we know."""
 _TREE_LEVELS = 220
 """Of fields that are read: objects of bundles have less, and others must not exhaust the stack."""
 _SHARD_FIELD = f"f:{names.OWNER_SHARD}"
@@ -235,28 +238,28 @@ def project(
     wiped = not entries
     return Record(
         key=_key(group, kind, metadata),
-        uid=text(metadata.get("uid")),
+        uid=text(metadata.get("uid"))[:_UID],
         resource_version=text(metadata.get("resourceVersion")),
         generation=integer(metadata.get("generation")) or 0,
         deleting=bool(metadata.get("deletionTimestamp")),
-        finalizers=tuple(map(intern, texts(metadata.get("finalizers")))),
+        finalizers=tuple(intern(each[:_NAME]) for each in texts(metadata.get("finalizers"))[:_MOST]),
         owner=intern(owner),
-        owner_uid=intern(annotations.get(names.OWNER_UID, "")),
+        owner_uid=intern(annotations.get(names.OWNER_UID, "")[:_UID]),
         shard=intern(labels.get(names.OWNER_SHARD, "")),
         controller_group=intern(text(controller.get("apiVersion")).rpartition("/")[0]),
         controller_kind=intern(text(controller.get("kind"))),
-        controller_name=intern(text(controller.get("name"))),
-        controller_uid=intern(text(controller.get("uid"))),
-        applied_digest=annotations.get(names.APPLIED_DIGEST, ""),
-        released_from=intern(annotations.get(names.RELEASED_FROM, "")),
+        controller_name=intern(text(controller.get("name"))[:_NAME]),
+        controller_uid=intern(text(controller.get("uid"))[:_UID]),
+        applied_digest=annotations.get(names.APPLIED_DIGEST, "")[:_UID],
+        released_from=intern(annotations.get(names.RELEASED_FROM, "")[:_NAME]),
         entry_hash=_wiped_state(metadata) if wiped and owner else entry_hash(entry),
-        co_managers=tuple(intern(each["manager"]) for each in entries if is_of_another_owner(each, owner)),
+        co_managers=tuple(islice(_other_managers(entries, owner), _MOST)),
         scaled_hash=_scaled_hash(entries, entry),
         applied_at=intern(text(entry, "time")),
         wiped=wiped,
         marks=intern(_marks(labels, annotations)),
-        prune=intern(annotations.get(names.PRUNE, "")),
-        resource_policy=intern(annotations.get(RESOURCE_POLICY, "")),
+        prune=intern(annotations.get(names.PRUNE, "")[:_UID]),
+        resource_policy=intern(annotations.get(RESOURCE_POLICY, "")[:_UID]),
         is_hook=names.HOOK_RUN in annotations,
         labels=tuple(sorted(labels.items())) if (group, kind) == _NAMESPACE else (),
         annotations=tuple(sorted(annotations.items())) if (group, kind) == _NAMESPACE else (),
@@ -351,6 +354,10 @@ def _scaled_hash(entries: Iterable[Entry], entry: Entry | None) -> str:
     return entry_hash({**entry, "fieldsV1": {**fields, "f:spec": {**spec, "f:replicas": {}}}})
 
 
+def _other_managers(entries: Iterable[Entry], owner: str) -> Iterator[str]:
+    return (intern(entry["manager"]) for entry in entries if is_of_another_owner(entry, owner))
+
+
 def _key(group: str, kind: str, metadata: Mapping[str, Any]) -> ObjectKey:
     namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
     return ObjectKey(intern(group), intern(kind), intern(namespace), name)
@@ -387,7 +394,7 @@ def _is_apply_entry(entry: Entry, manager: str) -> bool:
 
 def _marks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     for key, owner in _CLAIMS:
-        value = annotations.get(key) or labels.get(key)
+        value = (annotations.get(key) or labels.get(key) or "")[:_NAME]
         if value:
             return owner if owner == "OLM" else f'{owner} "{value}"'
     component = next((key for key in labels if key.startswith(_OLM_COMPONENT)), "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import nsmallest
 
 from api import names
 from api.v1alpha2.status import Changes, SourcePin
@@ -33,8 +34,10 @@ def list_some(items: Iterable[object], most: int = NAMED) -> str:
 def list_drifted(objects: Iterable[DriftedObject], room: int) -> str:
     """Return drifted objects, the first with all their fields, as far as there is room for so many characters."""
     found = list(objects)
+    named = nsmallest(NAMED, found, key=lambda each: str(each.key))
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     for most in (None, *_FIELDS_SHOWN):
-        text = list_some(each.describe(most) for each in found)
+        text = ", ".join(each.describe(most) for each in named) + more
         if len(text) <= room:
             break
     return text

@@ -63,6 +63,8 @@ _OPERATORS = {
     "DoesNotExist": "!{key}",
 }
 # Label by which a Deployment tells pods of different templates apart.
+_SELECTOR_CHARACTERS = 4096
+"""Of a label selector, which is part of a URL."""
 _TEMPLATE = "pod-template-hash"
 
 
@@ -153,7 +155,8 @@ def pods_of(workload: Manifest, verdict: Verdict) -> str:
     selector = field(workload, "spec", "selector")
     labels = strings(selector) if kind == "ReplicationController" else strings(selector, "matchLabels")
     requirements = [*map(_requirement, mappings(selector, "matchExpressions"))]
-    return ",".join([*(f"{key}={value}" for key, value in labels.items()), *requirements]) if all(requirements) else ""
+    selected = ",".join([*(f"{key}={value}" for key, value in labels.items()), *requirements])
+    return selected if all(requirements) and len(selected) <= _SELECTOR_CHARACTERS else ""
 
 
 def _requirement(expression: Manifest) -> str:

@@ -14,11 +14,15 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 from controller.untrusted import field, integer, mappings, text
 
 MESSAGE_LENGTH = 300
+MOST_CONDITIONS, TEXT_CHARACTERS = 1000, 4096
+"""Conditions of an object that are read, and characters of each of their texts: others write them with each event."""
+_TEXTS = ("type", "status", "reason", "message")
 # What Kubernetes allows in conditions, but shorter.
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?")
 _TIME = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?( ?(Z|[+-]\d{2}:?\d{2}))?( UTC)?( m=[+-][\d.]+)?"
@@ -208,8 +212,8 @@ def read_conditions(items: Any, generation: int | None) -> tuple[dict[str, Condi
     """Return conditions by type, and the types of those that describe another generation."""
     current: dict[str, Condition] = {}
     outdated = set()
-    for item in mappings(items):
-        condition = Condition(**{name: text(item, name) for name in ("type", "status", "reason", "message")})
+    for item in islice(mappings(items), MOST_CONDITIONS):
+        condition = Condition(**{name: text(item, name)[:TEXT_CHARACTERS] for name in _TEXTS})
         observed = integer(item, "observedGeneration")
         if condition.type and None not in (observed, generation) and observed != generation:
             outdated.add(condition.type)

@@ -11,10 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from itertools import islice
 
 from api.plugins import RegistryCredentials
 from controller.sources.image.reference import HUB, HUB_NAMES
 
+_MOST_ENTRIES = 2000
+"""Of all Secrets that are looked at: each may have a pattern of its own."""
 _SCHEME = re.compile(r"https?://")
 _API_VERSION = re.compile(r"^/v[12](?=/)")
 _PORT = re.compile(r":(\d*)$")
@@ -27,7 +30,7 @@ def find_credentials(entries: Iterable[RegistryCredentials], name: str) -> tuple
         entries: of one or more Secrets.
         name: registry and repository in normal form: `docker.io/library/nginx`, `quay.io/foo/bar`.
     """
-    keyed = [(_normal_key(entry.registry), entry) for entry in entries]
+    keyed = [(_normal_key(entry.registry), entry) for entry in islice(entries, _MOST_ENTRIES)]
     matching = [(key, entry) for key, entry in keyed if _matches(key, name)]
     return tuple(entry for _, entry in sorted(matching, key=lambda found: found[0], reverse=True))
 
