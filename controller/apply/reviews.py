@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from api.errors import BundleError
@@ -32,6 +32,8 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 MAX_QUESTIONS = 1000
 """For one refusal. The next one, once these rights are granted, reports the others."""
+_MOST_RIGHTS = 20 * MAX_QUESTIONS
+"""That are looked at for the questions: rules may repeat rights."""
 
 
 _ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
@@ -60,10 +62,12 @@ class AccessReviewer:
         Raises: CancelledError if the pool was stopped.
         """
         client = self._client.acting_as(options.user)
-        grants = list(grants_in((target.manifest for target, _ in items), partial(self._rules, options)))
+        granting = grants_in((target.manifest for target, _ in items), partial(self._rules, options))
+        grants = list(islice(granting, MAX_QUESTIONS))
         held_instead = self._held(client, options, [grant.instead for grant in grants])
         to_hold = (right for grant in grants if grant.instead not in held_instead for right in grant.rights)
-        needed = list(islice(dict.fromkeys([*rights_to_apply(items), *to_hold]), MAX_QUESTIONS))
+        some = islice(chain(rights_to_apply(items), to_hold), _MOST_RIGHTS)
+        needed = list(islice(dict.fromkeys(some), MAX_QUESTIONS))
         held = self._held(client, options, needed)
         return [right for right in needed if right not in held]
 
@@ -140,7 +144,10 @@ class GiverRights:
             as_giver = replace(options, user=giver.user)
             missing = self._reviewer.missing([(task.target, resource) for task, resource in taken], as_giver)
             if missing:
-                found = [(_refuse(item[0], giver, missing), item[1]) if item in taken else item for item in found]
+                found = [
+                    (_refuse(task, giver, missing), resource) if _is_taken_from(task, giver) else (task, resource)
+                    for task, resource in found
+                ]
         return found
 
 

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from api import names
@@ -33,6 +33,8 @@ FindResource = Callable[[GroupVersionKind], Resource]
 """Returns the resource of a kind; for one that is not served yet, the resource that it will have."""
 _ADMISSION = "admissionregistration.k8s.io"
 _POLICIES = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
+MOST_RIGHTS = 50_000
+"""Of one role that are looked at."""
 _BINDINGS = ("RoleBinding", "ClusterRoleBinding")
 # For judging, applying and deleting an object.
 _VERBS = ("create", "delete", "get", "patch")
@@ -50,23 +52,31 @@ _DENIED = re.compile(
     r'(?:resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)"| at the cluster scope)|path "(?P<path>[^"]*)")'
 )
-_ESCALATING = re.compile(r'user "([^"]*)" .*is attempting to grant RBAC permissions not currently held:')
-_RULE = re.compile(r"\{[^{}\n]*Verbs:\[[^\]]*\]\}")
-_ATTRIBUTE = re.compile(r"(\w+):\[([^\]]*)\]")
+_ESCALATING = "is attempting to grant RBAC permissions not currently held:"
+_USER = re.compile(r'user "([^"]*)" ')
+_RULE = re.compile(r"\{[^{}\n]*\}")
+_ATTRIBUTE = re.compile(r"\b(\w+):\[([^\[\]]*)\]")
 # A word that YAML reads as a string.
 _PLAIN = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-z][a-z0-9./-]*")
 _ITEM = re.compile(r'"([^"]*)"')
 
 
 def find_rights(revision: Revision, find_resource: FindResource) -> list[RbacRight]:
-    """Return the rights that a revision requires, each with one verb, without those that others include."""
+    """Return the rights that a revision requires, each with one verb, without those that others include.
+
+    Raises: BundleError (RenderLimitExceeded) if its roles have too many.
+    """
     hooks = [hook["manifest"] for hook in revision.hooks]
     manifests = [*revision.objects, *hooks]
     placed = [(item, _place(item, revision, find_resource)) for item in manifests]
     needed = {
         right for item, place in placed for right in rights_in([place]) if right.verbs[0] in _verbs(item, revision)
     }
-    needed.update(_to_grant(manifests), _to_read_parameters(manifests, find_resource))
+    granted = list(islice(_to_grant(manifests), MOST_RIGHTS))
+    if len(granted) == MOST_RIGHTS:
+        problem = f"the roles of the bundle have {MOST_RIGHTS:,} or more combinations of groups, resources and verbs"
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; use wildcards, or split the bundle")
+    needed.update(granted, _to_read_parameters(manifests, find_resource))
     return sorted(right for right in needed if not _is_included(right, needed))
 
 
@@ -187,7 +197,18 @@ class Grant:
 
     instead: RbacRight
     """One right that suffices as well."""
-    rights: tuple[RbacRight, ...]
+    rules: Rules
+    """What is granted."""
+    namespace: str
+    """Where; empty: everywhere."""
+    is_filled: bool = False
+    """Whether the control plane fills the role."""
+
+    @property
+    def rights(self) -> tuple[RbacRight, ...]:
+        """The first `MOST_RIGHTS`, made when they are asked for: a few short lists of words make billions."""
+        found = (right for rule in sequence(self.rules) for right in _single(mapping(rule), self.namespace))
+        return (*islice(found, MOST_RIGHTS), *(_EVERYTHING if self.is_filled else ()))
 
 
 def rights_to_apply(items: Iterable[tuple[Target, Resource]]) -> Iterator[RbacRight]:
@@ -208,8 +229,10 @@ def grants_in(manifests: Iterable[Mapping[str, Any]], find_rules: FindRules) -> 
         key = key_of(manifest)
         if key.group == RBAC and key.kind in _PLURALS:
             instead = _right(key.namespace, _PLURALS[key.kind], key.name, "escalate")
-            everything = _EVERYTHING if manifest.get("aggregationRule") else ()
-            yield Grant(instead=instead, rights=(*_rights(manifest.get("rules"), key.namespace), *everything))
+            is_filled = bool(manifest.get("aggregationRule"))
+            yield Grant(
+                instead=instead, rules=manifest.get("rules") or (), namespace=key.namespace, is_filled=is_filled
+            )
         elif key.group == RBAC and key.kind in ("RoleBinding", "ClusterRoleBinding"):
             yield _bound(key.namespace, mapping(manifest, "roleRef"), find_rules)
 
@@ -218,15 +241,11 @@ def _bound(namespace: str, reference: Mapping[str, Any], find_rules: FindRules) 
     kind, name = str(reference.get("kind", "")), str(reference.get("name", ""))
     rules = find_rules(kind, namespace if kind == "Role" else "", name)
     instead = _right(namespace, _PLURALS.get(kind, ""), name, "bind")
-    return Grant(instead=instead, rights=_rights(rules, namespace))
+    return Grant(instead=instead, rules=rules, namespace=namespace)
 
 
 def _right(namespace: str, plural: str, name: str, verb: str) -> RbacRight:
     return RbacRight(namespace=namespace, groups=(RBAC,), resources=(plural,), resource_names=(name,), verbs=(verb,))
-
-
-def _rights(rules: Any, namespace: str) -> tuple[RbacRight, ...]:
-    return tuple(right for rule in sequence(rules) for right in _single(mapping(rule), namespace))
 
 
 def _single(rule: Mapping[str, Any], namespace: str) -> Iterator[RbacRight]:
@@ -311,10 +330,16 @@ def parse_escalation(message: str, namespace: str) -> tuple[str, tuple[RbacRight
         message: of the 403.
         namespace: of the Role or RoleBinding; empty for the cluster scope.
     """
-    match = _ESCALATING.search(message)
-    if match is None:
+    before, is_escalation, after = message.partition(_ESCALATING)
+    user = _USER.search(before.rpartition("\n")[2]) if is_escalation else None
+    if user is None:
         return "", ()
-    return match[1], tuple(_parse_rule(rule, namespace) for rule in _RULE.findall(message[match.end() :]))
+    return user[1], tuple(_parse_rule(rule, namespace) for rule in _RULE.findall(after) if _ends_with_verbs(rule))
+
+
+def _ends_with_verbs(rule: str) -> bool:
+    _, found, verbs = rule.rpartition("Verbs:[")
+    return bool(found) and verbs.find("]}") == len(verbs) - len("]}")
 
 
 def describe_rights(rights: Iterable[RbacRight]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object
-from controller.untrusted import mapping
+from controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object, shortened
+from controller.untrusted import mapping, path_below
 
 _ANNOTATIONS = {
     "eks.amazonaws.com/role-arn": "AWS role",
@@ -40,11 +40,11 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         if "resource" in value and isinstance(value.get("action"), list):
             rest = {key: member for key, member in value.items() if key != "action"}
-            about = ", ".join(f"{key} {member}" for key, member in sorted(rest.items()))
+            about = shortened(", ".join(f"{key} {member}" for key, member in sorted(rest.items())))
             yield from ((path, f"{action} ({about})") for action in value["action"])
             return
         for key, member in value.items():
-            yield from _leaves(member, f"{path}.{key}" if path else str(key))
+            yield from _leaves(member, path_below(path, f".{key}" if path else str(key)))
     elif isinstance(value, list):
         for member in value:
             yield from _leaves(member, path)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
+from controller import untrusted
 from controller.content.digests import digest_of_json
 from controller.permissions.dangers import ADMIN, judge
 from controller.permissions.statement import (
@@ -23,13 +24,15 @@ from controller.permissions.statement import (
     is_kind,
     name_object,
     name_of,
+    shortened,
     texts,
 )
-from controller.untrusted import mapping, mappings
+from controller.untrusted import mapping, mappings, sequence
 
 RBAC = "rbac.authorization.k8s.io"
+_PATH_CHARACTERS = 32
 _AGGREGATED_TO = "aggregate-to-"
-MAX_RIGHTS = 50_000
+MAX_RIGHTS = 20_000
 """Statements about rights in one bundle; the largest known operators have a few thousand."""
 Objects = Iterable[Mapping[str, Any]]
 _GROUPS = {
@@ -69,7 +72,7 @@ class Role:
     def aggregated_to(self) -> list[str]:
         """The roles that its labels add it to, as Kubernetes names such labels: `admin`, `edit`, `view`, or others."""
         keys = (str(key) for key, value in self.labels.items() if value == "true")
-        return sorted({key.partition(_AGGREGATED_TO)[2] for key in keys if _AGGREGATED_TO in key})
+        return sorted({shortened(key.partition(_AGGREGATED_TO)[2]) for key in keys if _AGGREGATED_TO in key})
 
 
 def read_roles(objects: Iterable[Mapping[str, Any]]) -> dict[RoleName, Role]:
@@ -82,19 +85,19 @@ def _read(item: Mapping[str, Any]) -> Role:
     metadata = mapping(item, "metadata")
     namespace = "" if item["kind"] == "ClusterRole" else str(metadata.get("namespace") or "")
     return Role(
-        name=RoleName(item["kind"], namespace, str(metadata.get("name"))),
+        name=RoleName(item["kind"], namespace, shortened(str(metadata.get("name")))),
         rules=tuple(mappings(item, "rules")),
         labels=mapping(metadata, "labels"),
         selectors=tuple(mappings(item, "aggregationRule", "clusterRoleSelectors")),
     )
 
 
-def aggregate(role: Role, roles: Mapping[RoleName, Role]) -> Iterator[Mapping[str, Any]]:
-    """Yield the rules of a role, with those of the bundle's ClusterRoles that are aggregated into it."""
-    yield from role.rules
+def aggregate(role: Role, roles: Mapping[RoleName, Role]) -> Iterator[Role]:
+    """Yield a role, and the ClusterRoles of the bundle that are aggregated into it."""
+    yield role
     for other in roles.values() if role.selectors else ():
         if other.name.kind == "ClusterRole" and any(_selects(selector, other.labels) for selector in role.selectors):
-            yield from other.rules
+            yield other
 
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
@@ -108,9 +111,9 @@ def _fulfils(labels: Mapping[str, Any], expression: Mapping[str, Any]) -> bool:
     value, operator = labels.get(str(expression.get("key"))), expression.get("operator")
     match operator:
         case "In":
-            return value in texts(expression.get("values"))
+            return value in untrusted.texts(expression, "values")
         case "NotIn":
-            return value not in texts(expression.get("values"))
+            return value not in untrusted.texts(expression, "values")
         case "Exists":
             return value is not None
         case "DoesNotExist":
@@ -134,11 +137,19 @@ def rights_in(rule: Mapping[str, Any], *, everywhere: bool) -> Iterator[tuple[tu
 
 
 def count_rights(rule: Mapping[str, Any]) -> int:
-    """Return how many rights a rule has, without listing them."""
-    groups, resources, names, paths, verbs = (
-        len(texts(rule.get(field))) for field in ("apiGroups", "resources", "resourceNames", "nonResourceURLs", "verbs")
+    """Return how many rights a rule has, without listing them; long paths count more, for all that may include them."""
+    groups, resources, names, verbs = (
+        len(texts(rule.get(field))) for field in ("apiGroups", "resources", "resourceNames", "verbs")
     )
+    paths = sum(1 + len(path) // _PATH_CHARACTERS for path in texts(rule.get("nonResourceURLs")))
     return verbs * (groups * resources * max(names, 1) + paths)
+
+
+def count_words(selector: Mapping[str, Any]) -> int:
+    """Return how many words of a selector are compared with the labels of each role, at least one."""
+    expressions = mappings(selector, "matchExpressions")
+    values = sum(1 + len(sequence(expression, "values")) for expression in expressions)
+    return 1 + len(mapping(selector, "matchLabels")) + values
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +171,7 @@ def find_grants(objects: Objects) -> Iterator[Statement]:
     grants = [*bound, *(grant for role in roles.values() for grant in _open(role, is_bound=role.name in named))]
     rights = _count(grants, roles)
     digest = "" if rights <= MAX_RIGHTS else digest_of_json(sorted(map(digest_of_json, map(_content, items))))
+    aggregated = {} if digest else {role.name: list(aggregate(role, roles)) for role in roles.values()}
     for grant in grants:
         role = roles.get(grant.role)
         if role is None:
@@ -167,7 +179,7 @@ def find_grants(objects: Objects) -> Iterator[Statement]:
         elif digest:
             yield _unsplit(grant, digest)
         else:
-            yield from _split(grant, role, roles)
+            yield from _split(grant, role, aggregated[role.name])
 
 
 def _content(item: Mapping[str, Any]) -> list[Any]:
@@ -186,7 +198,7 @@ def _bound(item: Mapping[str, Any]) -> Iterator[_Grant]:
     namespace = "" if item["kind"] == "ClusterRoleBinding" else str(mapping(item["metadata"]).get("namespace") or "")
     reference = mapping(item, "roleRef")
     kind = str(reference.get("kind"))
-    role = RoleName(kind, namespace if kind == "Role" else "", str(reference.get("name")))
+    role = RoleName(kind, namespace if kind == "Role" else "", shortened(str(reference.get("name"))))
     for subject in mappings(item, "subjects"):
         # Without a namespace, the authorizer takes that of the RoleBinding.
         who, is_public = _holder({**subject, "namespace": subject.get("namespace") or namespace})
@@ -195,7 +207,7 @@ def _bound(item: Mapping[str, Any]) -> Iterator[_Grant]:
 
 def _holder(subject: Mapping[str, Any]) -> tuple[str, bool]:
     """Return a subject as messages have it, and whether that is nearly everyone."""
-    kind, name, namespace = (str(subject.get(field) or "") for field in ("kind", "name", "namespace"))
+    kind, name, namespace = (shortened(str(subject.get(field) or "")) for field in ("kind", "name", "namespace"))
     if kind == "User" and name.startswith(_ACCOUNT) and name.count(":") == _ACCOUNT.count(":") + 1:
         namespace, _, name = name.removeprefix(_ACCOUNT).partition(":")
         kind = "ServiceAccount"
@@ -225,15 +237,19 @@ def _list(names: Sequence[str]) -> str:
 
 def _count(grants: Iterable[_Grant], roles: Mapping[RoleName, Role]) -> int:
     """Return how many statements splitting all rules would give, or a larger number if counting takes too long."""
-    aggregating = sum(len(role.selectors) for role in roles.values())
-    if aggregating * len(roles) > MAX_RIGHTS:
+    words = sum(count_words(selector) for role in roles.values() for selector in role.selectors)
+    if words * len(roles) > MAX_RIGHTS:
         return MAX_RIGHTS + 1
-    counts = {role.name: sum(count_rights(rule) for rule in aggregate(role, roles)) for role in roles.values()}
+    own = {role.name: sum(map(count_rights, role.rules)) for role in roles.values()}
+    counts = {
+        role.name: sum(own[each.name] for each in aggregate(role, roles)) + len(role.selectors) + 1
+        for role in roles.values()
+    }
     return sum(counts.get(grant.role, 1) for grant in grants)
 
 
-def _split(grant: _Grant, role: Role, roles: Mapping[RoleName, Role]) -> Iterator[Statement]:
-    for rule in aggregate(role, roles):
+def _split(grant: _Grant, role: Role, aggregated: Iterable[Role]) -> Iterator[Statement]:
+    for rule in (rule for each in aggregated for rule in each.rules):
         for right, verb in rights_in(rule, everywhere=grant.where != f"in namespace {role.name.namespace}"):
             yield make_right(grant.who, verb, right, grant.where, is_public=grant.is_public)
     for selector in role.selectors:

@@ -20,7 +20,7 @@ from controller.content.limits import visible
 from controller.permissions.cloud import find_identities
 from controller.permissions.grants import find_grants, make_right, rights_in
 from controller.permissions.pods import find_pod_powers
-from controller.permissions.requests import find_requests
+from controller.permissions.requests import find_all_requests
 from controller.permissions.statement import EVERYWHERE, Right, Severity, Statement, Topic, find_outside, including
 
 MAX_ITEMS = 12
@@ -114,8 +114,9 @@ def find_permissions(objects: Iterable[Mapping[str, Any]], install_namespace: st
         install_namespace: objects elsewhere are stated.
     """
     items = list(objects)
-    singly = (statement for item in items for find in (find_requests, find_identities) for statement in find(item))
-    return frozenset((*find_grants(items), *find_pod_powers(items), *singly, *find_outside(items, install_namespace)))
+    identities = (statement for item in items for statement in find_identities(item))
+    others = (*find_pod_powers(items), *identities, *find_outside(items, install_namespace))
+    return frozenset((*find_grants(items), *find_all_requests(items), *others))
 
 
 def added(new: Permissions, installed: Permissions) -> Permissions:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.formats.applicable.pods import find_pod_template, list_containers
-from controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object, texts
+from controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object, shortened, texts
 from controller.untrusted import mapping, mappings, text
 
 # Kubernetes, Pod Security Standards: the volume types of "restricted".
@@ -49,7 +49,7 @@ def find_unrestricted(spec: Mapping[str, Any], containers: Iterable[Mapping[str,
     for container in containers:
         own = mapping(container, "securityContext")
         for control in _lacking(own, pod):
-            yield control, str(container.get("name"))
+            yield control, shortened(str(container.get("name")))
     for volume in mappings(spec, "volumes"):
         for kind in sorted(set(volume) - _VOLUMES - {"name", "hostPath"}):
             yield f"volumes of type {kind}", ""
@@ -146,7 +146,7 @@ class _Pod:
         yield from self._priority()
         yield from self._confinement(self._context, "all containers")
         for container in self._containers:
-            yield from self._container(container, f"container {container.get('name')}")
+            yield from self._container(container, f"container {shortened(str(container.get('name')))}")
         for control, name in find_unrestricted(self._spec, self._containers):
             where = f"in container {name}" if name else "in its volumes"
             yield _power(self._who, control, verb="does not restrict", where=where, severity=Severity.LOW)
@@ -165,13 +165,13 @@ class _Pod:
                     yield Statement(topic=Topic.CLOUD, who=self._who, verb="gets", what=what)
 
     def _volume_powers(self) -> Iterator[Statement]:
+        writable = {name for each in self._containers for name in _writable_mounts(each)}
         for name, volume in self._volumes.items():
             path = mapping(volume, "hostPath").get("path")
             if not path:
                 continue
-            mounts = [mount for each in self._containers for mount in _mounts_of(each, name)]
             yield _power(self._who, f"node path {path}", verb="reads")
-            if any(mount.get("readOnly") is not True for mount in mounts):
+            if name in writable:
                 yield _power(self._who, f"node path {path}", verb="writes")
 
     def _secrets(self) -> Iterator[Statement]:
@@ -241,8 +241,9 @@ def _importance(account: str) -> Severity:
     return Severity.LOW if account == "default" else Severity.HIGH
 
 
-def _mounts_of(container: Mapping[str, Any], volume: str) -> Iterator[Mapping[str, Any]]:
-    return (mount for mount in mappings(container, "volumeMounts") if mount.get("name") == volume)
+def _writable_mounts(container: Mapping[str, Any]) -> Iterator[str]:
+    mounts = mappings(container, "volumeMounts")
+    return (text(mount, "name") for mount in mounts if mount.get("readOnly") is not True)
 
 
 def _text(value: Any, *path: str) -> Iterator[str]:

@@ -11,11 +11,15 @@ from enum import Enum, IntEnum
 from itertools import product
 from typing import Any, TypeAlias
 
+from controller import untrusted
+from controller.content.digests import digest_of
 from controller.formats.objects import crd_specs, group_of
 from controller.kube.resources import BUILT_IN_GROUPS
 from controller.untrusted import mapping
 
 EVERYWHERE = "in all namespaces"
+LONGEST = 512
+"""Characters of a text in a statement, without its digest."""
 WHERE_BOUND = "where it is bound"
 Right: TypeAlias = tuple[str, ...]
 """API group, resource and name (empty: all), or a single path; anything else is included only in itself."""
@@ -86,10 +90,18 @@ class Statement:
         return (self.topic.name, self.who, self.verb, self.what, self.where, *self.right)
 
 
+def shortened(text: str) -> str:
+    """Return a text, or of a long one its beginning and its digest: many statements have the same."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}… ({digest_of(text.encode(errors='surrogatepass'))[:19]})"
+
+
 def name_object(item: Mapping[str, Any]) -> str:
     """Return an object as messages have it: `Deployment shop/web`."""
     metadata = mapping(item, "metadata")
-    return name_of(str(item.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name")))
+    name = shortened(str(metadata.get("name")))
+    return name_of(str(item.get("kind")), str(metadata.get("namespace") or ""), name)
 
 
 def name_of(kind: str, namespace: str, name: str) -> str:
@@ -103,8 +115,8 @@ def is_kind(item: Mapping[str, Any], group: str, *kinds: str) -> bool:
 
 
 def texts(value: Any) -> list[str]:
-    """Return the members of a list that are strings, each once, in order."""
-    return sorted({item for item in (value if isinstance(value, list) else ()) if isinstance(item, str)})
+    """Return the members of a list that are strings, each once, in order, as `shortened`."""
+    return sorted({shortened(item) for item in untrusted.texts(value)})
 
 
 def including(right: Right, verb: str, wheres: Collection[str]) -> Iterator[tuple[str, str, Right]]:
