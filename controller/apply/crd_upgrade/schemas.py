@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import re2
@@ -39,9 +39,11 @@ from controller.apply.crd_upgrade.definition import (
     listed,
     same,
 )
-from controller.untrusted import mapping, number, sequence, text
+from controller.untrusted import mapping, number, path_below, sequence, text
 
 ROOT = "^"
+MOST_PAIRED = 6
+"""Versions that are served at once, up to which each is compared with each; of more, each with the next."""
 _INT_OR_STRING_ALTERNATIVES = [{"type": "integer"}, {"type": "string"}]
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
@@ -124,9 +126,9 @@ def _compare(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
     after = _children(new)
     for suffix, child in _children(old).items():
         if suffix in after:
-            yield from _compare(child, after[suffix], path + suffix)
+            yield from _compare(child, after[suffix], path_below(path, suffix))
         else:
-            yield Difference(path + suffix, _removal(child), gone=True)
+            yield Difference(path_below(path, suffix), _removal(child), gone=True)
 
 
 def _children(schema: Schema) -> dict[str, Schema]:
@@ -198,7 +200,8 @@ def _compare_paired(
     """Compare schemas that were probably changed in place: the first removed one with the first new one."""
     places = {id(schema): index for index, schema in enumerate(old)}
     for before, after in zip(lost, gained, strict=False):
-        yield from _compare_constraints(mapping(before), mapping(after), f"{path}.{check}[{places[id(before)]}]")
+        below = path_below(path, f".{check}[{places[id(before)]}]")
+        yield from _compare_constraints(mapping(before), mapping(after), below)
 
 
 def _compare_constraints(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
@@ -207,7 +210,8 @@ def _compare_constraints(old: Schema, new: Schema, path: str) -> Iterator[Differ
     yield from _compare_combinations(old, new, path)
     before, after = _children(old), _children(new)
     for suffix in dict.fromkeys((*before, *after)):
-        yield from _compare_constraints(before.get(suffix, {}), after.get(suffix, {}), path + suffix)
+        below = path_below(path, suffix)
+        yield from _compare_constraints(before.get(suffix, {}), after.get(suffix, {}), below)
 
 
 def has_format(text: str, name: str) -> bool:
@@ -337,7 +341,8 @@ def _compare_served(old: CustomResourceDefinition, new: CustomResourceDefinition
 def _compare_pairs(definition: CustomResourceDefinition) -> Iterator[CheckFinding]:
     if definition.converts:
         return
-    for lower, higher in combinations(definition.served, 2):
+    served = definition.served
+    for lower, higher in combinations(served, 2) if len(served) <= MOST_PAIRED else pairwise(served):
         for difference in compare_schemas(lower.schema, higher.schema):
             yield _finding(_pair(lower, higher), difference)
 

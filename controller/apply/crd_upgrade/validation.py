@@ -40,6 +40,7 @@ from controller.apply.crd_upgrade.definition import (
 )
 from controller.apply.crd_upgrade.schemas import (
     INT_OR_STRING,
+    MOST_PAIRED,
     PRESERVE,
     ROOT,
     compare,
@@ -50,10 +51,14 @@ from controller.apply.crd_upgrade.schemas import (
     narrows_unknown_fields,
 )
 from controller.kube.client import ApiError, Client
-from controller.untrusted import mapping, number, sequence, text
+from controller.untrusted import Steps, TooManyStepsError, mapping, number, path_below, sequence, text
 
 MOST_REFUSED = 20
 """After so many objects that block the upgrade, the survey ends."""
+MOST_UNFINISHED = 3
+"""After so many objects that take too many steps, it ends, too."""
+MOST_STEPS = 300_000
+"""For one object: every value is met with the words of its schemas."""
 MOST_VIOLATIONS = 20
 """Of one object."""
 _TITLE = "validating upgrade for CRD"
@@ -89,7 +94,7 @@ def plan_trials(
     trials: dict[str, list[Trial]] = defaultdict(list)
     narrowed = {finding.version for finding in findings if finding.level == "Error"}
     added = [version for name, version in new.versions.items() if name not in old.versions and not new.converts]
-    for version in old.served if old.established else ():
+    for version in old.served[-MOST_PAIRED:] if old.established else ():
         if version.name not in new.versions:
             continue
         schema = new.versions[version.name].schema
@@ -97,7 +102,7 @@ def plan_trials(
             trials[version.name].append(Trial(version=version.name, schema=schema, before=version.schema))
         trials[version.name] += [
             Trial(version=other.name, schema=other.schema, before=version.schema)
-            for other in added
+            for other in added[:MOST_PAIRED]
             if _may_refuse(version.schema, other.schema)
         ]
     return {listed: each for listed, each in trials.items() if each}
@@ -121,12 +126,12 @@ class Survey:
         self._crd, self._safety = crd, safety
         self._kept: dict[Enforcement, list[CheckFinding]] = {"Error": [], "Warn": []}
         self._counts: dict[Enforcement, int] = {"Error": 0, "Warn": 0}
-        self._checked = 0
+        self._checked = self._unfinished = 0
 
     @property
     def has_enough(self) -> bool:
         """Whether further objects would add nothing."""
-        return self._counts["Error"] >= MOST_REFUSED
+        return self._counts["Error"] >= MOST_REFUSED or self._unfinished >= MOST_UNFINISHED
 
     def add(self, manifest: Mapping[str, Any], trials: Sequence[Trial]) -> None:
         """Validate one object."""
@@ -152,10 +157,12 @@ class Survey:
         return [replace(told[0], text=f"{told[0].text} {count}"), *told[1:]]
 
     def _try(self, manifest: Mapping[str, Any], trial: Trial) -> list[CheckFinding]:
-        violations = _violations(manifest, trial.schema)
-        if not violations:
-            return []
-        known = {(each.field, each.reason) for each in _violations(manifest, trial.before)}
+        try:
+            violations = _violations(manifest, trial.schema)
+            known = {(each.field, each.reason) for each in _violations(manifest, trial.before)} if violations else set()
+        except TooManyStepsError:
+            self._unfinished += 1
+            return [_finding(manifest, trial.version, _TOO_MANY_STEPS, is_new=True)]
         return [
             _finding(manifest, trial.version, each, is_new=(each.field, each.reason) not in known)
             for each in violations
@@ -193,32 +200,43 @@ class Violation:
     reason: str
 
 
+_TOO_MANY_STEPS = Violation("", ROOT, "has too many values to validate with that many schemas")
+
+
 @dataclass(frozen=True, slots=True)
 class _Location:
     """A place in an object and in its schema."""
 
     field: str
     path: str
+    steps: Steps
+    """That are left."""
 
     def at(self, name: str, step: str = "") -> _Location:
         """Return the location of a field; `step` is its name in the schema, if different."""
-        return _Location(f"{self.field}.{name}" if self.field else name, f"{self.path}.{step or name}")
+        field = path_below(self.field, f".{name}" if self.field else name)
+        return _Location(field, path_below(self.path, f".{step or name}"), self.steps)
 
     def item(self, index: int) -> _Location:
         """Return the location of a list item."""
-        return _Location(f"{self.field}[{index}]", f"{self.path}.items")
+        return _Location(path_below(self.field, f"[{index}]"), path_below(self.path, ".items"), self.steps)
 
     def found(self, reason: str) -> Violation:
         """Return a violation here."""
         return Violation(self.field, self.path, reason)
 
 
+_STEPS, _CHARACTERS = 4, 50
+"""Of one value and one schema; and how many characters of a text a pattern meets in one step."""
 Checks = Callable[[Any, Schema, _Location], Iterator[Violation]]
 
 
-def validate(manifest: Mapping[str, Any], schema: Schema) -> Iterator[Violation]:
-    """Yield the violations of a custom resource."""
-    return _validate(_only_name(manifest), _without_metadata(schema), _Location("", ROOT))
+def validate(manifest: Mapping[str, Any], schema: Schema, steps: Steps | None = None) -> Iterator[Violation]:
+    """Yield the violations of a custom resource.
+
+    Raises: TooManyStepsError, also while iterating.
+    """
+    return _validate(_only_name(manifest), _without_metadata(schema), _Location("", ROOT, steps or Steps(MOST_STEPS)))
 
 
 def _only_name(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,6 +253,7 @@ def _without_metadata(schema: Schema) -> Schema:
 
 
 def _validate(value: Any, schema: Schema, place: _Location) -> Iterator[Violation]:
+    place.steps.spend(_STEPS + _count_steps(value, schema))
     is_null = value is None and schema.get("nullable") is True
     if not is_null and (reason := _wrong_type(value, schema)):
         yield place.found(reason)
@@ -248,6 +267,12 @@ def _validate(value: Any, schema: Schema, place: _Location) -> Iterator[Violatio
         if isinstance(value, kind) and not isinstance(value, bool):
             yield from checks(value, schema, place)
     yield from _combined(value, schema, place)
+
+
+def _count_steps(value: Any, schema: Schema) -> int:
+    """Return how often a value is met by words of its schema, those of schemas below not counted."""
+    words = sum(len(schema[field]) for field in ("enum", "required") if isinstance(schema.get(field), list))
+    return words + (len(value) // _CHARACTERS if isinstance(value, str) else 0)
 
 
 def _wrong_type(value: Any, schema: Schema) -> str:
@@ -486,38 +511,42 @@ EMBEDDED = "x-kubernetes-embedded-resource"
 TYPE_META = ("apiVersion", "kind", "metadata")
 
 
-def admit(manifest: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-    """Return a custom resource, pruned and defaulted."""
-    return _admit_fields(manifest, schema, is_resource=True)
+def admit(manifest: Mapping[str, Any], schema: Schema, steps: Steps | None = None) -> dict[str, Any]:
+    """Return a custom resource, pruned and defaulted.
+
+    Raises: TooManyStepsError.
+    """
+    return _admit_fields(manifest, schema, steps or Steps(MOST_STEPS), is_resource=True)
 
 
-def _admit(value: Any, schema: Schema) -> Any:
+def _admit(value: Any, schema: Schema, steps: Steps) -> Any:
     if isinstance(value, dict):
-        return _admit_fields(value, schema, is_resource=schema.get(EMBEDDED) is True)
+        return _admit_fields(value, schema, steps, is_resource=schema.get(EMBEDDED) is True)
     if isinstance(value, list):
         items = schema.get("items")
-        return [_admit(item, items) for item in value] if isinstance(items, dict) else value
+        return [_admit(item, items, steps) for item in value] if isinstance(items, dict) else value
     return value
 
 
-def _admit_fields(value: Mapping[str, Any], schema: Schema, *, is_resource: bool) -> dict[str, Any]:
+def _admit_fields(value: Mapping[str, Any], schema: Schema, steps: Steps, *, is_resource: bool) -> dict[str, Any]:
     properties, others = mapping(schema, "properties"), schema.get("additionalProperties")
+    steps.spend(1 + len(properties))
     admitted: dict[str, Any] = {}
     for name, item in value.items():
         if is_resource and name in TYPE_META:
             admitted[name] = item
         elif name in properties:
             if item is not None or _keeps_null(properties[name]):
-                admitted[name] = _admit(item, mapping(properties[name]))
+                admitted[name] = _admit(item, mapping(properties[name]), steps)
         elif isinstance(others, dict):
             if item is not None or _keeps_null(others):
-                admitted[name] = _admit(item, others)
+                admitted[name] = _admit(item, others, steps)
         elif others is True or schema.get(PRESERVE):
             admitted[name] = item
     for name, property_ in properties.items():
         below = mapping(property_)
         if below.get("default") is not None and name not in admitted:
-            admitted[name] = _admit(below["default"], below)
+            admitted[name] = _admit(below["default"], below, steps)
     return admitted
 
 
