@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from api.errors import BundleError
@@ -18,6 +18,7 @@ from controller.untrusted import mapping
 _API_VERSION = re.compile(r"[^/]+(?:/[^/]+)?").fullmatch
 # A group is a DNS subdomain; a version, a kind and a namespace are DNS labels. Status relies on these lengths.
 _LABEL_CHARACTERS = 63
+_NAME_CHARACTERS = 253  # of RBAC objects, which have no limit, too: a name is repeated in each message about its object
 _API_VERSION_CHARACTERS = 253 + 1 + _LABEL_CHARACTERS
 
 Object: TypeAlias = dict[str, Any]
@@ -57,14 +58,19 @@ def collect_objects(documents: Iterable[Document]) -> list[Object]:
     return result
 
 
-def refuse(problems: Sequence[str]) -> None:
+def refuse(problems: Iterable[str]) -> None:
     """Raise the first problem of a bundle, if there is one, and the number of others.
+
+    Args:
+        problems: that are only counted, so that a generator of very many needs no memory.
 
     Raises: BundleError (InvalidBundle).
     """
-    if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise BundleError(Reason.INVALID_BUNDLE, problems[0] + more)
+    left = iter(problems)
+    first = next(left, None)
+    if first is not None:
+        others = sum(1 for _ in left)
+        raise BundleError(Reason.INVALID_BUNDLE, first + (f" (and {others} more)" if others else ""))
 
 
 def find_identity_problem(value: Any) -> str:
@@ -140,6 +146,7 @@ def _find_bad_segment(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> 
         ("apiVersion", value["apiVersion"], _API_VERSION_CHARACTERS),
         ("kind", value["kind"], _LABEL_CHARACTERS),
         ("metadata.namespace", namespace, _LABEL_CHARACTERS),
+        ("metadata.name", metadata["name"], _NAME_CHARACTERS),
     ):
         if len(text) > most:
             return f"{path}: has {len(text)} characters, but Kubernetes allows {most}; shorten it"

@@ -22,6 +22,7 @@ from controller.formats.recognition import (
     ANNOTATIONS,
     CHART,
     MANIFEST_SUFFIXES,
+    Archives,
     covers,
     find_manifests,
     is_below,
@@ -29,7 +30,6 @@ from controller.formats.recognition import (
     join,
     list_files,
     looks_like_manifest,
-    recognize_archives,
     recognize_bundle,
     recognize_chart,
     recognize_image_lock,
@@ -42,7 +42,6 @@ from controller.untrusted import mapping
 _FOLDER = "manifests"
 _SHOWN_PLACES = 6
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml")
-_OTHERS = (recognize_bundle, recognize_package, recognize_chart, recognize_archives, recognize_image_lock)
 _KUSTOMIZE = "kustomize.config.k8s.io/"
 
 
@@ -175,8 +174,15 @@ class _Manifests:
 
     def _find_other_format(self) -> str:
         """Return which other format a folder looks like, and what to do; empty if none does."""
+        recognizers = (
+            recognize_bundle,
+            recognize_package,
+            recognize_chart,
+            Archives().recognize,
+            recognize_image_lock,
+        )
         for folder in walk_folders(self._root):
-            for recognize in _OTHERS:
+            for recognize in recognizers:
                 if other := recognize(self._root, folder):
                     return other
         return ""

@@ -6,6 +6,7 @@ import mmap
 import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from api.plugins import Limits
@@ -24,7 +25,8 @@ _TYPE = re.compile(
 )
 _COMMENT = re.compile(rb"(?:^|[ \t])#")
 _SERVICE_VERSION = b"ClusterServiceVersion"
-_LINE_BYTES = 4096
+_LINE_BYTES, _MOST_TYPES = 4096, 100
+"""Before a media type, of which a comment is looked for; and media types that are looked at."""
 _PACKAGE = (b"packageName", b"channels", b"currentCSV")
 MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 """Of files with manifests."""
@@ -32,6 +34,9 @@ CHART_SUFFIXES = (".tgz", ".tar.gz")
 """Of packaged charts."""
 _ENTRIES = 10_000
 """Entries of an archive that are checked; `helm package` writes Chart.yaml first."""
+_HEADER_BYTES = 512
+_BYTES_PER_BYTE = 20
+"""That are accounted for an archive that cannot be read, or not to its end."""
 
 
 def recognize_chart(root: Path, folder: str) -> str:
@@ -40,10 +45,40 @@ def recognize_chart(root: Path, folder: str) -> str:
     return _describe(chart, "a Helm chart", "helm") if is_file(root / chart) else ""
 
 
-def recognize_archives(root: Path, folder: str) -> str:
-    """Return the message for a folder of the tree with a packaged Helm chart; empty if it has none."""
-    archives = (path for path in list_files(root, folder, CHART_SUFFIXES) if is_chart_archive(root / path))
-    return next((_describe(path, "a Helm chart", "helm") for path in archives), "")
+class Archives:
+    """Finds packaged charts in a tree. All its archives together are unpacked as far as a source may be.
+
+    Args:
+        limits: of one archive; by default those of a source.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._left = self._limits.total_bytes
+
+    def recognize(self, root: Path, folder: str) -> str:
+        """Return the message for a folder of the tree with a packaged Helm chart; empty if it has none."""
+        return next((_describe(path, "a Helm chart", "helm") for path in self.find_charts(root, folder)), "")
+
+    def find_charts(self, root: Path, folder: str) -> Iterator[str]:
+        """Yield the paths of packaged charts in a folder of the tree, without those below it."""
+        return (path for path in list_files(root, folder, CHART_SUFFIXES) if self._is_chart(root / path))
+
+    def _is_chart(self, path: Path) -> bool:
+        """Return whether a file is a gzipped tar archive with Chart.yaml one folder down."""
+        if self._left <= 0:
+            return False
+        with path.open("rb") as file:
+            try:
+                for entry in islice(read_tar(file, self._limits), _ENTRIES):
+                    self._left -= _HEADER_BYTES + entry.size
+                    if entry.path.removeprefix("./").split("/")[1:] == [CHART]:
+                        return True
+                    if self._left <= 0:
+                        break
+            except Rejection:
+                self._left -= _BYTES_PER_BYTE * path.stat().st_size
+        return False
 
 
 def recognize_bundle(root: Path, folder: str) -> str:
@@ -142,22 +177,11 @@ def _bundle_type(path: Path) -> bytes:
         if not path.stat().st_size:
             return b""
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            for match in _TYPE.finditer(text):
+            for match in islice(_TYPE.finditer(text), _MOST_TYPES):
                 before = text[max(0, match.start() - _LINE_BYTES) : match.start()].rpartition(b"\n")[2]
                 if not _COMMENT.search(before):
                     return match[1]
     return b""
-
-
-def is_chart_archive(path: Path, limits: Limits | None = None) -> bool:
-    """Return whether a file is a packaged chart: a gzipped tar archive with Chart.yaml one folder down."""
-    with path.open("rb") as file:
-        try:
-            entries = read_tar(file, limits or Limits())
-            names = (entry.path for _, entry in zip(range(_ENTRIES), entries, strict=False))
-            return any(name.removeprefix("./").split("/")[1:] == [CHART] for name in names)
-        except Rejection:
-            return False
 
 
 def walk_folders(root: Path) -> Iterator[str]:

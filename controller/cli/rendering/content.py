@@ -15,8 +15,8 @@ from controller.content.archive import write_entries
 from controller.content.folder import read_folder
 from controller.content.limits import Rejection
 from controller.formats.recognition import (
+    Archives,
     is_folder,
-    recognize_archives,
     recognize_bundle,
     recognize_chart,
     recognize_first,
@@ -100,4 +100,4 @@ def _is_chart(root: Path) -> bool:
     """Return whether content is a chart: a folder of one, or packed, as `helm push` stores it, without manifests."""
     if recognize_first(root, recognize_chart):
         return True
-    return bool(recognize_first(root, recognize_archives)) and not recognize_first(root, recognize_manifests)
+    return bool(recognize_first(root, Archives().recognize)) and not recognize_first(root, recognize_manifests)

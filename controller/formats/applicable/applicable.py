@@ -36,13 +36,9 @@ def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_nam
     Raises: BundleError (InvalidBundle) with object and field of the first problem, and the number of others.
     """
     refuse(
-        [
-            f"objects[{index}]: {problem}"
-            for index, item in enumerate(objects)
-            if (problem := find_identity_problem(item))
-        ]
+        f"objects[{index}]: {problem}" for index, item in enumerate(objects) if (problem := find_identity_problem(item))
     )
-    refuse([f"{identify(item)}: {problem}" for item in objects for problem in find_invalid_fields(item)])
+    refuse(f"{identify(item)}: {problem}" for item in objects for problem in find_invalid_fields(item))
     defined = scopes_of_crds(objects)
 
     @cache

@@ -61,12 +61,8 @@ _DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _STRINGS = frozenset({str, type(None)})
 
 
-def find_invalid_fields(item: Object) -> list[str]:
-    """Return the problems of an object with a valid identity, each starting with its field path."""
-    return list(_find(item))
-
-
-def _find(item: Object) -> Iterator[str]:
+def find_invalid_fields(item: Object) -> Iterator[str]:
+    """Yield the problems of an object with a valid identity, each starting with its field path."""
     yield from _check_metadata(item["metadata"], "metadata")
     kind = group_of(item), item["kind"]
     for path in _STRING_MAPS.get(kind, ()):

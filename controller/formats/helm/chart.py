@@ -27,11 +27,10 @@ from controller.formats.helm.ignore import Ignores, read_rules
 from controller.formats.recognition import (
     CHART,
     CHART_SUFFIXES,
+    Archives,
     is_below,
-    is_chart_archive,
     is_file,
     join,
-    list_files,
     recognize_bundle,
     recognize_first,
     recognize_image_lock,
@@ -162,22 +161,23 @@ class _Scratch:
 
 
 def _find_charts(tree: ContentTree, limits: Limits) -> Iterator[Chart]:
-    charts: list[str] = []
+    charts: set[str] = set()
+    archives = Archives(limits)
     for folder in walk_folders(tree.root):
-        outer = next((chart for chart in charts if is_below(folder, chart)), None)
+        outer = next((each for each in _above(folder) if each in charts), None)
         if outer is not None and (folder not in tree.destinations or is_below(folder, join(outer, "charts"))):
             continue  # part of that chart
         if is_file(tree.root / folder / CHART):
-            charts.append(folder)
+            charts.add(folder)
             yield Chart(folder or ".")
         elif outer is None:
-            yield from _find_archives(tree.root, folder, limits)
+            yield from (Chart(path, is_packed=True) for path in archives.find_charts(tree.root, folder))
 
 
-def _find_archives(root: Path, folder: str, limits: Limits) -> Iterator[Chart]:
-    for path in list_files(root, folder, CHART_SUFFIXES):
-        if is_chart_archive(root / path, limits):
-            yield Chart(path, is_packed=True)
+def _above(folder: str) -> Iterator[str]:
+    """Yield the folders around a folder, outermost first: the root is the empty one."""
+    names = folder.split("/")
+    return ("/".join(names[:depth]) for depth in range(len(names) if folder else 0))
 
 
 def _folder_of(chart: Chart) -> str:

@@ -10,7 +10,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
+from controller.content.limits import Rejection, quote
+
 FILE = ".helmignore"
+_RULES, _MATCHES = 1000, 2_000_000
+"""Lines of a file, and how often all its rules are tried: each one with each file of the chart."""
 Ignores: TypeAlias = Callable[[str, bool], bool]
 """Whether a file or folder is ignored, by its path in the chart and whether it is a folder."""
 
@@ -26,13 +30,27 @@ class _Rule(NamedTuple):
 
 
 def read_rules(text: bytes) -> Ignores | None:
-    """Return what a file ignores; None if one of its rules is malformed, which Helm reports."""
+    """Return what a file ignores; None if one of its rules is malformed, which Helm reports.
+
+    Raises: Rejection for too many rules, also by what is returned.
+    """
     lines = text.decode("utf-8-sig", "replace").splitlines()
+    if len(lines) > _RULES:
+        raise Rejection(f"{quote(FILE)} has more than {_RULES} lines; shorten it")
     try:
         rules = [_parse(line) for line in map(str.strip, lines) if line and not line.startswith("#")]
     except (ValueError, re.error):
         return None
-    return lambda path, is_folder: _is_ignored(path, rules, is_folder=is_folder)
+    left = _MATCHES
+
+    def _ignores(path: str, is_folder: bool) -> bool:
+        nonlocal left
+        left -= len(rules)
+        if left < 0:
+            raise Rejection(f"{quote(FILE)} has {len(rules)} rules, too many for that many files; shorten it")
+        return _is_ignored(path, rules, is_folder=is_folder)
+
+    return _ignores
 
 
 def _is_ignored(path: str, rules: list[_Rule], *, is_folder: bool) -> bool:
@@ -59,13 +77,13 @@ def _compile(pattern: str) -> Callable[[str], object]:
 
     Raises: ValueError if the pattern is malformed.
     """
-    parts = [""]
+    tokens: list[list[str]] = [[]]
     for token in _tokens(pattern):
         if token == "*":  # noqa: S105 - a token of the pattern
-            parts.append("")
+            tokens.append([])
         else:
-            parts[-1] += token
-    first, *rest = parts
+            tokens[-1].append(token)
+    first, *rest = map("".join, tokens)
     if not rest:
         return re.compile(first, re.DOTALL).fullmatch
     middle = "".join(rf"(?>[^/]*?{part})" for part in rest[:-1])

@@ -49,7 +49,8 @@ def needs_lookup(folder: Path, error: str) -> bool:
         seen.add(name)
         if templates[name].calls_lookup:
             return True
-        waiting.extend(other for included in templates[name].included for other in defining.get(included, ()))
+        for included in templates[name].included:
+            waiting += defining.pop(included, ())  # those are seen from now on, whoever includes them
     return False
 
 

@@ -5,6 +5,7 @@ Pure: equal requests give equal renderings. Objects are in upstream's order, whi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from controller.formats.registry_v1.bundle.namespaces import read_template, sugg
 from controller.formats.registry_v1.checks.gates import check_gates, find_version_warnings
 from controller.formats.registry_v1.checks.requirements import find_unmet
 from controller.formats.registry_v1.checks.validations import validate
-from controller.formats.registry_v1.config.deployment_config import configure
+from controller.formats.registry_v1.config.deployment_config import check_additions, configure
 from controller.formats.registry_v1.config.options import Options, read_options
 from controller.formats.registry_v1.generators.access import make_cluster_roles, make_roles, make_service_accounts
 from controller.formats.registry_v1.generators.certificates import Provider, choose_provider, provider_of
@@ -27,6 +28,8 @@ from controller.formats.registry_v1.generators.services import find_bundled_serv
 from controller.formats.registry_v1.generators.webhooks import make_webhook_configurations
 from controller.formats.registry_v1.generators.workloads import check_annotations, make_deployments
 from controller.untrusted import mapping
+
+_ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 class RegistryV1Format:
@@ -60,7 +63,8 @@ class RegistryV1Format:
         validate(bundle)
         provider = provider_of(provider_name)
         accounts = make_service_accounts(version, request.install_namespace)
-        objects = _merge_duplicates(accounts, _generate(bundle, options, provider, request))
+        generated = _charged(_generate(bundle, options, provider, request), TextBudget.of(request.means))
+        objects = _merge_duplicates(accounts, generated)
         marks, unread = read_template(version.annotations)
         conversions = find_unnamed_conversions(bundle.definitions, version.webhooks)
         found = (*bundle.warnings, *find_version_warnings(version), *unread)
@@ -71,13 +75,16 @@ class RegistryV1Format:
 def _generate(bundle: Bundle, options: Options, provider: Provider, request: RenderRequest) -> Iterator[Object]:
     version, namespace, targets = bundle.service_version, request.install_namespace, options.targets
     serving = frozenset(webhook.deployment for webhook in version.webhooks)
-    yield from make_roles(version, namespace, targets)
+    for target in targets:
+        yield from make_roles(version, namespace, (target,))
     yield from make_cluster_roles(version, namespace, targets)
     yield from convert_definitions(bundle.definitions, version.webhooks, namespace, provider)
     others = place_others(bundle.others, namespace, request.capabilities.is_namespaced)
     services = find_bundled_services(version, others)
-    yield from (item for item in others if all(item is not service for service in services.values()))
+    replaced = set(map(id, services.values()))
+    yield from (item for item in others if id(item) not in replaced)
     for deployment in make_deployments(version, namespace, targets, serving if provider.certifies else frozenset()):
+        check_additions(deployment, options.deployment)
         configured = configure(deployment, options.deployment)
         check_annotations(configured)
         yield configured
@@ -87,13 +94,23 @@ def _generate(bundle: Bundle, options: Options, provider: Provider, request: Ren
         yield from provider.objects(name, namespace)
 
 
+def _charged(objects: Iterable[Object], budget: TextBudget) -> Iterator[Object]:
+    """Yield objects as long as there is room for their text: a CSV makes many of few lists that are combined.
+
+    Raises: BundleError (RenderLimitExceeded); LargeTextError.
+    """
+    for item in objects:
+        budget.charge_text(len(_ENCODE(item)), "the objects of the CSV", is_manifest=False)
+        yield item
+
+
 def _merge_duplicates(accounts: Sequence[Object], objects: Iterable[Object]) -> list[Object]:
     """Return the generated accounts, then the objects; of equal objects, and of accounts that objects replace, one.
 
     Raises: BundleError (InvalidBundle) for objects that share an identity and differ, or have none.
     """
     candidates = list(objects)
-    refuse([f"{item.get('kind')} {problem}" for item in candidates if (problem := find_identity_problem(item))])
+    refuse(f"{item.get('kind')} {problem}" for item in candidates if (problem := find_identity_problem(item)))
     first: dict[Identity, Object] = {}
     problems = []
     for item in candidates:

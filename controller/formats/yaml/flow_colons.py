@@ -16,6 +16,8 @@ Hidden: TypeAlias = tuple[bytes, str]
 _INDICATORS = tuple(b":" + bytes((character,)) for character in b",[]{}")
 _REFUSED = re.compile(rb"""(?<=[\s,\[{])\*[^\s,\[\]{}]*|(?<=[^\s"'\[\]{},]):(?=[,\[\]{}])""")
 _PRIVATE_USE = range(0xE000, 0xF900)
+_PRIVATE = re.compile(rb"\xee[\x80-\xbf]{2}|\xef[\x80-\xa3][\x80-\xbf]")
+_ESCAPED = re.compile(rb"\\(?:u|U0000)([efEF][0-9a-fA-F]{3})")
 
 
 def hide(text: bytes) -> Hidden:
@@ -29,7 +31,6 @@ def hide(text: bytes) -> Hidden:
 
 def _unused(text: bytes) -> Iterator[str]:
     """Yield characters that the text contains neither as such nor as an escape."""
-    written = text.lower()
-    for code in _PRIVATE_USE:
-        if chr(code).encode() not in text and f"{code:x}".encode() not in written:
-            yield chr(code)
+    used = {match[0].decode() for match in _PRIVATE.finditer(text)}
+    used |= {chr(int(match[1], 16)) for match in _ESCAPED.finditer(text)}
+    return (chr(code) for code in _PRIVATE_USE if chr(code) not in used)

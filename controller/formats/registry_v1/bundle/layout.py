@@ -17,6 +17,7 @@ from controller.content.limits import quote
 from controller.formats.budget import TextBudget
 from controller.formats.recognition import (
     ANNOTATIONS,
+    Archives,
     covers,
     has_service_version,
     is_below,
@@ -25,7 +26,6 @@ from controller.formats.recognition import (
     is_other_bundle,
     join,
     mentions,
-    recognize_archives,
     recognize_chart,
     recognize_first,
     recognize_image_lock,
@@ -123,7 +123,7 @@ def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
         recognize_plain_bundle,
         recognize_package,
         recognize_chart,
-        recognize_archives,
+        Archives().recognize,
         _recognize_service_version,
         recognize_image_lock,
         recognize_manifests,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 from api import names as rukpak
@@ -28,6 +29,8 @@ _NOT_A_SUBDOMAIN = (
 _LONGEST = 253
 _TOO_LONG = f"must be no more than {_LONGEST} characters"
 _LEAST_LABELS = 3
+_PROBLEMS, _CHARACTERS = 200, 1000
+"""Problems that are told, and the length of one: those of all pairs of two lists would be many."""
 # A webhook for these could prevent the controller from deleting it.
 _FORBIDDEN_GROUPS = frozenset({"*", "olm.operatorframework.io", rukpak.GROUP})
 _ADMISSION_GROUP = "admissionregistration.k8s.io"
@@ -43,11 +46,12 @@ _FORBIDDEN_RESOURCES = frozenset(
 
 
 def validate(bundle: Bundle) -> None:
-    """Refuse a bundle with all of its problems, one per line.
+    """Refuse a bundle with all of its problems, one per line, as far as anybody would read.
 
     Raises: BundleError (InvalidBundle).
     """
-    errors = [error for check in _CHECKS for error in check(bundle)]
+    found = chain.from_iterable(check(bundle) for check in _CHECKS)
+    errors = [error[:_CHARACTERS] for error in islice(found, _PROBLEMS)]
     if errors:
         raise BundleError(Reason.INVALID_BUNDLE, "\n".join(errors))
 
@@ -120,7 +124,7 @@ def _check_one_conversion_each(bundle: Bundle) -> Iterator[str]:
 
 
 def _check_conversions_of_owned(bundle: Bundle) -> Iterator[str]:
-    owned = bundle.service_version.owned_crds
+    owned = set(bundle.service_version.owned_crds)
     for name, crd in sorted(
         (webhook.generate_name, crd) for webhook in _of_type(bundle, CONVERSION) for crd in webhook.conversion_crds
     ):

@@ -5,17 +5,21 @@ Named additions are compared with the original lists: two with the same new name
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.objects import Object
+from controller.formats.objects import Object, identify
 from controller.formats.registry_v1.bundle.typed import Reader, WrongTypeError
 from controller.formats.registry_v1.config.deployment_config_schema import CONFIG, config_types
 
 SECTION = "deploymentConfig"
+_MOST_ADDED = 100_000
+"""To all containers of a Deployment."""
+_write = json.JSONEncoder(sort_keys=True).encode
 DeploymentConfig: TypeAlias = Mapping[str, Any]
 """The section as Go writes it; fields that are not set are missing."""
 
@@ -39,6 +43,18 @@ def read_deployment_config(section: Mapping[str, Any]) -> DeploymentConfig:
     # Set to empty differs from not set.
     empty: dict[str, Any] = {key: {} for key in ("resources", "nodeSelector", "affinity") if section.get(key) == {}}
     return {**empty, **read}
+
+
+def check_additions(deployment: Object, config: DeploymentConfig) -> None:
+    """Refuse more additions to all containers of a Deployment than anybody needs.
+
+    Raises: BundleError (RenderLimitExceeded).
+    """
+    containers = len(deployment["spec"]["template"]["spec"].get("containers") or ())
+    added = containers * sum(len(config.get(field) or ()) for field in ("env", "envFrom", "volumeMounts"))
+    if added > _MOST_ADDED:
+        problem = f"adds {added:,} items to the {containers:,} containers of Deployment {identify(deployment).name}"
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"spec.config.{SECTION}: {problem}; add fewer")
 
 
 def configure(deployment: Object, config: DeploymentConfig) -> Object:
@@ -129,8 +145,10 @@ def _merge(items: _Items, additions: _Items, key: Callable[[Mapping[str, Any]], 
 
 def _append_new(items: _Items, additions: _Items) -> list[Any]:
     result = list(items)
+    known = set(map(_write, items))
     for item in additions:
-        if item not in result:
+        if (written := _write(item)) not in known:
+            known.add(written)
             result.append(item)
     return result
 

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from controller.formats.registry_v1.bundle.typed import Types, kubernetes_types, parse_types
+from controller.untrusted import path_below
 
 CONFIG = "DeploymentConfig"
 _TYPES = parse_types(
@@ -86,7 +87,7 @@ def _check_list(value: Any, type_: str, path: str) -> Iterator[str]:
         yield wrong_type(path, value, "array")
         return
     for index, item in enumerate(value):
-        yield from _check(item, type_, f"{path}.{index}")
+        yield from _check(item, type_, path_below(path, f".{index}"))
 
 
 def _check_map(value: Any, type_: str, path: str) -> Iterator[str]:
@@ -94,7 +95,7 @@ def _check_map(value: Any, type_: str, path: str) -> Iterator[str]:
         yield wrong_type(path, value, "object")
         return
     for key, item in value.items():
-        yield from _check(item, type_, f"{path}.{key}")
+        yield from _check(item, type_, path_below(path, f".{key}"))
 
 
 def _check_structure(value: Any, type_: str, path: str) -> Iterator[str]:
@@ -105,6 +106,6 @@ def _check_structure(value: Any, type_: str, path: str) -> Iterator[str]:
     for key in sorted(key for key, field in fields.items() if field.required and key not in value):
         yield f'required field "{path}.{key}" is missing'
     for key in sorted(value.keys() & fields.keys()):
-        yield from _check(value[key], fields[key].type, f"{path}.{key}")
+        yield from _check(value[key], fields[key].type, path_below(path, f".{key}"))
     for key in sorted(value.keys() - fields.keys()):
-        yield f'unknown field "{key if type_ == CONFIG else f"{path}.{key}"}"'
+        yield f'unknown field "{key if type_ == CONFIG else path_below(path, f".{key}")}"'

@@ -170,12 +170,13 @@ def _check_several(value: Any) -> list[str]:
     if not isinstance(value, list):
         return [wrong_type(_SEVERAL, value, "array")]
     errors = [] if value else [f'field "{_SEVERAL}" must have at least 1 item']
+    places: dict[str, int] = {}
     for index, item in enumerate(value):
         path = f"{_SEVERAL}.{index}"
         if not isinstance(item, str):
             errors.append(wrong_type(path, item, "string"))
-        elif item in value[:index]:
-            errors.append(f'field "{path}" duplicates "{_SEVERAL}.{value.index(item)}"; remove one')
+        elif places.setdefault(item, index) != index:
+            errors.append(f'field "{path}" duplicates "{_SEVERAL}.{places[item]}"; remove one')
         else:
             errors += _check_label(item, path)
     return errors

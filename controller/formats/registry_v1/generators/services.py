@@ -6,6 +6,7 @@ none; otherwise it conflicts with the generated one.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from controller.formats.registry_v1.bundle.service_version import ServiceVersion
 from controller.formats.registry_v1.generators import names
 from controller.formats.registry_v1.generators.certificates import Provider, annotate
 from controller.formats.registry_v1.generators.kinds import name_of
-from controller.untrusted import mapping
+from controller.untrusted import integer, mapping, mappings
 
 
 def find_bundled_services(version: ServiceVersion, others: Sequence[Object]) -> dict[str, Object]:
@@ -48,9 +49,11 @@ def make_webhook_services(
 
 def _serving(version: ServiceVersion) -> Iterator[tuple[StrategyDeployment, Sequence[Webhook]]]:
     """Yield the Deployments that webhooks name, with these webhooks."""
+    serving: defaultdict[str, list[Webhook]] = defaultdict(list)
+    for webhook in version.webhooks:
+        serving[webhook.deployment].append(webhook)
     for deployment in version.deployments:
-        webhooks = [webhook for webhook in version.webhooks if webhook.deployment == deployment.name]
-        if webhooks:
+        if webhooks := serving.get(deployment.name):
             yield deployment, webhooks
 
 
@@ -87,11 +90,11 @@ def _has_ports(ports: Any, pod: Mapping[str, Any], webhooks: Sequence[Webhook]) 
         return True
     containers = mapping(pod, "spec").get("containers", ())
     named = {each.get("name"): each.get("containerPort") for item in containers for each in item.get("ports", ())}
-    served = [
-        (port.get("port"), _resolve(port.get("targetPort") or port.get("port"), named))
-        for port in map(mapping, ports if isinstance(ports, list) else ())
+    served = {
+        (integer(port, "port"), _resolve(port.get("targetPort") or port.get("port"), named))
+        for port in mappings(ports)
         if port.get("protocol") in (None, "TCP")
-    ]
+    }
     return all((webhook.port, _resolve(webhook.target_port, named)) in served for webhook in webhooks)
 
 

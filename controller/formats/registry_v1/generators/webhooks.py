@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from controller.formats.objects import Object
@@ -34,17 +34,13 @@ _KINDS: Mapping[str, str] = {
 
 def make_webhook_configurations(
     version: ServiceVersion, namespace: str, targets: Sequence[str], provider: Provider
-) -> list[Object]:
-    """Return a configuration for each validating webhook, then for each mutating one."""
-    return [
-        annotate(
-            _make_configuration(webhook, namespace, targets),
-            provider.webhook_annotations(webhook.deployment, namespace),
-        )
-        for type_ in (VALIDATING, MUTATING)
-        for webhook in version.webhooks
-        if webhook.type == type_
-    ]
+) -> Iterator[Object]:
+    """Yield a configuration for each validating webhook, then for each mutating one."""
+    for type_ in (VALIDATING, MUTATING):
+        for webhook in version.webhooks:
+            if webhook.type == type_:
+                made = _make_configuration(webhook, namespace, targets)
+                yield annotate(made, provider.webhook_annotations(webhook.deployment, namespace))
 
 
 def _make_configuration(webhook: Webhook, namespace: str, targets: Sequence[str]) -> Object:
