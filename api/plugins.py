@@ -454,6 +454,9 @@ class ProcessRequest:
     rendering: Rendering
     """What the format rendered, and earlier processors changed. Every object has a valid identity."""
     capabilities: Capabilities
+    charge: Callable[[int, int], None] = lambda _text_bytes, _steps: None
+    """Accounts for text that is made and for steps of about a microsecond that are done, before there is too much of
+    either: all of many objects may meet all of a long patch. Raises BundleError (RenderLimitExceeded)."""
 
 
 class Processor(Protocol):

@@ -44,7 +44,7 @@ class MetadataProcessor:
                 result = _with_marks(result, path, marks)
             return result
 
-        return change_each(request.rendering, _set)
+        return change_each(request.rendering, _set, request.charge)
 
 
 def _with_marks(value: dict[str, Any], path: tuple[str, ...], marks: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from api.errors import BundleError
 from api.plugins import Rendering
 from api.v1alpha2.conditions import Reason
 from controller.formats.objects import Object
 
+Charge: TypeAlias = Callable[[int, int], None]
+_ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
-def change_each(rendering: Rendering, change: Callable[[Object], Object]) -> Rendering:
-    """Return the rendering with each object, also that of a hook, as the function returns it."""
+
+def change_each(
+    rendering: Rendering, change: Callable[[Object], Object], charge: Charge = lambda _text_bytes, _steps: None
+) -> Rendering:
+    """Return the rendering with each object, also that of a hook, as the function returns it.
+
+    Args:
+        rendering: to be changed.
+        change: returns an object as it is if it does not change it.
+        charge: of the request, for the text of changed objects.
+    """
+
+    def _change(item: Object) -> Object:
+        changed = change(item)
+        if changed is not item:
+            charge(len(_ENCODE(changed)), 0)
+        return changed
+
     return replace(
         rendering,
-        objects=[change(item) for item in rendering.objects],
-        hooks=[replace(hook, manifest=change(hook.manifest)) for hook in rendering.hooks],
+        objects=[_change(item) for item in rendering.objects],
+        hooks=[replace(hook, manifest=_change(hook.manifest)) for hook in rendering.hooks],
     )
 
 

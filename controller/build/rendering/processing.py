@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from threading import Event
 
 from api.errors import BundleError
 from api.plugins import ProcessRequest, Rendering, RenderRequest
@@ -17,8 +18,13 @@ from controller.build.plugins import processor_of
 from controller.formats.applicable.corrections import find_reserved_marks, without_reserved_marks
 from controller.formats.budget import TextBudget
 from controller.formats.objects import Object, find_identity_problem, identify, refuse
-from controller.processors.rendered import change_each
+from controller.processors.rendered import Charge, change_each
+from controller.untrusted import Steps, TooManyStepsError
 
+MOST_STEPS = 10_000_000
+"""For all processors of a BundleDeployment."""
+_STEP_BYTES = 32
+"""Of the text of an object that is changed in one step."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
@@ -34,8 +40,9 @@ def process(processors: Sequence[Processor], rendering: Rendering, request: Rend
     """
     if not processors:
         return rendering
-    refuse([f"objects[{i}]: {problem}" for i, problem in _identity_problems(rendering.objects)])
+    refuse(f"objects[{i}]: {problem}" for i, problem in _identity_problems(rendering.objects))
     rendering = change_each(rendering, without_reserved_marks)
+    steps = Steps(MOST_STEPS)
     for index, processor in enumerate(processors):
         place = f"spec.processors[{index}]"
         asked = ProcessRequest(
@@ -45,6 +52,7 @@ def process(processors: Sequence[Processor], rendering: Rendering, request: Rend
             path=f"{place}{processor.block}",
             rendering=rendering,
             capabilities=request.capabilities,
+            charge=_charge_to(TextBudget.of(request.means), steps, place, request.means.cancelled),
         )
         try:
             rendering = processor_of(processor.kind, place).process(asked)
@@ -54,6 +62,22 @@ def process(processors: Sequence[Processor], rendering: Rendering, request: Rend
                 Reason.INVALID_CONFIG, f"{place}: makes objects too deeply nested; flatten them"
             ) from None
     return rendering
+
+
+def _charge_to(budget: TextBudget, left: Steps, place: str, cancelled: Event) -> Charge:
+    """Return `ProcessRequest.charge` for the processor at a place in the spec."""
+
+    def _charge(text_bytes: int, steps: int) -> None:
+        if cancelled.is_set():
+            raise BundleError(Reason.RENDER_FAILED, "canceled: the result is no longer needed")
+        budget.charge_text(text_bytes, place, is_manifest=False)
+        try:
+            left.spend(steps + text_bytes // _STEP_BYTES)
+        except TooManyStepsError:
+            problem = "changes too many objects in too many ways"
+            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}; change more in the bundle") from None
+
+    return _charge
 
 
 def _check(rendering: Rendering, place: str, budget: TextBudget) -> None:

@@ -44,16 +44,21 @@ class ImagesProcessor:
         rules = request.parameters["images"]
         fields = _fields_by_kind(request.parameters.get("imageFields") or ())
 
+        def _replace_image(image: str) -> str:
+            request.charge(0, len(rules))
+            return replace_image(image, rules)
+
         def _replace(item: Object) -> Object:
             kind = group_of(item), item["kind"]
             template = pod_template_path(*kind)
             in_pods = [] if template is None else [(*template, *path) for path in _IMAGES]
-            result = item
-            for path in [*in_pods, *fields.get(kind, ())]:
-                result = _change_texts(result, path, lambda image: replace_image(image, rules))
+            result, paths = item, [*in_pods, *fields.get(kind, ())]
+            request.charge(0, len(paths))
+            for path in paths:
+                result = _change_texts(result, path, _replace_image)
             return result
 
-        return change_each(request.rendering, _replace)
+        return change_each(request.rendering, _replace, request.charge)
 
 
 def _check_paths(paths: Sequence[str], place: str) -> list[str]:

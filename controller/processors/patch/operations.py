@@ -10,6 +10,8 @@ from typing import Any
 from jsonpatch import JsonPatch, JsonPatchException, JsonPatchTestFailed
 from jsonpointer import JsonPointer, JsonPointerException
 
+from controller.processors.rendered import Charge
+
 COPIED_BYTES = 1 << 20
 """Of JSON that one patch may copy: copies of copies would grow exponentially."""
 
@@ -22,7 +24,9 @@ class OperationError(Exception):
         self.index = index
 
 
-def apply_operations(value: dict[str, Any], operations: Sequence[Mapping[str, Any]]) -> Any:
+def apply_operations(
+    value: dict[str, Any], operations: Sequence[Mapping[str, Any]], charge: Charge = lambda _text_bytes, _steps: None
+) -> Any:
     """Return the value with the operations applied in order; it is not modified.
 
     Raises: OperationError.
@@ -32,9 +36,11 @@ def apply_operations(value: dict[str, Any], operations: Sequence[Mapping[str, An
     for index, operation in enumerate(operations):
         try:
             if operation["op"] == "copy":
-                copied += len(json.dumps(JsonPointer(operation["from"]).resolve(result), ensure_ascii=False))
+                size = len(json.dumps(JsonPointer(operation["from"]).resolve(result), ensure_ascii=False))
+                copied += size
                 if copied > COPIED_BYTES:
                     raise OperationError(index, "copies more than 1 MiB; add the values instead")
+                charge(size, 0)
             result = JsonPatch([operation]).apply(result, in_place=True)
         except JsonPatchTestFailed:
             raise OperationError(index, "the value there is another one; correct path or value") from None

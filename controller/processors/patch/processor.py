@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from controller.processors.patch.strategic import StrategicPatchError, merge_str
 from controller.processors.patch.target import Target
 from controller.processors.rendered import change_each, refused
 
+_OPERATION_STEPS = 30
 _WAYS = ("merge", "strategic", "json")
 
 
@@ -43,19 +45,26 @@ class PatchProcessor:
         Raises: BundleError (InvalidConfig) if it selects none and is not optional, or the patch cannot be applied.
         """
         target = Target(request.parameters["target"], request)
-        selected = 0
+        selected, steps = 0, _count_steps(request.parameters)
 
         def _patch(item: Object) -> Object:
             nonlocal selected
             if not target.selects(item):
                 return item
             selected += 1
-            return _patched(item, request.parameters, request.path)
+            request.charge(0, steps)
+            return _patched(item, request)
 
-        result = change_each(request.rendering, _patch)
+        result = change_each(request.rendering, _patch, request.charge)
         if not selected and not request.parameters.get("optional"):
             raise refused(f"{request.path}.target: matches no object; correct it, or set optional: true")
         return result
+
+
+def _count_steps(parameters: Mapping[str, Any]) -> int:
+    """Return the steps of applying a patch to one object: about one for each field, and more for an operation."""
+    operations = parameters.get("json") or ()
+    return len(json.dumps(parameters)) // 16 + _OPERATION_STEPS * len(operations)
 
 
 def _check_operation(operation: Mapping[str, Any], path: str) -> list[str]:
@@ -67,15 +76,15 @@ def _check_operation(operation: Mapping[str, Any], path: str) -> list[str]:
     return []
 
 
-def _patched(item: Object, parameters: Mapping[str, Any], path: str) -> Object:
+def _patched(item: Object, request: ProcessRequest) -> Object:
     """Return one object with the patch applied.
 
     Raises: BundleError (InvalidConfig).
     """
-    who = identify(item)
+    who, parameters, path = identify(item), request.parameters, request.path
     if (operations := parameters.get("json")) is not None:
         try:
-            result = apply_operations(item, operations)
+            result = apply_operations(item, operations, request.charge)
         except OperationError as error:
             place = f"{path}.json[{error.index}]: {operations[error.index]['path']}"
             raise refused(f"{place}: {who}: {error}") from None

@@ -14,6 +14,7 @@ from typing import Any
 
 from controller.processors.patch.merge_keys import Field, MergeKeys
 from controller.processors.patch.ordering import KeyOf, in_order
+from controller.untrusted import path_below, texts
 
 _PATCH, _RETAIN_KEYS = "$patch", "$retainKeys"
 _DELETE_FROM, _SET_ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"
@@ -64,7 +65,7 @@ class _Merge:
         live = result.get(name)
         if is_deletion:
             if isinstance(live, list) and isinstance(change, list):
-                key_of = _scalar_key(f"{path}.{name}", live, change)
+                key_of = _scalar_key(path_below(path, f".{name}"), live, change)
                 gone = set(map(key_of, change))
                 result[name] = [item for item in live if key_of(item) not in gone]
         elif change is None:
@@ -73,9 +74,9 @@ class _Merge:
             if field.strategy == "replace":
                 result[name] = change
             else:
-                result[name] = self.mapping(live, change, field.type_name, f"{path}.{name}")
+                result[name] = self.mapping(live, change, field.type_name, path_below(path, f".{name}"))
         elif isinstance(live, list) and isinstance(change, list) and field.strategy == "merge":
-            result[name] = self._sequence(live, change, field, f"{path}.{name}")
+            result[name] = self._sequence(live, change, field, path_below(path, f".{name}"))
         elif isinstance(live, list) and isinstance(change, list):
             result[name] = change
         elif _is_directive(change):
@@ -99,7 +100,7 @@ class _Merge:
             if place == len(merged):
                 merged.append(item)
             else:
-                merged[place] = self.mapping(merged[place], item, field.type_name, f"{path}[{place}]")
+                merged[place] = self.mapping(merged[place], item, field.type_name, path_below(path, f"[{place}]"))
         return in_order(merged, added, kept, key_of)
 
     def _set_order(
@@ -118,7 +119,7 @@ class _Merge:
         if not merged:
             return
         make = partial(_key_of, field) if isinstance(merged[0], dict) else _scalar_key
-        key_of = make(f"{path}.{name}", merged, order, [*filter(_is_no_directive, patch or [])], live or [])
+        key_of = make(path_below(path, f".{name}"), merged, order, [*filter(_is_no_directive, patch or [])], live or [])
         _check_order(patch or [], order, key_of, path, directive)
         result[name] = in_order(merged, order, live or [], key_of)
 
@@ -136,9 +137,9 @@ def _retain(value: Mapping[str, Any], patch: Mapping[str, Any], path: str) -> di
     """Return a copy of the value with only the keys that `$retainKeys` lists, if the patch has it."""
     if _RETAIN_KEYS not in patch:
         return dict(value)
-    kept = patch[_RETAIN_KEYS]
-    given = [key for key, change in patch.items() if change is not None and not key.startswith("$")]
-    if not isinstance(kept, list) or not all(key in kept for key in given):
+    kept = set(texts(patch, _RETAIN_KEYS))
+    given = {key for key, change in patch.items() if change is not None and not key.startswith("$")}
+    if not isinstance(patch[_RETAIN_KEYS], list) or not given <= kept:
         raise _problem(path, _RETAIN_KEYS, "must list all fields of the patch that are not null")
     return {key: item for key, item in value.items() if key in kept}
 
