@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from controller.cli.output import one_line, to_yaml
@@ -14,6 +16,8 @@ from controller.status.texts import describe_changes, short
 _RESET = "\x1b[0m"
 _COLORS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m", "": "\x1b[1m"}
 _NOTHING = "/dev/null"
+_AROUND, _MOST_PAIRS = 3, 1_000_000
+"""Lines around a change; and how many pairs of lines are compared, which takes up to a tenth of a second."""
 _LISTED = (Change.KEPT, Change.REFUSED)
 """Without a diff: only a line says what would happen."""
 
@@ -70,11 +74,85 @@ def _diff(difference: Difference, key: bytes) -> Iterator[str]:
     yield f"--- {f'before/{name}' if before else _NOTHING}"
     yield f"+++ {f'after/{name}' if after else _NOTHING}"
     if before and after:
-        yield from list(difflib.unified_diff(before, after, n=3, lineterm=""))[2:]
+        yield from _compare(before, after)
     elif before:
         yield from _whole("-", f"@@ -1,{len(before)} +0,0 @@", before)
     else:
         yield from _whole("+", f"@@ -0,0 +1,{len(after)} @@", after)
+
+
+class _Matcher(difflib.SequenceMatcher[str]):
+    """Compares texts of any length: of long ones, only the short parts between lines that each text has once."""
+
+    def __init__(self, before: Sequence[str], after: Sequence[str]) -> None:
+        super().__init__(None, before, after)
+        self._before, self._after = before, after
+
+    def get_matching_blocks(self) -> list[difflib.Match]:
+        """Return the parts that are equal, in order."""
+        before, after = self._before, self._after
+        if len(before) * len(after) <= _MOST_PAIRS:
+            return super().get_matching_blocks()
+        end = difflib.Match(len(before), len(after), 0)
+        blocks = [difflib.Match(0, 0, 0)]
+        for anchor in (*_find_anchors(before, after), end):
+            old, new = blocks[-1].a + blocks[-1].size, blocks[-1].b + blocks[-1].size
+            for a, b, size in _compare_between(before[old : anchor.a], after[new : anchor.b]):
+                _append(blocks, difflib.Match(old + a, new + b, size))
+            _append(blocks, anchor)
+        return [*blocks, end]
+
+
+def _compare_between(before: Sequence[str], after: Sequence[str]) -> list[difflib.Match]:
+    few = len(before) * len(after) <= _MOST_PAIRS
+    return difflib.SequenceMatcher(None, before, after).get_matching_blocks()[:-1] if few else []
+
+
+def _append(blocks: list[difflib.Match], block: difflib.Match) -> None:
+    """Append a block, or make the last one longer if nothing is between them: hunks end at long blocks only."""
+    last = blocks[-1]
+    if (last.a + last.size, last.b + last.size) == (block.a, block.b):
+        blocks[-1] = difflib.Match(last.a, last.b, last.size + block.size)
+    else:
+        blocks.append(block)
+
+
+def _find_anchors(before: Sequence[str], after: Sequence[str]) -> list[difflib.Match]:
+    """Return lines that are once in each text, as many as are in the same order in both (a patience diff)."""
+    counts = Counter(before), Counter(after)
+    places = {line: index for index, line in enumerate(after) if counts[0][line] == counts[1][line] == 1}
+    common = [(index, places[line]) for index, line in enumerate(before) if line in places]
+    ends: list[int] = []  # of the rising sequences of each length, the lowest last place in the new text
+    lengths = []
+    for _, place in common:
+        lengths.append(length := bisect_left(ends, place))
+        ends[length : length + 1] = [place]
+    anchors: list[difflib.Match] = []
+    wanted, limit = len(ends) - 1, len(after)
+    for (old, new), length in zip(reversed(common), reversed(lengths), strict=True):
+        if length == wanted and new < limit:
+            anchors.append(difflib.Match(old, new, 1))
+            wanted, limit = wanted - 1, new
+    return anchors[::-1]
+
+
+def _compare(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    """Yield the hunks of a unified diff."""
+    for group in _Matcher(before, after).get_grouped_opcodes(_AROUND):
+        (_, start, _, new_start, _), (_, _, end, _, new_end) = group[0], group[-1]
+        yield f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@"
+        for kind, old, old_end, new, up_to in group:
+            if kind == "equal":
+                yield from (f" {line}" for line in before[old:old_end])
+                continue
+            yield from (f"-{line}" for line in before[old:old_end])
+            yield from (f"+{line}" for line in after[new:up_to])
+
+
+def _range(start: int, end: int) -> str:
+    """Return the lines of a hunk as unified diffs have it."""
+    count = end - start
+    return f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}"
 
 
 def _whole(sign: str, heading: str, lines: Iterable[str]) -> Iterator[str]:
