@@ -38,6 +38,15 @@ def test_each_claim_names_tests_that_there_are(attack: str, holds: str, tests: s
     assert holds
 
 
+def test_each_loop_has_a_bound_and_a_test_that_there_is() -> None:
+    section = MODEL.read_text().partition("\n### Loops and lists whose size others set\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split(" | ") for line in section.splitlines() if line[:2] == "| "][1:]
+    assert len(rows) > 10
+    assert [row for row in rows if len(row) != 4 or not all(cell.strip() for cell in row)] == []
+    assert [row[0] for row in rows if not TEST.findall(row[3])] == []
+    assert [named for row in rows for named in TEST.findall(row[3]) if not has_test(*named)] == []
+
+
 def has_test(file: str, name: str) -> bool:
     path = ROOT / "tests" / file
     return path.is_file() and bool(re.search(rf"^def {name}\(", path.read_text(), re.MULTILINE))
