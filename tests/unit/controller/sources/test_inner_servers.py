@@ -287,15 +287,8 @@ def learn(way: Way, place: Place, tls: Tls, folder: Path) -> Learned:
         host = place(stack, tls)
         tenant = way(stack, tls, host)
         told = list[int]()
-        access = Access(
-            path="spec.sources[0].x",
-            deadline=time.monotonic() + 60,
-            cancelled=threading.Event(),
-            scratch=_new(folder),
-            limits=LIMITS,
-            network=Network(denied_networks=("127.0.0.2/32",)),
-            progress=lambda done, _: told.append(done),
-        )
+        network = Network(denied_networks=("127.0.0.2/32",))
+        access = new_access(folder, limits=LIMITS, network=network, progress=lambda done, _: told.append(done))
         began, failure = time.monotonic(), None
         try:
             read(tenant, access, folder)
@@ -307,6 +300,16 @@ def learn(way: Way, place: Place, tls: Tls, folder: Path) -> Learned:
         seconds = time.monotonic() - began
         asked = tuple(str(each[:2] if isinstance(each, tuple) else each.path) for each in tenant.requests)
         return Learned(failure.reason if failure else None, message, seconds, asked, len(told))
+
+
+def new_access(folder: Path, **options: Any) -> Access:
+    return Access(
+        path="spec.sources[0].x",
+        deadline=time.monotonic() + 60,
+        cancelled=threading.Event(),
+        scratch=_new(folder),
+        **options,
+    )
 
 
 def read(tenant: Tenant, access: Access, folder: Path) -> None:
@@ -409,15 +412,24 @@ def test_bytes_of_another_host_are_shown_when_they_are_verified_and_counted_befo
     shown, counted = list[tuple[int, int]](), list[int]()
     with ExitStack() as stack:
         tenant = serve_blobs(stack, tls, tarball(("a.yaml", b"{}")))
-        access = Access(
-            path="spec.sources[0].image",
-            deadline=time.monotonic() + 60,
-            cancelled=threading.Event(),
-            scratch=_new(tmp_path),
-            progress=lambda done, total: shown.append((done, total)),
-            receive=counted.append,
-        )
+        access = new_access(tmp_path, progress=lambda done, total: shown.append((done, total)), receive=counted.append)
         read(tenant, access, tmp_path)
     (first, _), (last, total) = shown
     assert 0 < first < last == total
     assert {first, last} <= set(counted)
+
+
+def test_a_registry_may_be_elsewhere_as_a_whole_and_its_tags_are_told(tls: Tls, tmp_path: Path) -> None:
+    """As registry.k8s.io is: manifests and tags are redirected, too."""
+    with ExitStack() as stack:
+        own, other = (stack.enter_context(FaultyRegistry(tls.trusted)) for _ in range(2))
+        digest = other.add_image("1.2.0", tarball(("a.yaml", b"{}")))
+        own.faults = Faults(redirect=f"https://{other.host}")
+        parameters = {"ref": f"{own.host}/own:1.2.0", "certificateData": tls.pem}
+        for ref in ("own:1.2.0", f"own@{digest}"):
+            tenant = Tenant(ImageSource(), {**parameters, "ref": f"{own.host}/{ref}"}, None)
+            assert tenant.source.resolve(tenant.parameters, new_access(tmp_path)).digest == digest
+        read(Tenant(ImageSource(), parameters, Resolution(pinned="", digest=digest)), new_access(tmp_path), tmp_path)
+        ranged = {**parameters, "ref": f"{own.host}/own", "semver": ">=2"}
+        with pytest.raises(BundleError, match=r'no tag in the range ">=2"; the nearest are "1\.2\.0"'):
+            ImageSource().resolve(ranged, new_access(tmp_path))
