@@ -15,7 +15,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote as quote_url
 from urllib.parse import urlsplit
@@ -39,7 +39,7 @@ from controller.sources.chart.index import (
 from controller.sources.chart.registry import OCI
 from controller.sources.chart.registry import connected as connected_to_registry
 from controller.sources.chart.request import ChartRequest, pinned_version
-from controller.sources.chart.shared import SharedIndexes
+from controller.sources.chart.shared import SharedAnswers
 from controller.sources.detours import Detour
 from controller.sources.hosts import check_host
 from controller.sources.http.address import HTTPS, Address, parse_address
@@ -51,7 +51,7 @@ from controller.sources.trust import certificates_of, credential_headers
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _FETCH_AGE = 60.0  # seconds; a fetch mostly follows what has just resolved the version
-_SALT = secrets.token_bytes(32)  # keys of shared indexes tell nothing about the credentials in them
+_SALT = secrets.token_bytes(32)  # keys of shared answers tell nothing about the credentials in them
 
 
 def repository_address(text: str) -> Address:
@@ -63,11 +63,26 @@ def repository_address(text: str) -> Address:
     return replace(address, path=address.path.rstrip("/"))
 
 
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """A repository has a file for these credentials."""
+
+    size: int = 0
+
+
+class Shared:
+    """What the repositories have answered this process."""
+
+    def __init__(self) -> None:
+        self.indexes: SharedAnswers[Index] = SharedAnswers()
+        self.permissions: SharedAnswers[Permission] = SharedAnswers()
+
+
 class Repository:
     """One repository, for one call of the source.
 
     Args:
-        shared: the indexes of this process.
+        shared: what the repositories have answered this process.
         missing: reason for a chart that is not there: NotFound while resolving, PinnedContentGone afterwards.
     """
 
@@ -78,7 +93,7 @@ class Repository:
         parameters: Mapping[str, Any],
         access: Access,
         *,
-        shared: SharedIndexes,
+        shared: Shared,
         missing: Reason,
     ) -> None:
         self._address, self._transport, self._access = address, transport, access
@@ -179,7 +194,7 @@ class Repository:
     # index.yaml
 
     def _index(self, max_age: float) -> Index:
-        return self._shared.get(self._key, self._access, max_age, self._ask)
+        return self._shared.indexes.get(self._key, self._access, max_age, self._ask)
 
     def _ask(self, known: Index | None) -> Index:
         """Return the index as the repository has it now, which may be the known one."""
@@ -242,7 +257,15 @@ class Repository:
         if not self._headers or release.url.startswith(OCI) or not self._access.is_stored(resolution):
             return
         if self._gets_credentials(address := self._address_of(release)):
+            key = f"{self._key} {address.url}"
+            self._shared.permissions.get(key, self._access, self._access.max_age, lambda _: self._ask_for(address))
+
+    def _ask_for(self, address: Address) -> Permission:
+        try:
             self._download(address).check()
+        except BundleError as error:
+            raise self._transport.conceal(error) from None
+        return Permission()
 
     def _gets_credentials(self, address: Address) -> bool:
         return origin_of(address.url) == origin_of(self._index_address.url)
@@ -283,9 +306,7 @@ class Repository:
 
 
 @contextmanager
-def connected(
-    parameters: Mapping[str, Any], access: Access, shared: SharedIndexes, missing: Reason
-) -> Iterator[Repository]:
+def connected(parameters: Mapping[str, Any], access: Access, shared: Shared, missing: Reason) -> Iterator[Repository]:
     """Provide the repository of a source, for one call.
 
     Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
@@ -309,7 +330,7 @@ def connected(
 
 
 def _key_of(address: Address, parameters: Mapping[str, Any], access: Access, headers: Mapping[str, str]) -> str:
-    """Return what calls that may share an index have in common."""
+    """Return what calls that may share an answer have in common."""
     verify = not parameters.get("insecureSkipTLSVerify")
     parts = [address.url, certificates_of(parameters, access), verify, sorted(headers.items())]
     return hmac.new(_SALT, json.dumps(parts).encode(), hashlib.sha256).hexdigest()

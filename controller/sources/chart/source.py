@@ -17,7 +17,6 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.sources.chart import registry, repository
 from controller.sources.chart.request import ChartRequest, parse_request, request_problems
-from controller.sources.chart.shared import SharedIndexes
 from controller.sources.http.body import READ_AS
 from controller.sources.trust import certificate_problems
 
@@ -26,7 +25,7 @@ class ChartSource:
     """The kind `chart`. Parameters: repository, name, version, sha256, insecureSkipTLSVerify, certificateData."""
 
     def __init__(self) -> None:
-        self._shared = SharedIndexes()
+        self._shared = repository.Shared()
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return what is wrong with the parameters, each with its field path below `path`."""

@@ -57,7 +57,7 @@ def live(*entries: Manifest, **fields: Any) -> Manifest:
 
 
 def keyed(count: int, field: str = "ports", first: int = 0) -> Manifest:
-    items = {f'k:{{"name":"p{i + first}"}}': {".": {}, "f:name": {}, "f:x": {}} for i in range(count)}
+    items: Manifest = {f'k:{{"name":"p{i + first}"}}': {".": {}, "f:name": {}, "f:x": {}} for i in range(count)}
     return {"f:spec": {f"f:{field}": items}}
 
 
@@ -92,7 +92,7 @@ def items_that_an_entry_claims(count: int) -> Work:
 
 
 def members_that_an_entry_claims(count: int) -> Work:
-    fields = {"f:metadata": {"f:finalizers": {f'v:"a{i}"': {} for i in range(count)}}}
+    fields: Manifest = {"f:metadata": {"f:finalizers": {f'v:"a{i}"': {} for i in range(count)}}}
     body = make(metadata={"finalizers": [f"a{i}" for i in reversed(range(count))]})
     return lambda: list(find_uncovered(fields, body))
 

@@ -15,7 +15,7 @@ from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.sources.chart import shared
 from controller.sources.chart.index import Index
-from controller.sources.chart.shared import SharedIndexes
+from controller.sources.chart.shared import SharedAnswers
 
 
 class Clock:
@@ -58,7 +58,7 @@ def raised(call: Callable[[], object]) -> BundleError:
 
 def test_a_call_gets_what_is_young_enough_for_it() -> None:
     clock, repository = Clock(), Repository()
-    indexes = SharedIndexes(clock)
+    indexes = SharedAnswers[Index](clock)
     first = indexes.get("a", access(), 0.0, repository)
     clock.now += 10
     assert indexes.get("a", access(), 10.0, repository) is first
@@ -70,14 +70,14 @@ def test_a_call_gets_what_is_young_enough_for_it() -> None:
 
 def test_other_keys_share_nothing() -> None:
     repository, other = Repository(), Repository()
-    indexes = SharedIndexes(Clock())
+    indexes = SharedAnswers[Index](Clock())
     indexes.get("a", access(), 60.0, repository)
     indexes.get("b", access(), 60.0, other)
     assert (repository.known, other.known) == ([None], [None])
 
 
 def test_many_calls_at_once_are_one_question() -> None:
-    repository, indexes = Repository(), SharedIndexes()
+    repository, indexes = Repository(), SharedAnswers[Index]()
     repository.answers.clear()
     with ThreadPoolExecutor(20) as pool:
         found = [pool.submit(indexes.get, "a", access(), 60.0, repository) for _ in range(20)]
@@ -89,7 +89,7 @@ def test_many_calls_at_once_are_one_question() -> None:
 
 def test_a_call_that_wants_the_present_does_not_get_what_was_asked_before_it() -> None:
     clock, repository = Clock(), Repository()
-    indexes = SharedIndexes(clock)
+    indexes = SharedAnswers[Index](clock)
     repository.answers.clear()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(indexes.get, "a", access(), 0.0, repository)
@@ -103,7 +103,7 @@ def test_a_call_that_wants_the_present_does_not_get_what_was_asked_before_it() -
 
 def failing_together(reason: Reason, *, cancelled: bool = False) -> tuple[list[BundleError], Repository]:
     """Return how two calls fail, the second of which waits for the first, by which time it would succeed."""
-    repository, indexes = Repository(), SharedIndexes()
+    repository, indexes = Repository(), SharedAnswers[Index]()
     repository.answers.clear()
     repository.failure = BundleError(reason, "spec.sources[0].chart.repository: no", retry_after=7)
     first, second = access(), access("spec.sources[3].chart")
@@ -131,7 +131,7 @@ def test_what_concerns_only_the_one_that_asked_is_asked_again(reason: Reason, *,
 
 
 def test_who_waits_does_not_wait_longer_than_its_own_deadline() -> None:
-    repository, indexes = Repository(), SharedIndexes()
+    repository, indexes = Repository(), SharedAnswers[Index]()
     repository.answers.clear()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(indexes.get, "a", access(), 60.0, repository)
@@ -143,7 +143,7 @@ def test_who_waits_does_not_wait_longer_than_its_own_deadline() -> None:
 
 def test_a_failure_keeps_what_is_known_and_its_age() -> None:
     clock, repository = Clock(), Repository()
-    indexes = SharedIndexes(clock)
+    indexes = SharedAnswers[Index](clock)
     first = indexes.get("a", access(), 0.0, repository)
     clock.now += 30
     repository.failure = BundleError(Reason.UNREACHABLE, "spec.sources[0].chart.repository: no")
@@ -154,10 +154,10 @@ def test_a_failure_keeps_what_is_known_and_its_age() -> None:
     assert repository.known == [None, first, first]
 
 
-@pytest.mark.parametrize("limit", ["_KEPT_INDEXES", "_KEPT_BYTES"])
+@pytest.mark.parametrize("limit", ["_KEPT_ANSWERS", "_KEPT_BYTES"])
 def test_those_that_were_not_used_for_longest_are_dropped(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, limit, 2 if limit == "_KEPT_INDEXES" else 30)
-    repository, indexes = Repository(), SharedIndexes(Clock())
+    monkeypatch.setattr(shared, limit, 2 if limit == "_KEPT_ANSWERS" else 30)
+    repository, indexes = Repository(), SharedAnswers[Index](Clock())
     for key in ("a", "b", "a", "c"):
         indexes.get(key, access(), 60.0, repository)
     assert len(repository.known) == 3

@@ -517,6 +517,16 @@ def test_a_stored_chart_behind_a_password_is_asked_for_although_the_index_is_pub
     assert message == f'{PATH}.repository: "{server.host}" denies access to "/web-1.0.0.tgz"; check auth'
 
 
+def test_calls_share_that_a_stored_chart_may_be_read_with_their_credentials_only(
+    server: FaultyServer, client: Client
+) -> None:
+    server.files["/web-1.0.0.tgz"].authorization = AUTHORIZATION
+    check_stored(server, client)
+    assert check_stored(server, client, max_age=60.0) == ["HEAD"]
+    failure(lambda: check_stored(server, client, Credentials(username="robot", password="b")), Reason.UNAUTHORIZED)
+    assert check_stored(server, client, max_age=0.0) == ["HEAD"] * 3
+
+
 TRIES = {403: 1, 404: 1, 405: 1, 501: 3}
 
 
