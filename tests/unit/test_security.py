@@ -14,7 +14,7 @@ TEST = re.compile(r"`((?:unit|integration|e2e)/[\w/]+\.py)::(test_\w+)`")
 
 def claims() -> list[tuple[str, str, str]]:
     """Attack, what holds, and tests of each row; rows that only begin a group are left out."""
-    section = MODEL.read_text().partition("\n## Attacks\n")[2].partition("\n## ")[0]
+    section = MODEL.read_text().partition("\n## Attacks\n")[2].partition("\n##")[0]
     rows = [
         [cell.strip() for cell in line.strip("|").split(" | ")] for line in section.splitlines() if line[:2] == "| "
     ]
@@ -39,7 +39,7 @@ def test_each_claim_names_tests_that_there_are(attack: str, holds: str, tests: s
 
 
 def test_each_loop_has_a_bound_and_a_test_that_there_is() -> None:
-    section = MODEL.read_text().partition("\n### Loops and lists whose size others set\n")[2].partition("\n## ")[0]
+    section = MODEL.read_text().partition("\n### Loops and lists whose size others set\n")[2].partition("\n##")[0]
     rows = [line.strip("|").split(" | ") for line in section.splitlines() if line[:2] == "| "][1:]
     assert len(rows) > 10
     assert [row for row in rows if len(row) != 4 or not all(cell.strip() for cell in row)] == []
