@@ -1,8 +1,7 @@
 """When a failure may be retried: backoff, and one register of failures of sources, renderings, objects and repairs.
 
-A failure belongs to a BundleDeployment, a key (such as an object, or the preparation) and the fingerprint of the
-attempt: an attempt with another fingerprint is made immediately. Failures are kept in memory only: after a restart
-everything is retried.
+A failure belongs to a key (such as an object, or the preparation) and the fingerprint of the attempt: an attempt with
+another fingerprint is made immediately. Failures are kept in memory only: after a restart everything is retried.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _TRANSIENT = Backoff(first=FIRST_SECONDS, longest=SLOW_SECONDS)
 
 
 class Retries:
-    """Thread-safe register of failures, with a jitter factor that spreads retries of simultaneous ones."""
+    """Thread-safe: the failures of one BundleDeployment; a jitter factor spreads retries of simultaneous ones."""
 
     def __init__(
         self,
@@ -70,20 +69,19 @@ class Retries:
         jitter: Callable[[], float] = lambda: random.uniform(0.9, 1.1),  # noqa: S311 - spreads load
     ) -> None:
         self._clock, self._jitter = clock, jitter
-        self._failures: dict[str, dict[Hashable, Failure]] = {}
-        self._ended: dict[str, tuple[Collection[Reason], float]] = {}
+        self._failures: dict[Hashable, Failure] = {}
+        self._ended: tuple[Collection[Reason], float] = ((), 0.0)
         """Reasons that `end` was called for last, and the end of its lag."""
         self._lock = threading.Lock()
 
-    def failed(self, name: str, key: Hashable, fingerprint: str, error: BundleError) -> Failure:
+    def failed(self, key: Hashable, fingerprint: str, error: BundleError) -> Failure:
         """Record a failed attempt; the retry class of its reason and its Retry-After determine the next attempt."""
         with self._lock:
-            entries = self._failures.setdefault(name, {})
-            before = entries.get(key)
+            before = self._failures.get(key)
             count = before.count + 1 if before and before.fingerprint == fingerprint else 1
-            not_before = min(self._clock() + self._delay(error, count), self._end_of_lag(name, error))
+            not_before = min(self._clock() + self._delay(error, count), self._end_of_lag(error))
             entry = Failure(fingerprint=fingerprint, error=error, count=count, not_before=not_before)
-            entries[key] = entry
+            self._failures[key] = entry
             return entry
 
     def _delay(self, error: BundleError, count: int) -> float:
@@ -95,84 +93,74 @@ class Retries:
             return max(_TRANSIENT.delay(count) * self._jitter(), error.retry_after or 0)
         return SLOW_SECONDS * self._jitter()
 
-    def _end_of_lag(self, name: str, error: BundleError) -> float:
-        reasons, until = self._ended.get(name, ((), 0.0))
+    def _end_of_lag(self, error: BundleError) -> float:
+        reasons, until = self._ended
         return until if error.reason in reasons and self._clock() < until else math.inf
 
-    def holding(self, name: str, key: Hashable, fingerprint: str) -> BundleError | None:
+    def holding(self, key: Hashable, fingerprint: str) -> BundleError | None:
         """Return the error because of which this attempt must wait; None if it may be made now."""
-        entry = self._find(name, key, fingerprint)
+        entry = self._find(key, fingerprint)
         return entry.error if entry and self._clock() < entry.not_before else None
 
-    def seconds_until(self, name: str, key: Hashable) -> float:
+    def seconds_until(self, key: Hashable) -> float:
         """Return the seconds until a key may be retried; 0: now, infinite: not automatically."""
-        entry = self._find(name, key)
+        entry = self._find(key)
         return max(entry.not_before - self._clock(), 0.0) if entry else 0.0
 
-    def last(self, name: str, key: Hashable, fingerprint: str) -> BundleError | None:
+    def last(self, key: Hashable, fingerprint: str) -> BundleError | None:
         """Return the error of the last attempt if it had this fingerprint and failed."""
-        entry = self._find(name, key, fingerprint)
+        entry = self._find(key, fingerprint)
         return entry.error if entry else None
 
-    def _find(self, name: str, key: Hashable, fingerprint: str | None = None) -> Failure | None:
+    def _find(self, key: Hashable, fingerprint: str | None = None) -> Failure | None:
         with self._lock:
-            entry = self._failures.get(name, {}).get(key)
+            entry = self._failures.get(key)
         return entry if entry and fingerprint in (None, entry.fingerprint) else None
 
-    def succeeded(self, name: str, key: Hashable) -> None:
+    def succeeded(self, key: Hashable) -> None:
         """Forget the failures of a key."""
         with self._lock:
-            self._failures.get(name, {}).pop(key, None)
+            self._failures.pop(key, None)
 
-    def end_waits(self, name: str) -> None:
+    def end_waits(self) -> None:
         """Allow an immediate retry of everything that a change of the cluster may end."""
         with self._lock:
-            entries = self._failures.get(name, {})
-            for key in [key for key, entry in entries.items() if waits_for_cluster(entry.error.reason)]:
-                del entries[key]
+            for key in [key for key, entry in self._failures.items() if waits_for_cluster(entry.error.reason)]:
+                del self._failures[key]
 
-    def revise(self, name: str, key: Hashable, error: BundleError) -> None:
+    def revise(self, key: Hashable, error: BundleError) -> None:
         """Replace the error of a recorded failure by a more precise one; its retry time remains."""
         with self._lock:
-            entries = self._failures.get(name, {})
-            if entry := entries.get(key):
-                entries[key] = replace(entry, error=error)
+            if entry := self._failures.get(key):
+                self._failures[key] = replace(entry, error=error)
 
-    def end(self, name: str, reasons: Collection[Reason], *, lag: float = 0.0) -> None:
+    def end(self, reasons: Collection[Reason], *, lag: float = 0.0) -> None:
         """Allow a retry of everything that failed for one of these reasons, which may no longer apply.
 
         Within `lag` seconds attempts may still fail for them, or be recorded late: all are retried once, after it.
         """
         with self._lock:
             until = self._clock() + lag
-            self._ended[name] = (reasons, until)
-            entries = self._failures.get(name, {})
-            for key, entry in entries.items():
+            self._ended = (reasons, until)
+            for key, entry in self._failures.items():
                 if entry.error.reason in reasons:
-                    entries[key] = replace(entry, not_before=min(entry.not_before, until))
-
-    def forget(self, name: str) -> None:
-        """Forget all failures of a BundleDeployment."""
-        with self._lock:
-            self._failures.pop(name, None)
-            self._ended.pop(name, None)
+                    self._failures[key] = replace(entry, not_before=min(entry.not_before, until))
 
     def clear(self) -> None:
         """Forget all failures."""
         with self._lock:
             self._failures.clear()
-            self._ended.clear()
+            self._ended = ((), 0.0)
 
-    def seconds_to_next(self, name: str) -> float | None:
+    def seconds_to_next(self) -> float | None:
         """Return the seconds until the next retry is due; None if nothing is retried automatically.
 
         A retry that is due already is returned only once: it may have started, or no longer be wanted.
         """
         with self._lock:
-            entries = self._failures.get(name, {})
-            times = [entry.not_before for entry in entries.values() if math.isfinite(entry.not_before)]
+            times = [entry.not_before for entry in self._failures.values() if math.isfinite(entry.not_before)]
             now = self._clock()
-            for key, entry in entries.items():
+            for key, entry in self._failures.items():
                 if entry.not_before <= now:
-                    entries[key] = replace(entry, not_before=-math.inf)
+                    self._failures[key] = replace(entry, not_before=-math.inf)
         return max(min(times) - now, 0.0) if times else None

@@ -16,7 +16,6 @@ from controller.apply.plan import Action, ApplyOptions, Outcome, Step, Task
 from controller.observe.health.verdict import State
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
-from controller.retries import Retries
 
 
 @dataclass(slots=True)
@@ -40,40 +39,37 @@ class StepResults:
                 self.created_namespaces.add(key.name)
 
 
-class Dependencies:
-    """Decides whether an object can be sent."""
+def hindrance(
+    task: Task, step: Step, options: ApplyOptions, results: StepResults, watches: Watches
+) -> BundleError | None:
+    """Return why a task must wait; None if it is ready."""
+    target = task.target
+    if not options.proceed():
+        return out_of_date(task)
+    if held := options.retries.holding(target.key, options.attempt(target, task.seen)):
+        return held
+    if error := results.failed.get(ObjectKey("", "Namespace", "", target.key.namespace)):
+        return BundleError(Reason.APPLYING, f"{target.key}: waiting for its namespace: {error.message}")
+    if target.kind[::2] in options.wanted.resources:
+        return _crd_hindrance(task, options, results, watches)
+    if step.position.stage is Stage.GATES and (blocker := _find_blocker(task, step, results)):
+        return BundleError(Reason.APPLYING, f"{target.key}: waiting for all other objects; not applied: {blocker}")
+    return None
 
-    def __init__(self, watches: Watches, retries: Retries) -> None:
-        self._watches, self._retries = watches, retries
 
-    def hindrance(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> BundleError | None:
-        """Return why a task must wait; None if it is ready."""
-        target = task.target
-        if not options.proceed():
-            return out_of_date(task)
-        if held := self._retries.holding(options.owner.name, target.key, options.attempt(target, task.seen)):
-            return held
-        if error := results.failed.get(ObjectKey("", "Namespace", "", target.key.namespace)):
-            return BundleError(Reason.APPLYING, f"{target.key}: waiting for its namespace: {error.message}")
-        if target.kind[::2] in options.wanted.resources:
-            return self._crd_hindrance(task, options, results)
-        if step.position.stage is Stage.GATES and (blocker := _find_blocker(task, step, results)):
-            return BundleError(Reason.APPLYING, f"{target.key}: waiting for all other objects; not applied: {blocker}")
-        return None
-
-    def _crd_hindrance(self, task: Task, options: ApplyOptions, results: StepResults) -> BundleError | None:
-        """Return why an instance of a CustomResourceDefinition of the same bundle must wait for that."""
-        resource = options.wanted.resources[task.target.kind[::2]]
-        name = f"{resource.plural}.{resource.group}"
-        key = ObjectKey("apiextensions.k8s.io", "CustomResourceDefinition", "", name)
-        if error := results.failed.get(key):
-            message = f"{task.target.key}: waiting for its CustomResourceDefinition: {error.message}"
-            return BundleError(Reason.WAITING_FOR_CRD, message)
-        record = self._watches.managed(options.owner.name).get(key)
-        if record is None or record.verdict is None or record.verdict.state is not State.HEALTHY:
-            message = f'{task.target.key}: waiting for CustomResourceDefinition "{name}" to be established'
-            return BundleError(Reason.WAITING_FOR_CRD, message)
-        return None
+def _crd_hindrance(task: Task, options: ApplyOptions, results: StepResults, watches: Watches) -> BundleError | None:
+    """Return why an instance of a CustomResourceDefinition of the same bundle must wait for that."""
+    resource = options.wanted.resources[task.target.kind[::2]]
+    name = f"{resource.plural}.{resource.group}"
+    key = ObjectKey("apiextensions.k8s.io", "CustomResourceDefinition", "", name)
+    if error := results.failed.get(key):
+        message = f"{task.target.key}: waiting for its CustomResourceDefinition: {error.message}"
+        return BundleError(Reason.WAITING_FOR_CRD, message)
+    record = watches.managed(options.owner.name).get(key)
+    if record is None or record.verdict is None or record.verdict.state is not State.HEALTHY:
+        message = f'{task.target.key}: waiting for CustomResourceDefinition "{name}" to be established'
+        return BundleError(Reason.WAITING_FOR_CRD, message)
+    return None
 
 
 def _find_blocker(task: Task, step: Step, results: StepResults) -> ObjectKey | None:

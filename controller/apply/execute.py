@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.dependencies import Dependencies, StepResults
+from controller.apply.dependencies import StepResults, hindrance
 from controller.apply.drift import DriftedObject
 from controller.apply.lookup import ObjectReader
 from controller.apply.order import Stage
@@ -28,7 +28,6 @@ from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
-from controller.retries import Retries
 
 _REVIEW = "review of rights"
 
@@ -58,7 +57,7 @@ class Applier:
         relabeler: changes the shard of objects.
     """
 
-    def __init__(self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, workers: int) -> None:
+    def __init__(self, client: Client, discovery: Discovery, watches: Watches, workers: int) -> None:
         self._discovery = discovery
         limits = ConcurrencyLimits(workers)
         self.pool = Pool(workers, limits, client.supervisor)
@@ -68,8 +67,7 @@ class Applier:
         self._reviewer = AccessReviewer(client, self.pool)
         self._examiner = Examiner(client, self.pool, self._reviewer)
         self._giver_rights = GiverRights(self._reviewer)
-        self._dependencies, self._retries = Dependencies(watches, retries), retries
-        self._sender = Sender(client, discovery, watches, retries, self._reader, limits=limits)
+        self._sender = Sender(client, discovery, watches, self._reader, limits=limits)
 
     def stop(self) -> None:
         """Start no more requests."""
@@ -106,7 +104,7 @@ class Applier:
         revised = [replace(o, error=lack) if isinstance(o.error, about_rights) else o for o in outcomes]
         for outcome in revised:
             if outcome.error is lack:
-                self._retries.revise(options.owner.name, outcome.task.target.key, lack)
+                options.retries.revise(outcome.task.target.key, lack)
         return revised
 
     def review(self, options: ApplyOptions) -> BundleError | None:
@@ -118,14 +116,14 @@ class Applier:
         """
         if options.user is None:
             return None
-        name, attempt = options.owner.name, f"{options.user.name} {options.wanted.revision} {options.spec_version}"
-        if held := self._retries.holding(name, _REVIEW, attempt):
+        attempt = f"{options.user.name} {options.wanted.revision} {options.spec_version}"
+        if held := options.retries.holding(_REVIEW, attempt):
             return held
         lack = self._reviewer.lack(self._applied(options), options, options.user)
         if lack:
-            self._retries.failed(name, _REVIEW, attempt, lack)
+            options.retries.failed(_REVIEW, attempt, lack)
         else:
-            self._retries.succeeded(name, _REVIEW)
+            options.retries.succeeded(_REVIEW)
         return lack
 
     def find_problems(self, options: ApplyOptions, changed: Collection[ObjectKey]) -> list[BundleError]:
@@ -180,7 +178,7 @@ class Applier:
             return Outcome(task=task, record=task.record if task.action is Action.NONE else None)
         if options.ledger.postpones(task.target.key, task.target.digest):
             return Outcome(task=task, postponed=True)
-        error = results.gate or self._dependencies.hindrance(task, step, options, results)
+        error = results.gate or hindrance(task, step, options, results, self._watches)
         return Outcome(task=task, error=error) if error else None
 
     def _unserved(self, task: Task) -> BundleError:

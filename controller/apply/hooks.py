@@ -277,10 +277,11 @@ class HookOptions:
     proceed: Callable[[], bool]
     """False once the BundleDeployment is paused or changed: then nothing more is sent."""
     progress: HookProgress
+    retries: Retries = field(default_factory=Retries)
     deadline: float
+    """`spec.progressDeadline` in seconds."""
     conceals: bool = False
     """Whether no text of a hook may be shown with a refusal, since values of Secrets were rendered."""
-    """`spec.progressDeadline` in seconds."""
     explain: Explain
     """Explains hooks that have been running for a while."""
     confirm: Callable[[], None] = lambda: None
@@ -313,8 +314,8 @@ class LateHookError(BundleError):
 class HookRunner:
     """Runs the hooks of revisions."""
 
-    def __init__(self, client: Client, discovery: Discovery, watches: Watches, retries: Retries) -> None:
-        self._client, self._discovery, self._watches, self._retries = client, discovery, watches, retries
+    def __init__(self, client: Client, discovery: Discovery, watches: Watches) -> None:
+        self._client, self._discovery, self._watches = client, discovery, watches
 
     def run(self, revision: Revision, event: HookEvent, options: HookOptions) -> BundleError | None:
         """Advance the hooks of an event; returns why they are not done, None if they are.
@@ -391,7 +392,7 @@ class HookRunner:
         key, attempt = (hook.key, hook.event), f"{hook.run} {options.spec_version}"
         if not options.proceed():
             return BundleError(Reason.APPLYING, f"{hook}: spec changed; waiting for the next reconcile")
-        if held := self._retries.holding(options.owner.name, key, attempt):
+        if held := options.retries.holding(key, attempt):
             return held
         try:
             error = self._advance(hook, options)
@@ -400,10 +401,10 @@ class HookRunner:
             way_out = f"; {_WAY_OUT}" if hook.event.is_of_teardown else ""
             error = BundleError(problem.reason, f"{problem.message}{way_out}", retry_after=problem.retry_after)
         if error is None or (hook.event.is_of_teardown and error.reason in _NOTHING_LEFT):
-            self._retries.succeeded(options.owner.name, key)
+            options.retries.succeeded(key)
             return None
         if error.reason is not Reason.WAITING_FOR_HOOK and not isinstance(error, LateHookError):
-            self._retries.failed(options.owner.name, key, attempt, error)
+            options.retries.failed(key, attempt, error)
             log.warning("hook failed", extra={**_about(hook, options), "problem": error.message})
         return error
 
@@ -575,7 +576,7 @@ class HookRunner:
     def _remove(self, hook: PlannedHook, options: HookOptions, uid: str = "") -> BundleError | None:
         """Delete a hook that is done; a failure to do so is no failure of the hook, and `tidy` retries it."""
         key, attempt = (hook.key, "removal"), f"{hook.run} {options.spec_version}"
-        if held := self._retries.holding(options.owner.name, key, attempt):
+        if held := options.retries.holding(key, attempt):
             return held
         resource, identity = self._discovery.resource(hook.kind), f"{hook.run} {hook.key}"
         try:
@@ -587,10 +588,10 @@ class HookRunner:
                 if identity not in options.progress.remaining:
                     log.warning("hook not deleted", extra={"object": str(hook.key), "reply": str(error)})
                 options.progress.remaining.add(identity)
-                self._retries.failed(options.owner.name, key, attempt, problem)
+                options.retries.failed(key, attempt, problem)
                 return problem
         options.progress.remaining.discard(identity)
-        self._retries.succeeded(options.owner.name, key)
+        options.retries.succeeded(key)
         return None
 
 

@@ -24,6 +24,7 @@ from controller.kube.resources import GroupVersionKind
 from controller.observe.health.rules import assess_absent, goes_when_done
 from controller.observe.health.verdict import State
 from controller.observe.records import ObjectKey, Record
+from controller.retries import Retries
 
 _WITHDRAWN = (
     "its CustomResourceDefinition does not serve {} any more; change the bundle to a version that it serves, or serve "
@@ -69,6 +70,8 @@ class ApplyOptions:
     """Of the Jobs with a TTL that have been created, as `Target.started_as` says."""
     ledger: Ledger
     """How the last apply left the objects."""
+    retries: Retries = field(default_factory=Retries)
+    """The failures of earlier passes."""
     exists: Exists
     hand_over: HandOver = NO_HAND_OVER
     crd_upgrade_safety: CrdUpgradeSafety = field(default_factory=CrdUpgradeSafety)

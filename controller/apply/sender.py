@@ -34,7 +34,6 @@ from controller.kube.resources import AUTOSCALERS, Resource
 from controller.observe.health.rules import NOT_OBSERVED, needs_full_object
 from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import Watches
-from controller.retries import Retries
 
 NOT_SERVED_YET_SECONDS = 0.3
 LOGGED_FIELDS = 10
@@ -211,12 +210,11 @@ class Sender:
         client: Client,
         discovery: Discovery,
         watches: Watches,
-        retries: Retries,
         reader: ObjectReader,
         *,
         limits: ConcurrencyLimits,
     ) -> None:
-        self._client, self._discovery, self._watches, self._retries = client, discovery, watches, retries
+        self._client, self._discovery, self._watches = client, discovery, watches
         self._reader, self._limits = reader, limits
 
     def carry_out(self, task: Task, resource: Resource, options: ApplyOptions) -> Outcome:
@@ -237,7 +235,7 @@ class Sender:
 
     def fail(self, task: Task, error: BundleError, options: ApplyOptions) -> Outcome:
         """Remember and log a failure, and return it as an outcome."""
-        self._retries.failed(options.owner.name, task.target.key, options.attempt(task.target, task.seen), error)
+        options.retries.failed(task.target.key, options.attempt(task.target, task.seen), error)
         extra = {**_about(task, options), "reason": error.reason.value, "problem": error.message}
         log.warning("object not applied", extra=extra)
         if error.reason in _NAMESPACE_GONE:  # so that it is read before the next try
@@ -381,14 +379,14 @@ class Sender:
             found = project(reply.value, task.target.key.group, task.target.key.kind)
             return self._carry_out(replace(request, task=self.decide(task, found, options)))
         if task.target.bare:
-            self._retries.succeeded(options.owner.name, task.target.key)
+            options.retries.succeeded(task.target.key)
             return Outcome(task=task, tried=True, warnings=warnings)
         about = {**_about(task, options), "action": task.action.value}
         if task.action is Action.TAKE_OVER and task.record:
             about["takenFrom"] = task.record.owner
         log.info("object applied", extra={**about, **_describe(request.drift)})
         record = self._watches.learn(_project(tidy_up(request, reply.value), task.target.key))
-        self._retries.succeeded(options.owner.name, task.target.key)
+        options.retries.succeeded(task.target.key)
         drift = None if _was_idle(task, record) else request.drift
         if drift:
             options.ledger.repaired(task.target.key)

@@ -45,7 +45,6 @@ from controller.processes.memory_limit import MemoryLimit
 from controller.processes.supervision import Kind, Supervisor
 from controller.reconcile.context import Services
 from controller.reconcile.reconciler import Reconciler
-from controller.retries import Retries
 from controller.revisions.accounts import Accounts
 from controller.revisions.background import BackgroundWork
 from controller.revisions.inputs.config_objects import ConfigObjects
@@ -207,10 +206,10 @@ def _open_store(settings: Settings) -> ContentStore:
 def _make_services(
     process: _Process, dispatcher: Dispatcher, follower: ObjectFollower, events: EventRecorder, sweeper: Sweeper
 ) -> Services:
-    settings, client, retries = process.settings, process.client, Retries()
+    settings, client = process.settings, process.client
     discovery = Discovery(client)
     watches = Watches(client, discovery, dispatcher, settings.served_shard())
-    applier = Applier(client, discovery, watches, retries, settings.apply_workers)
+    applier = Applier(client, discovery, watches, settings.apply_workers)
     builder = _make_builder(process)
     background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed, process.metrics)
     access = SourceAccess(
@@ -230,7 +229,7 @@ def _make_services(
         background=background,
         access=access,
         configs=ConfigObjects(client, NamedWatches(follower, dispatcher.config_changed)),
-        poller=Poller(builder, background, retries, access),
+        poller=Poller(builder, background, access),
         large=LargeRevisions(process.admission, process.limits, dispatcher.ended),
         accounts=Accounts(
             client,
@@ -240,13 +239,12 @@ def _make_services(
         ),
         applier=applier,
         remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
-        hook_runner=HookRunner(client, discovery, watches, retries),
+        hook_runner=HookRunner(client, discovery, watches),
         contested=ContestedWatches(follower, discovery, dispatcher.contested_changed),
         explainer=Explainer(client, dispatcher.health_explained),
         elsewhere=NamedWatches(follower, dispatcher.deployment_changed),
         givers=NamedWatches(follower, dispatcher.contested_changed),
         writer=StatusWriter(client, watches, events),
-        retries=retries,
         observer=process.metrics,
         takeovers=_make_takeovers(process, dispatcher.ended),
         abandoned=sweeper.request,

@@ -66,7 +66,8 @@ class Services:
     givers: NamedWatches
     """Of those that others take objects from."""
     writer: StatusWriter
-    retries: Retries
+    retries: Callable[[], Retries] = Retries
+    """Creates the register of failures of a BundleDeployment."""
     installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
     observer: Observer = DEAF
     """Gets durations of applying and pruning, and counts of drift."""

@@ -27,6 +27,7 @@ from controller.build.revision import PackedRevision, RecordedKind, Revision, ha
 from controller.build.validation import check
 from controller.reconcile import stored
 from controller.reconcile.context import Context
+from controller.reconcile.memory import PREPARATION
 from controller.revisions.background import Place
 from controller.revisions.downgrades import refuse_downgrade
 from controller.revisions.polling import is_polled
@@ -40,7 +41,6 @@ log = logging.getLogger(__name__)
 
 NAMED = 10
 """Of the kept revisions, how many a message names."""
-PREPARATION = "preparation"
 RESOLVE, BUILD = PURPOSES = ("resolve", "build")
 RESOLVING = "resolving the sources"
 FETCHING = "fetching and rendering the content"
@@ -437,8 +437,8 @@ def _watch_secrets(context: Context) -> None:
 def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleError:
     """Record a failure for its retry, and log it if it is news; returns it."""
     tried = _tried(context, ticket)
-    last = context.services.retries.last(context.name, PREPARATION, tried)
-    context.services.retries.failed(context.name, PREPARATION, tried, error)
+    last = context.memory.retries.last(PREPARATION, tried)
+    context.memory.retries.failed(PREPARATION, tried, error)
     about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
     is_news = last is None or last.message != error.message
     log.log(logging.WARNING if is_news else logging.DEBUG, "revision not available", extra=about)
@@ -447,7 +447,7 @@ def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleEr
 
 def _note_success(context: Context) -> None:
     """Forget the recorded failure."""
-    context.services.retries.succeeded(context.name, PREPARATION)
+    context.memory.retries.succeeded(PREPARATION)
 
 
 def _cancel(context: Context) -> None:
@@ -497,7 +497,7 @@ def _take(
 ) -> Result | None:
     """Return the result of slow work; None while it is active. A failure is raised until its retry has ended."""
     name, tried = context.name, _tried(context, ticket)
-    if held := context.services.retries.holding(name, PREPARATION, tried):
+    if held := context.memory.retries.holding(PREPARATION, tried):
         raise held
     if context.memory.source_progress.ticket != context.spec_version:
         context.memory.source_progress = SourceProgress(context.spec_version)
@@ -506,8 +506,8 @@ def _take(
         place = Place(share=context.share, purpose=purpose)
         result = context.services.background.take(name, ticket, lambda cancelled: work(cancelled, build_context), place)
     except BundleError as error:
-        last = context.services.retries.last(name, PREPARATION, tried)
+        last = context.memory.retries.last(PREPARATION, tried)
         raise _note_failure(context, ticket, keep_first(last, error)) from None
-    if result is None and (last := context.services.retries.last(name, PREPARATION, tried)):
+    if result is None and (last := context.memory.retries.last(PREPARATION, tried)):
         raise last
     return result

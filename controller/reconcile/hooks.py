@@ -123,7 +123,7 @@ def tidy(context: Context, revisions: Iterable[Revision], user: User | None, unf
 
 def seconds_to_retry(context: Context) -> float:
     """Return the seconds until the next pass for a hook that is not done, if no event triggers one before."""
-    times = (context.services.retries.seconds_to_next(context.name), context.memory.hooks.next_change)
+    times = (context.memory.retries.seconds_to_next(), context.memory.hooks.next_change)
     return min(SLOW_SECONDS, *(seconds for seconds in times if seconds is not None))
 
 
@@ -155,6 +155,7 @@ def _options(context: Context, revision: Revision, user: User | None) -> HookOpt
         install_namespace=make_install_namespace(revision),
         proceed=lambda: context.services.watches.synced,
         progress=context.memory.hooks,
+        retries=context.memory.retries,
         deadline=deadline,
         conceals=reads_secrets(context.spec),
         explain=partial(context.services.explainer.explain, context.name, hooks=True, most=oldest_answer(deadline)),

@@ -427,7 +427,7 @@ def _remove(
     context: Context, surplus: list[Record], unreadable: Mapping[ObjectKey, BundleError], options: ApplyOptions
 ) -> list[Removal]:
     if not (surplus or unreadable):
-        context.services.retries.succeeded(options.owner.name, RemovalCause.PRUNE)
+        context.memory.retries.succeeded(RemovalCause.PRUNE)
         return []
     if surplus:
         options.confirm()
@@ -440,14 +440,14 @@ def _remove(
         passing = next((error for error in failures if error.reason.retry is Retry.TRANSIENT), failures[0])
         _note_failure(context, passing, options)
     else:
-        context.services.retries.succeeded(options.owner.name, RemovalCause.PRUNE)
+        context.memory.retries.succeeded(RemovalCause.PRUNE)
     return removals
 
 
 def _note_failure(context: Context, error: BundleError, options: ApplyOptions) -> None:
     name, revision = options.owner.name, options.wanted.revision
-    last = context.services.retries.last(name, RemovalCause.PRUNE, revision)
-    context.services.retries.failed(name, RemovalCause.PRUNE, revision, error)
+    last = context.memory.retries.last(RemovalCause.PRUNE, revision)
+    context.memory.retries.failed(RemovalCause.PRUNE, revision, error)
     if last is None or last.message != error.message:
         about = {"BundleDeployment": name, "reason": error.reason.value, "problem": error.message}
         log.warning("objects not pruned", extra=about)

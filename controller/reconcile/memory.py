@@ -21,12 +21,15 @@ from controller.build.revision import PackedRevision, Revision, Terms
 from controller.observe.progress import HealthTracker
 from controller.observe.records import ObjectKey
 from controller.reconcile.drift_counter import DriftCounter
-from controller.revisions.accounts import Account
+from controller.retries import Retries
+from controller.revisions.accounts import OF_RIGHTS, RIGHTS_SECONDS, Account
 from controller.revisions.inputs.config_objects import KnownConfig
-from controller.revisions.polling import PollState
+from controller.revisions.polling import PURPOSE, PollState
 from controller.revisions.source_access import SourceProgress
 
 SOON_SECONDS = 20.0
+PREPARATION = "preparation"
+"""The key of failures to resolve sources, and to fetch and render content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +166,8 @@ class Memory:
     """Digests of the revisions that were stored and that no pass has begun to apply since."""
     targets: dict[tuple[str, str], TargetSet] = field(default_factory=dict)
     """By digest and the parts of the spec that they depend on."""
-    poll: PollState = field(default_factory=PollState)
+    retries: Retries = field(default_factory=Retries)
+    poll: PollState = field(init=False)
     source_progress: SourceProgress = field(default_factory=SourceProgress)
     """Of the sources that are being resolved or fetched."""
     resolved: tuple[str, Sources] | None = None
@@ -175,6 +179,7 @@ class Memory:
 
     def __post_init__(self) -> None:
         self.since = self.clock()
+        self.poll = PollState(retries=self.retries)
 
     def age(self) -> float:
         """Return for how many seconds this process has known the BundleDeployment."""
@@ -243,7 +248,8 @@ class Memory:
 class Memories:
     """Thread-safe: the state of each BundleDeployment."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_retries: Callable[[], Retries] = Retries) -> None:
+        self._make_retries = make_retries
         self._memories: dict[str, Memory] = {}
         self._changes = 0
         self._lock = threading.Lock()
@@ -253,8 +259,11 @@ class Memories:
         with self._lock:
             memory = self._memories.get(metadata.name)
             if memory is None or memory.uid != metadata.uid:
-                memory = self._memories[metadata.name] = Memory(uid=metadata.uid, changes=self._changes)
+                memory = self._memories[metadata.name] = self._make(metadata.uid)
             return memory
+
+    def _make(self, uid: str) -> Memory:
+        return Memory(uid=uid, changes=self._changes, retries=self._make_retries())
 
     def begin_pass(self, memory: Memory) -> bool:
         """Record the start of a pass; returns whether the cluster has changed since the start of the previous one."""
@@ -285,10 +294,12 @@ class Memories:
             return [name for name, memory in self._memories.items() if memory.awaits_change]
 
     def rights_changed(self, name: str) -> None:
-        """Record that rights have changed: what the account of a pending revision lacks must be asked again."""
+        """Record that rights have changed: what failed for want of them is retried, and what was asked asked again."""
         with self._lock:
             if memory := self._memories.get(name):
                 memory.preview = None
+                memory.config_changes += 1
+                memory.retries.end(OF_RIGHTS, lag=RIGHTS_SECONDS)
 
     def config_changed(self, name: str) -> None:
         """Record that an object of `spec.configFrom` has changed."""
@@ -297,10 +308,18 @@ class Memories:
                 memory.config_changes += 1
 
     def sources_changed(self, name: str) -> None:
-        """Record that a Secret or local content that sources have read has changed."""
+        """Record that a Secret or local content that sources have read has changed: what failed is retried."""
         with self._lock:
             if memory := self._memories.get(name):
                 memory.poll.local_changes += 1
+                memory.retries.succeeded(PREPARATION)
+                memory.retries.succeeded(PURPOSE)
+
+    def objects_changed(self, name: str) -> None:
+        """Record that an object that waits for another owner or a deletion may be free."""
+        with self._lock:
+            if memory := self._memories.get(name):
+                memory.retries.end_waits()
 
     def missed(self, memory: Memory) -> bool:
         """Whether the cluster has changed during the pass of one that waits for a change."""

@@ -199,7 +199,7 @@ def _without_missing(context: Context, targets: TargetSet) -> TargetSet:
     )
     context.memory.ledger.forget(target.key for target in present.skipped)
     for target in present.skipped:
-        context.services.retries.succeeded(context.name, target.key)
+        context.memory.retries.succeeded(target.key)
     return present
 
 
@@ -227,6 +227,7 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
         installed=context.status.installed_revision == targets.revision,
         started=context.status.started_jobs,
         ledger=context.memory.ledger,
+        retries=context.memory.retries,
         exists=context.services.watches.exists,
         hand_over=find_hand_over(context),
         withdrawn=frozenset(

@@ -16,13 +16,13 @@ from controller.apply.plan import OvertakenError
 from controller.kube.client import ApiError
 from controller.reconcile import deletion, gates, hooks, reporting, settled, shards, stored
 from controller.reconcile.context import NEVER, UNLISTED, UNSYNCED, Context, Requeue, Services
-from controller.reconcile.finding import PREPARATION, find_wanted, poll_sources
+from controller.reconcile.finding import find_wanted, poll_sources
 from controller.reconcile.installation import announce, apply, watch_contested
 from controller.reconcile.memory import Memories
 from controller.reconcile.ownership import kept_terms
 from controller.reconcile.planning import make_work
 from controller.retries import SLOW_SECONDS
-from controller.revisions.accounts import OF_ABSENCE, OF_RIGHTS, RIGHTS_SECONDS, is_up_to_date, judge, record
+from controller.revisions.accounts import OF_ABSENCE, is_up_to_date, judge, record
 from controller.revisions.large import CrowdedError
 from controller.revisions.polling import is_polled
 from controller.status.history import begin_rollback
@@ -38,7 +38,7 @@ class Reconciler:
     """Runs passes: one at a time for each BundleDeployment, many BundleDeployments in parallel."""
 
     def __init__(self, services: Services) -> None:
-        self._services, self._memories = services, Memories()
+        self._services, self._memories = services, Memories(services.retries)
 
     def reconcile(self, name: str) -> Requeue:
         """Run one pass over one BundleDeployment.
@@ -77,7 +77,7 @@ class Reconciler:
         deployment = self._services.accounts.policy.complete(deployment)
         context = self._context_of(deployment)
         if self._memories.begin_pass(context.memory):
-            self._services.retries.end_waits(context.name)
+            context.memory.retries.end_waits()
         return context
 
     def _context_of(self, deployment: BundleDeployment) -> Context:
@@ -134,8 +134,6 @@ class Reconciler:
     def retry_sources(self, name: str) -> None:
         """Retry failed sources in the next pass, and read local content again: a Secret or ConfigMap has changed."""
         self._memories.sources_changed(name)
-        self._services.retries.succeeded(name, PREPARATION)
-        self._services.poller.retry(name)
 
     def config_changed(self, name: str) -> None:
         """Read the ConfigMaps and Secrets of `spec.configFrom` again in the next pass: one of them has changed."""
@@ -143,13 +141,11 @@ class Reconciler:
 
     def retry_rights(self, name: str) -> None:
         """Retry in the next pass what was forbidden: RBAC rules have changed."""
-        self._services.retries.end(name, OF_RIGHTS, lag=RIGHTS_SECONDS)
         self._memories.rights_changed(name)
-        self._memories.config_changed(name)
 
     def retry_objects(self, name: str) -> None:
         """Retry in the next pass the objects that wait for another owner or a deletion: one of them may be free."""
-        self._services.retries.end_waits(name)
+        self._memories.objects_changed(name)
 
     def cluster_changed(self) -> list[str]:
         """Record a change of the cluster; returns the BundleDeployments that wait for one, to be requeued."""
@@ -159,7 +155,6 @@ class Reconciler:
         """Forget everything, as after a restart: the cluster is in an older state than known."""
         self._services.watches.refresh()
         self._memories.clear()
-        self._services.retries.clear()
 
     def _forget(self, name: str) -> Requeue:
         """Drop all that is known of a BundleDeployment that is gone or has another shard."""
@@ -175,7 +170,6 @@ class Reconciler:
         services.watches.forget(name)
         services.installed.keep(name, None)
         services.explainer.forget(name)
-        services.retries.forget(name)
         memory = self._memories.forget(name)
         if memory and not memory.torn_down:  # a user has removed its finalizer
             services.abandoned()
@@ -227,7 +221,7 @@ def _record_account(context: Context) -> tuple[Context, BundleError | None]:
     before = context.status.account
     context, refusal = _register(context)
     if before and context.status.account != before:
-        context.services.retries.forget(context.name)  # another account may not fail
+        context.memory.retries.clear()  # another account may not fail
     return context, refusal
 
 

@@ -41,7 +41,7 @@ def next_pass(context: Context, report: Report) -> Requeue:
 
 def _times(context: Context, report: Report) -> Iterator[tuple[float | None, str]]:
     name, ledger = context.name, context.memory.ledger
-    yield context.services.retries.seconds_to_next(name), "a failure is retried"
+    yield context.memory.retries.seconds_to_next(), "a failure is retried"
     yield seconds_to_poll(context), "a source is polled"
     yield ledger.seconds_of_conflict(), "a conflict over an object may have ended"
     for outcome in report.outcomes:

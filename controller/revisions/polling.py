@@ -46,6 +46,8 @@ class ActivePoll:
 class PollState:
     """The polls of one BundleDeployment; used by one pass at a time."""
 
+    retries: Retries = field(default_factory=Retries)
+    """Of the BundleDeployment."""
     asked: dict[str, float] = field(default_factory=dict)
     """When sources were last polled, in monotonic seconds, by `specDigest`."""
     validators: dict[str, str] = field(default_factory=dict)
@@ -79,13 +81,12 @@ class Poller:
         self,
         builder: Builder,
         background: BackgroundWork,
-        retries: Retries,
         access: SourceAccess,
         *,
         clock: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._builder, self._background, self._retries = builder, background, retries
+        self._builder, self._background = builder, background
         self._access, self._clock, self._now = access, clock, now
 
     def poll(self, deployment: BundleDeployment, state: PollState) -> tuple[SourcePin, ...] | None:
@@ -104,15 +105,11 @@ class Poller:
         if resolved is None:
             return None
         state.active = None
-        return self._take(deployment, active, resolved, state)
+        return self._take(active, resolved, state)
 
     def stop(self, deployment: BundleDeployment, state: PollState) -> None:
         """Cancel the poll and forget its failure: the spec is invalid, or all sources are being re-resolved."""
         self._drop_outdated(deployment, state, "")
-
-    def retry(self, name: str) -> None:
-        """Retry a failed poll in the next pass."""
-        self._retries.succeeded(name, PURPOSE)
 
     def seconds_to_next(self, deployment: BundleDeployment, state: PollState) -> float | None:
         """Return the seconds until the next poll; None without one, or while one is active."""
@@ -122,7 +119,7 @@ class Poller:
             return None
         pins = match_pins(spec, deployment.status.sources)
         soonest = min(self._wait(deployment, spec.sources[index], pins[index], state) for index in polls)
-        held = self._retries.seconds_until(deployment.metadata.name, PURPOSE)
+        held = state.retries.seconds_until(PURPOSE)
         if math.isinf(held):  # until the content changes, which only a poll detects
             shortest = min(spec.sources[index].poll_interval_seconds or math.inf for index in polls)
             held = max(state.failed_at + shortest - self._now(), 0.0)
@@ -136,7 +133,7 @@ class Poller:
             self._background.cancel(deployment.metadata.name, PURPOSE)
             state.active = None
         if state.failure and state.failed_with != ticket:
-            self._retries.succeeded(deployment.metadata.name, PURPOSE)
+            state.retries.succeeded(PURPOSE)
             state.failure, state.progress = None, SourceProgress()
 
     def _due(self, deployment: BundleDeployment, state: PollState, ticket: str) -> ActivePoll | None:
@@ -179,10 +176,8 @@ class Poller:
             known = state.resolved[pin.spec_digest] = (pin.resolved_at, self._now() - age)
         return known[1]
 
-    def _take(
-        self, deployment: BundleDeployment, active: ActivePoll, resolved: Resolved, state: PollState
-    ) -> tuple[SourcePin, ...] | None:
-        self._remember(deployment.metadata.name, active, resolved, state)
+    def _take(self, active: ActivePoll, resolved: Resolved, state: PollState) -> tuple[SourcePin, ...] | None:
+        self._remember(active, resolved, state)
         triples = list(zip(active.known, active.asked, resolved.pins, strict=True))
         answered = {old.spec_digest for old, asked, new in triples if asked is None and old and new}
         known = {pin.spec_digest for pin in active.known if pin}
@@ -194,12 +189,12 @@ class Poller:
             return None
         return tuple(pin for pin in (new or old for old, _, new in triples) if pin)
 
-    def _remember(self, name: str, active: ActivePoll, resolved: Resolved, state: PollState) -> None:
+    def _remember(self, active: ActivePoll, resolved: Resolved, state: PollState) -> None:
         state.failure, state.failed_with, state.failed_at = resolved.failure, active.ticket, self._now()
         if resolved.failure:
-            self._retries.failed(name, PURPOSE, active.ticket, resolved.failure)
+            state.retries.failed(PURPOSE, active.ticket, resolved.failure)
         else:
-            self._retries.succeeded(name, PURPOSE)
+            state.retries.succeeded(PURPOSE)
             state.local_handled = active.local
 
 

@@ -294,8 +294,7 @@ class World:
         self.secrets = cast("RevisionSecrets", SeenSecrets(self.cluster, names.DEFAULT_NAMESPACE))
         self.revision_store = RevisionStore(client, self.secrets)
         revisions, access = self.revision_store, cast("SourceAccess", self.access)
-        self.retries = Retries(lambda: self.seconds, jitter=lambda: 1.0)
-        self.applier = Applier(client, discovery, self.watches.watches, self.retries, workers=2)
+        self.applier = Applier(client, discovery, self.watches.watches, workers=2)
 
         watches = self.watches.watches
         self.installed = InstalledTargetsCache(self.installed_bytes)
@@ -312,18 +311,18 @@ class World:
             background=background,
             access=access,
             configs=ConfigObjects(client, cast("NamedWatches", self.config_objects), lambda: self.seconds),
-            poller=Poller(builder, background, self.retries, access, clock=self.read_clock, now=self.read_clock),
+            poller=Poller(builder, background, access, clock=self.read_clock, now=self.read_clock),
             large=self.large,
             accounts=accounts,
             applier=self.applier,
             remover=remover,
-            hook_runner=HookRunner(client, discovery, watches, self.retries),
+            hook_runner=HookRunner(client, discovery, watches),
             contested=cast("ContestedWatches", self.contested),
             explainer=Explainer(client, lambda _name: None),
             elsewhere=cast("NamedWatches", self.followed),
             givers=cast("NamedWatches", self.followed_givers),
             writer=writer,
-            retries=self.retries,
+            retries=lambda: Retries(lambda: self.seconds, jitter=lambda: 1.0),
             installed=self.installed,
             takeovers=cast("Takeovers", self.leases),
             abandoned=self.sweeps.ask,

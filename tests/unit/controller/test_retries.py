@@ -52,116 +52,108 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_when_a_failure_is_tried_again(case: Case, book: Retries, clock: Clock) -> None:
     for seconds in case.expect:
-        book.failed("shop", "key", "v1", error(case.reason, case.retry_after))
-        assert book.seconds_to_next("shop") == (seconds and pytest.approx(seconds))
+        book.failed("key", "v1", error(case.reason, case.retry_after))
+        assert book.seconds_to_next() == (seconds and pytest.approx(seconds))
         clock.now += (seconds or 1e9) - 0.1
-        assert book.holding("shop", "key", "v1")
+        assert book.holding("key", "v1")
         clock.now += 0.2
-        assert bool(book.holding("shop", "key", "v1")) is (seconds is None)
+        assert bool(book.holding("key", "v1")) is (seconds is None)
 
 
 def test_jitter_spreads_what_failed_together(clock: Clock) -> None:
     factors = iter([0.9, 1.1])
     book = Retries(clock, jitter=lambda: next(factors))
-    delays = [book.failed(name, "key", "v1", error(Reason.NOT_FOUND)).not_before - clock.now for name in "ab"]
+    delays = [book.failed(name, "v1", error(Reason.NOT_FOUND)).not_before - clock.now for name in "ab"]
     assert delays == pytest.approx([270, 330])
 
 
 def test_something_else_is_tried_at_once_and_begins_anew(book: Retries) -> None:
     for _ in range(5):
-        book.failed("shop", "key", "v1", error(Reason.UNREACHABLE))
-    assert book.holding("shop", "key", "v2") is None
-    assert book.failed("shop", "key", "v2", error(Reason.UNREACHABLE)).count == 1
+        book.failed("key", "v1", error(Reason.UNREACHABLE))
+    assert book.holding("key", "v2") is None
+    assert book.failed("key", "v2", error(Reason.UNREACHABLE)).count == 1
 
 
-def test_keys_and_bundle_deployments_do_not_hold_each_other(book: Retries) -> None:
+def test_keys_do_not_hold_each_other(book: Retries) -> None:
     failure = error(Reason.REFUSED)
-    book.failed("shop", "key", "v1", failure)
-    assert book.holding("shop", "key", "v1") is failure
-    assert book.holding("shop", "other", "v1") is None
-    assert book.holding("other", "key", "v1") is None
+    book.failed("key", "v1", failure)
+    assert book.holding("key", "v1") is failure
+    assert book.holding("other", "v1") is None
 
 
 def test_success_forgets_one_key(book: Retries) -> None:
     for key in ("a", "b"):
-        book.failed("shop", key, "v1", error(Reason.REFUSED))
-    book.succeeded("shop", "a")
-    assert book.holding("shop", "a", "v1") is None
-    assert book.holding("shop", "b", "v1")
+        book.failed(key, "v1", error(Reason.REFUSED))
+    book.succeeded("a")
+    assert book.holding("a", "v1") is None
+    assert book.holding("b", "v1")
 
 
 def test_the_end_of_a_wait_frees_what_waits_and_nothing_else(book: Retries) -> None:
-    book.failed("shop", "waits", "v1", error(Reason.COLLISION))
-    book.failed("shop", "slow", "v1", error(Reason.REFUSED))
+    book.failed("waits", "v1", error(Reason.COLLISION))
+    book.failed("slow", "v1", error(Reason.REFUSED))
     for reason in OF_SECRETS:
-        book.failed("shop", reason, "v1", error(reason))
-    book.end_waits("shop")
-    assert book.holding("shop", "waits", "v1") is None
-    assert book.holding("shop", "slow", "v1")
-    assert all(book.holding("shop", reason, "v1") for reason in OF_SECRETS)
+        book.failed(reason, "v1", error(reason))
+    book.end_waits()
+    assert book.holding("waits", "v1") is None
+    assert book.holding("slow", "v1")
+    assert all(book.holding(reason, "v1") for reason in OF_SECRETS)
 
 
 def test_what_fails_as_before_while_an_end_may_not_have_come_through_is_tried_again_soon(
     book: Retries, clock: Clock
 ) -> None:
-    book.failed("shop", "before", "v1", error(Reason.FORBIDDEN))
-    book.end("shop", {Reason.FORBIDDEN}, lag=0.5)
-    assert book.seconds_until("shop", "before") == 0.5
+    book.failed("before", "v1", error(Reason.FORBIDDEN))
+    book.end({Reason.FORBIDDEN}, lag=0.5)
+    assert book.seconds_until("before") == 0.5
     clock.now += 0.4
-    book.failed("shop", "right", "v1", error(Reason.FORBIDDEN))
-    book.failed("shop", "other", "v1", error(Reason.REFUSED))
-    assert book.seconds_to_next("shop") == pytest.approx(0.1)
+    book.failed("right", "v1", error(Reason.FORBIDDEN))
+    book.failed("other", "v1", error(Reason.REFUSED))
+    assert book.seconds_to_next() == pytest.approx(0.1)
     clock.now += 0.1
-    assert book.holding("shop", "before", "v1") is None
-    assert book.holding("shop", "right", "v1") is None
-    assert book.holding("shop", "other", "v1")
-    book.failed("shop", "right", "v1", error(Reason.FORBIDDEN))
-    assert book.seconds_until("shop", "right") == 300
-
-
-def test_a_bundle_deployment_that_is_gone_leaves_nothing(book: Retries) -> None:
-    book.failed("shop", "key", "v1", error(Reason.REFUSED))
-    book.forget("shop")
-    assert book.seconds_to_next("shop") is None
-    assert book.last("shop", "key", "v1") is None
+    assert book.holding("before", "v1") is None
+    assert book.holding("right", "v1") is None
+    assert book.holding("other", "v1")
+    book.failed("right", "v1", error(Reason.FORBIDDEN))
+    assert book.seconds_until("right") == 300
 
 
 def test_when_everything_starts_over_no_failure_is_left(book: Retries) -> None:
-    book.failed("shop", "key", "v1", error(Reason.IMMUTABLE))
+    book.failed("key", "v1", error(Reason.IMMUTABLE))
     book.clear()
-    assert book.last("shop", "key", "v1") is None
+    assert book.last("key", "v1") is None
 
 
 def test_the_earliest_of_all_keys_comes_next(book: Retries) -> None:
-    book.failed("shop", "slow", "v1", error(Reason.REFUSED))
-    book.failed("shop", "soon", "v1", error(Reason.UNREACHABLE))
-    book.failed("shop", "never", "v1", error(Reason.IMMUTABLE))
-    assert book.seconds_to_next("shop") == 1
+    book.failed("slow", "v1", error(Reason.REFUSED))
+    book.failed("soon", "v1", error(Reason.UNREACHABLE))
+    book.failed("never", "v1", error(Reason.IMMUTABLE))
+    assert book.seconds_to_next() == 1
 
 
 def test_how_long_one_key_waits(book: Retries, clock: Clock) -> None:
-    book.failed("shop", "soon", "v1", error(Reason.UNREACHABLE))
-    book.failed("shop", "never", "v1", error(Reason.IMMUTABLE))
-    assert [book.seconds_until("shop", key) for key in ("soon", "never", "unknown")] == [1, math.inf, 0]
+    book.failed("soon", "v1", error(Reason.UNREACHABLE))
+    book.failed("never", "v1", error(Reason.IMMUTABLE))
+    assert [book.seconds_until(key) for key in ("soon", "never", "unknown")] == [1, math.inf, 0]
     clock.now += 5
-    assert book.seconds_until("shop", "soon") == 0
+    assert book.seconds_until("soon") == 0
 
 
 def test_what_is_due_is_said_once_so_that_nothing_spins_on_what_nobody_wants_any_more(
     book: Retries, clock: Clock
 ) -> None:
-    book.failed("shop", "key", "v1", error(Reason.UNREACHABLE))
+    book.failed("key", "v1", error(Reason.UNREACHABLE))
     clock.now += 2
-    assert book.seconds_to_next("shop") == 0
-    assert book.seconds_to_next("shop") is None
+    assert book.seconds_to_next() == 0
+    assert book.seconds_to_next() is None
 
 
 def test_what_a_thing_failed_with_last_is_known_also_when_it_is_due(book: Retries, clock: Clock) -> None:
     failure = error(Reason.UNREACHABLE)
-    book.failed("shop", "key", "v1", failure)
+    book.failed("key", "v1", failure)
     clock.now += 2
-    assert book.last("shop", "key", "v1") is failure
-    assert book.last("shop", "key", "v2") is None
+    assert book.last("key", "v1") is failure
+    assert book.last("key", "v2") is None
 
 
 @pytest.mark.parametrize(

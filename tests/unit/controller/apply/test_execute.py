@@ -72,9 +72,7 @@ class Bench:
         self.watches = FakeWatches(self.cluster)
         self.retries = Retries(lambda: self.now, jitter=lambda: 1.0)
         self.ledger = Ledger(clock=lambda: self.now)
-        self.applier = Applier(
-            self.cluster.client, self.cluster.discovery, self.watches.watches, self.retries, workers=2
-        )
+        self.applier = Applier(self.cluster.client, self.cluster.discovery, self.watches.watches, workers=2)
         self.proceed: Callable[[], bool] = lambda: True
         self.protection, self.spec_version = "Prevent", "1"
         self.safety = CrdUpgradeSafety()
@@ -91,6 +89,7 @@ class Bench:
     def plan(self, targets: TargetSet) -> tuple[Plan, ApplyOptions]:
         options = ApplyOptions(
             user=self.user,
+            retries=self.retries,
             owner=OWNER,
             orphan=False,
             collision_protection=self.protection,
@@ -356,7 +355,7 @@ def test_what_failed_is_tried_again_in_time_and_then_forgotten(bench: Bench) -> 
     bench.run(config_map())
     bench.now += 1
     assert reasons(bench.run(config_map()))["a"] is None
-    assert bench.retries.seconds_to_next("foo") is None
+    assert bench.retries.seconds_to_next() is None
 
 
 def test_what_failed_is_tried_at_once_when_the_spec_version_has_changed(bench: Bench) -> None:

@@ -34,7 +34,7 @@ class Search(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.known = Memory(uid="uid-shop")
+        self.known = Memory(uid="uid-shop", retries=self.services.retries())
         for tag in ("v1", "v2"):
             self.shelf.put(tag, config_map(tag))
 
@@ -307,7 +307,7 @@ def test_success_forgets_the_failure(search: Search) -> None:
     search.shelf.put("v1", config_map("v1"))
     search.seconds += 2
     assert search.find().current
-    assert search.retries.seconds_to_next(NAME) is None
+    assert search.known.retries.seconds_to_next() is None
 
 
 def test_a_spec_that_cannot_be_served_asks_nobody(search: Search) -> None:

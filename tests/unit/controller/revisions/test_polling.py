@@ -44,12 +44,11 @@ class Office:
         self.previous: list[Pins] = []
         self.cancelled: list[str] = []
         self.busy = False
-        self.memory = PollState()
         self.retries = Retries(lambda: self.seconds, jitter=lambda: 1.0)
+        self.memory = PollState(retries=self.retries)
         self.poller = Poller(
             cast("Builder", self),
             cast("BackgroundWork", self),
-            self.retries,
             cast("SourceAccess", self),
             clock=lambda: self.seconds + self.ahead,
             now=lambda: self.seconds,
@@ -264,7 +263,7 @@ def test_success_ends_the_failure(office: Office) -> None:
     office.seconds += 10
     assert office.poll(known) is None
     assert office.memory.failure is None
-    assert office.retries.seconds_to_next("shop") is None
+    assert office.retries.seconds_to_next() is None
 
 
 class Ended(NamedTuple):
@@ -310,7 +309,7 @@ def test_rest_forgets_everything(office: Office) -> None:
     office.poll(known)
     office.poller.stop(known, office.memory)
     assert office.memory.failure is None
-    assert office.retries.seconds_to_next("shop") is None
+    assert office.retries.seconds_to_next() is None
 
 
 @pytest.mark.parametrize("reason", [Reason.QUARANTINED, Reason.INTERNAL_ERROR])
