@@ -75,7 +75,7 @@ class Ledger:
         for record in records:
             self._expect(record.key, Left(record.applied_digest, record.entry_hash))
 
-    def forget(self, keys: Iterable[ObjectKey]) -> None:
+    def drop(self, keys: Iterable[ObjectKey]) -> None:
         """Expect nothing of objects that were deleted."""
         for key in keys:
             self._expect(key, None)
@@ -83,7 +83,7 @@ class Ledger:
     def expect_all(self, records: Iterable[Record]) -> None:
         """Expect these objects, and no others, to remain as they are now."""
         found = {record.key: record for record in records}
-        self.forget(self.left.keys() - found.keys())
+        self.drop(self.left.keys() - found.keys())
         self.learn(found.values())
         self.complete = True
         self.explanations.clear()

@@ -318,7 +318,7 @@ class Sender:
             return None
         if task.action is Action.APPLY:
             # So that its absence is no drift; before the request, whose reply may be lost.
-            options.ledger.forget([key])
+            options.ledger.drop([key])
         options.confirm()
         propagation = "Orphan" if key[:2] == _STATEFUL_SET else "Background"  # the new one adopts its pods
         delete(request.client, request.resource, record, propagation=propagation)

@@ -240,6 +240,7 @@ def _make_services(
         applier=applier,
         remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
         hook_runner=HookRunner(client, discovery, watches),
+        follower=follower,
         contested=ContestedWatches(follower, discovery, dispatcher.contested_changed),
         explainer=Explainer(client, dispatcher.health_explained),
         elsewhere=NamedWatches(follower, dispatcher.deployment_changed),

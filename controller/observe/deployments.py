@@ -285,7 +285,7 @@ class SeenDeployments:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
             if known := self.get(name):
-                self.forget(name, known.uid)
+                self.learn_gone(name, known.uid)
 
     def learn(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
         """Keep the state in a reply, if it is newer; forget one that concerns only another shard now.
@@ -305,9 +305,9 @@ class SeenDeployments:
         elif found := self._abandoned.get(wanted_shard(labels)):
             found.learn(seen)
         else:
-            self.forget(seen.name, seen.uid)
+            self.learn_gone(seen.name, seen.uid)
 
-    def forget(self, name: str, uid: str) -> None:
+    def learn_gone(self, name: str, uid: str) -> None:
         """Forget the one with this name and UID: it is gone according to the reply to a write."""
         for reflector in self._whole():
             reflector.forget(("", name), uid)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.kube.client import TOO_LARGE, ApiError, Client
@@ -40,8 +40,6 @@ ANSWER_BYTES = 2 << 20
 MOST = 10
 """Requests for the objects of one BundleDeployment within `AGAIN_SECONDS`."""
 _PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
-_Part = tuple[str, bool]
-"""The objects of a BundleDeployment, or its hooks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +72,15 @@ class _Inquiry:
         return float("inf") if is_failed else self.asked + min(self.pause or AGAIN_SECONDS, most)
 
 
+@dataclass(slots=True)
+class Inquiries:
+    """What was asked for the objects of a BundleDeployment, or for its hooks; changed by the explainer only."""
+
+    known: dict[ObjectKey, _Inquiry] = field(default_factory=dict)
+    asked: list[float] = field(default_factory=list)
+    """Times of recent requests, including those for objects that have recovered."""
+
+
 class Explainer:
     """Thread-safe.
 
@@ -91,9 +98,6 @@ class Explainer:
     ) -> None:
         self._client, self._wake, self._clock = client, wake, clock
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="explain")
-        self._inquiries: dict[_Part, dict[ObjectKey, _Inquiry]] = {}
-        self._asked: dict[_Part, list[float]] = {}
-        """Times of recent requests, including those for objects that have recovered."""
         self._lock = threading.Lock()
 
     def stop(self) -> None:
@@ -101,48 +105,38 @@ class Explainer:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def explain(
-        self, name: str, troubled: Sequence[Record], most: float = SELDOM_SECONDS, *, hooks: bool = False
+        self, name: str, inquiries: Inquiries, troubled: Sequence[Record], most: float = SELDOM_SECONDS
     ) -> Explanations:
         """Return known explanations for a BundleDeployment, and start the requests that are due; does not wait.
 
         Args:
             name: of the BundleDeployment.
+            inquiries: what was asked for it before.
             troubled: all of its objects that have been in trouble for a while; the others are forgotten.
             most: how old answers may be, in seconds.
-            hooks: whether these are its hooks, which are remembered separately.
         """
-        now, part = self._clock(), (name, hooks)
+        now = self._clock()
         with self._lock:
-            before = self._inquiries.pop(part, {})
-            inquiries = {record.key: before[record.key] for record in troubled if record.key in before}
-            lately = [at for at in self._asked.pop(part, ()) if now - at < AGAIN_SECONDS]
-            asked = _choose(troubled, inquiries, now, most)[: max(MOST - len(lately), 0)]
-            if lately or asked:
-                self._asked[part] = lately + [now] * len(asked)
+            before = inquiries.known
+            known = {record.key: before[record.key] for record in troubled if record.key in before}
+            lately = [at for at in inquiries.asked if now - at < AGAIN_SECONDS]
+            asked = _choose(troubled, known, now, most)[: max(MOST - len(lately), 0)]
             for record in asked:
-                last = inquiries.get(record.key)
+                last = known.get(record.key)
                 fresh = _Inquiry(about=record.verdict, asked=now)
-                inquiries[record.key] = replace(last, about=record.verdict, asked=now) if last else fresh
-            if inquiries:
-                self._inquiries[part] = inquiries
+                known[record.key] = replace(last, about=record.verdict, asked=now) if last else fresh
+            inquiries.known, inquiries.asked = known, lately + [now] * len(asked)
             # Before an answer arrives, which wakes the BundleDeployment: it is news for the next pass.
             found = Explanations(
-                known={key: each.answer for key, each in inquiries.items() if each.answer},
-                next_change=_seconds_to_next(troubled, inquiries, now, most),
+                known={key: each.answer for key, each in known.items() if each.answer},
+                next_change=_seconds_to_next(troubled, known, now, most),
             )
         for record in asked:
             with suppress(RuntimeError):  # after `stop`, during which a pass may continue
-                self._pool.submit(self._ask, part, record)
+                self._pool.submit(self._ask, name, inquiries, record)
         return found
 
-    def forget(self, name: str) -> None:
-        """Forget a BundleDeployment that is gone."""
-        with self._lock:
-            for part in ((name, False), (name, True)):
-                self._inquiries.pop(part, None)
-                self._asked.pop(part, None)
-
-    def _ask(self, part: _Part, record: Record) -> None:
+    def _ask(self, name: str, inquiries: Inquiries, record: Record) -> None:
         try:
             answer = self._answer(record)
         except ApiError as error:
@@ -152,17 +146,16 @@ class Explainer:
             self._client.supervisor.note(Kind.EXPLANATION, f"explain {record.key}", error)
             answer = None
         with self._lock:
-            inquiries = self._inquiries.get(part, {})
-            inquiry = inquiries.get(record.key)
+            inquiry = inquiries.known.get(record.key)
             if inquiry is None:
                 return
             is_news = answer != inquiry.answer
             # The first answer may be early: a Namespace that was just deleted does not say yet what holds it.
             is_early = is_news or not inquiry.pause
             pause = AGAIN_SECONDS if is_early else min(inquiry.pause * FACTOR, SELDOM_SECONDS)
-            inquiries[record.key] = replace(inquiry, answer=answer, pause=pause)
+            inquiries.known[record.key] = replace(inquiry, answer=answer, pause=pause)
         if is_news:
-            self._wake(part[0])
+            self._wake(name)
 
     def _answer(self, record: Record) -> Verdict | None:
         key = record.key

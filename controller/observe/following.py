@@ -123,6 +123,7 @@ class ObjectFollower:
         self._lock = threading.Lock()
         self._poller = _Poller(pace, client.supervisor)
         self._followed: WeakSet[_ByWatch[Any] | _ByPolling[Any]] = WeakSet()
+        self._objects: list[FollowedObjects[Any, Any]] = []
 
     def make(self, share: str, subscription: Subscription[RecordT]) -> Followed[RecordT]:
         """Return a follower of an object, charged to a share; the caller starts it."""
@@ -137,6 +138,15 @@ class ObjectFollower:
         with self._lock:
             self._followed.add(made)
         return made
+
+    def include(self, objects: FollowedObjects[Any, Any]) -> None:
+        """Let `release` end what is followed there, too."""
+        self._objects.append(objects)
+
+    def release(self, name: str) -> None:
+        """Follow nothing for a BundleDeployment any more."""
+        for objects in self._objects:
+            objects.release(name)
 
     def drop(self) -> None:
         """Forget all records, and read the objects again: the cluster is in another state than known."""
@@ -337,6 +347,13 @@ class FollowedObjects(Generic[KeyT, ExpectedT_contra]):
         for each in started.values():
             each.followed.start()
 
+    def release(self, name: str) -> None:
+        """Have a BundleDeployment follow nothing."""
+        with self._lock:
+            ended = self._by_name.pop(name, {})
+        for each in ended.values():
+            each.followed.stop()
+
 
 @dataclass(frozen=True, slots=True)
 class WatchedObject:
@@ -360,6 +377,11 @@ class NamedWatches:
     def __init__(self, follower: ObjectFollower, changed: Callable[[str], None]) -> None:
         self._follower, self._changed = follower, changed
         self._objects = FollowedObjects[WatchedObject, str]()
+        follower.include(self._objects)
+
+    def of(self, name: str) -> Collection[WatchedObject]:
+        """Return the objects that are watched for a BundleDeployment."""
+        return self._objects.of(name)
 
     def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
         """Watch exactly these objects for a BundleDeployment.
@@ -438,6 +460,7 @@ class ContestedWatches:
     def __init__(self, follower: ObjectFollower, discovery: Discovery, changed: Callable[[str], None]) -> None:
         self._follower, self._discovery, self._changed = follower, discovery, changed
         self._objects = FollowedObjects[ObjectKey, Record | None]()
+        follower.include(self._objects)
 
     def watch(self, name: str, contested: Iterable[Contested], *, share: str = "") -> None:
         """Watch exactly these objects for a BundleDeployment, at most `MOST`.

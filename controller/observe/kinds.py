@@ -573,7 +573,7 @@ class ManagedObjects:
             self._listener.objects_changed(before.owner, urgent=True)
         return record
 
-    def forget(self, key: ObjectKey) -> None:
+    def learn_gone(self, key: ObjectKey) -> None:
         """Forget an object that is gone or lost our label, of a kind whose watch may not report that."""
         watch = self._registry.find((key.group, key.kind))
         known = watch.reflector.get((key.namespace, key.name)) if watch else None

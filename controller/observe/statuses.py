@@ -153,7 +153,7 @@ class OwnStatuses:
         own = self._own.get(deployment.metadata.name)
         return own if own and own.uid == deployment.metadata.uid else None
 
-    def forget(self, name: str) -> None:
+    def drop(self, name: str) -> None:
         """Forget a BundleDeployment that is gone."""
         with self._lock:
             self._own.pop(name, None)

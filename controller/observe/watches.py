@@ -231,9 +231,9 @@ class Watches:
         seen = self._deployments.get(name)
         return self.statuses.restore(seen.outline, seen.writers) if seen and seen.outline else None
 
-    def forget_deployment(self, name: str, uid: str) -> None:
+    def learn_deployment_gone(self, name: str, uid: str) -> None:
         """Learn from the reply to a write of ours that a BundleDeployment is gone."""
-        self._deployments.forget(name, uid)
+        self._deployments.learn_gone(name, uid)
 
     def refresh(self) -> None:
         """List everything again: the cluster is in another state than known. `synced` is false until then.
@@ -266,10 +266,10 @@ class Watches:
         """Watch exactly these kinds for a BundleDeployment, so far as they are watched already."""
         self._registry.require_only(name, map(group_kind_of, kinds))
 
-    def forget(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Stop watching for a BundleDeployment that is gone."""
         self._registry.release(name)
-        self.statuses.forget(name)
+        self.statuses.drop(name)
 
     def has_unwatched(self, name: str) -> bool:
         """Return whether a kind of a BundleDeployment is not watched because it is not known to be served."""
@@ -304,9 +304,9 @@ class Watches:
         """
         return self._objects.learn(record)
 
-    def forget_object(self, key: ObjectKey) -> None:
+    def learn_gone(self, key: ObjectKey) -> None:
         """Learn that an object is gone, or lost our label, of a kind whose watch may not report that."""
-        self._objects.forget(key)
+        self._objects.learn_gone(key)
 
     def lacks_namespace(self, name: str) -> bool:
         """Return whether a namespace does not exist, according to the watch; False if that is not known."""

@@ -25,7 +25,7 @@ from controller.kube.resources import GroupVersionKind, read_kinds
 from controller.kube.shard import wanted_shard
 from controller.kube.takeovers import Takeovers
 from controller.observe.explanations import Explainer
-from controller.observe.following import ContestedWatches, NamedWatches
+from controller.observe.following import ContestedWatches, NamedWatches, ObjectFollower
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.memory import InstalledTargetsCache, Memory
@@ -59,6 +59,8 @@ class Services:
     applier: Applier
     remover: Remover
     hook_runner: HookRunner
+    follower: ObjectFollower
+    """Of the objects that all the watches below watch."""
     contested: ContestedWatches
     explainer: Explainer
     elsewhere: NamedWatches

@@ -345,7 +345,11 @@ def _describe(
 
 def _explain(context: Context, awaited: Iterable[Record]) -> Explanations:
     namespaces = [record for record in awaited if may_explain(record)]
-    return context.services.explainer.explain(context.name, namespaces) if namespaces else NOTHING
+    return (
+        context.services.explainer.explain(context.name, context.memory.inquiries, namespaces)
+        if namespaces
+        else NOTHING
+    )
 
 
 def _write(context: Context, deletion: Deletion) -> Context:

@@ -406,7 +406,7 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
     if not context.spec.config_from:
         if memory.config:
             memory.config = None
-            context.services.configs.forget(context.name)
+            context.services.configs.release(context.name)
         return request
     # The version first: what changes while this reads it is read again.
     found = context.services.configs.read(context.deployment, context.config_version, memory.config, context.share)

@@ -158,7 +158,12 @@ def _options(context: Context, revision: Revision, user: User | None) -> HookOpt
         retries=context.memory.retries,
         deadline=deadline,
         conceals=reads_secrets(context.spec),
-        explain=partial(context.services.explainer.explain, context.name, hooks=True, most=oldest_answer(deadline)),
+        explain=partial(
+            context.services.explainer.explain,
+            context.name,
+            context.memory.hook_inquiries,
+            most=oldest_answer(deadline),
+        ),
         confirm=make_confirmation(context, revision.digest),
     )
 

@@ -222,7 +222,7 @@ def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
     """Record how objects were left, which Jobs have finished, and which existing Namespaces are used."""
     done = [outcome for outcome in outcomes if not outcome.error and not outcome.postponed]
     ledger.learn(outcome.record for outcome in done if outcome.record)
-    ledger.forget(o.task.target.key for o in done if o.task.action is Action.NONE and not o.task.record)
+    ledger.drop(o.task.target.key for o in done if o.task.action is Action.NONE and not o.task.record)
     used = {o.task.target.key: o.task.record for o in done if o.task.action is Action.USE or o.task.target.bare}
     ledger.used |= {key: record or ledger.used.get(key) for key, record in used.items()}
 
@@ -413,7 +413,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
     removals = _remove(context, surplus, unreadable, options) if is_time else []
     terminating += [removal.remaining for removal in removals if removal.remaining]
     done = [removal for removal in removals if not removal.error]
-    context.memory.ledger.forget(removal.record.key for removal in done)
+    context.memory.ledger.drop(removal.record.key for removal in done)
     forget_unwatched(context, (removal.record.key for removal in done if not removal.remaining))
     waiting = [*surplus, *(Record(key=key) for key in unreadable)]
     if is_time:
@@ -508,7 +508,7 @@ def assess_work(
 
 def _explain(context: Context) -> Explain:
     most = oldest_answer(context.spec.progress_deadline_seconds)
-    return partial(context.services.explainer.explain, context.name, most=most)
+    return partial(context.services.explainer.explain, context.name, context.memory.inquiries, most=most)
 
 
 def _version(context: Context, revision: str) -> str:

@@ -18,6 +18,7 @@ from controller.apply.ledger import Ledger
 from controller.apply.targets import PackedTargets, TargetSet
 from controller.build.pins import Sources
 from controller.build.revision import PackedRevision, Revision, Terms
+from controller.observe.explanations import Inquiries
 from controller.observe.progress import HealthTracker
 from controller.observe.records import ObjectKey
 from controller.reconcile.drift_counter import DriftCounter
@@ -166,6 +167,9 @@ class Memory:
     """Digests of the revisions that were stored and that no pass has begun to apply since."""
     targets: dict[tuple[str, str], TargetSet] = field(default_factory=dict)
     """By digest and the parts of the spec that they depend on."""
+    inquiries: Inquiries = field(default_factory=Inquiries)
+    """Why its objects are not healthy."""
+    hook_inquiries: Inquiries = field(default_factory=Inquiries)
     retries: Retries = field(default_factory=Retries)
     poll: PollState = field(init=False)
     source_progress: SourceProgress = field(default_factory=SourceProgress)
@@ -204,7 +208,7 @@ class Memory:
         self.revisions[revision.digest] = revision
         self._drop_targets({revision.digest})
 
-    def forget(self, digest: str) -> None:
+    def drop(self, digest: str) -> None:
         """Drop a revision that is not stored any more."""
         self.unapplied.discard(digest)
         self.dropped.discard(digest)
@@ -277,7 +281,7 @@ class Memories:
             memory = self._memories.get(metadata.name)
             return memory is not None and memory.uid != metadata.uid
 
-    def forget(self, name: str) -> Memory | None:
+    def drop(self, name: str) -> Memory | None:
         """Drop the state of a BundleDeployment that is gone; returns it."""
         with self._lock:
             return self._memories.pop(name, None)

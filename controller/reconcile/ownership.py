@@ -193,7 +193,7 @@ def read_unwatched(
         if isinstance(found, ApiError):
             failures[key] = _failure(found, key)
         elif found is None or found.owner != context.name:
-            context.services.watches.forget_object(key)
+            context.services.watches.learn_gone(key)
         else:
             context.services.watches.learn(found)
     return failures
@@ -211,7 +211,7 @@ def forget_unwatched(context: Context, keys: Iterable[ObjectKey]) -> None:
     """Drop deleted objects that are not watched: no event reports their deletion."""
     for key in keys:
         if context.services.watches.is_forbidden(key.group, key.kind):
-            context.services.watches.forget_object(key)
+            context.services.watches.learn_gone(key)
 
 
 def _unseen(context: Context, named: RevisionObject) -> Resource | None:

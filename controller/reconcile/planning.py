@@ -197,7 +197,7 @@ def _without_missing(context: Context, targets: TargetSet) -> TargetSet:
     present = leave_out_missing(
         targets, lambda kind: str(kind) in held or context.services.watches.served.is_missing(kind)
     )
-    context.memory.ledger.forget(target.key for target in present.skipped)
+    context.memory.ledger.drop(target.key for target in present.skipped)
     for target in present.skipped:
         context.memory.retries.succeeded(target.key)
     return present

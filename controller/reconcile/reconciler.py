@@ -57,7 +57,7 @@ class Reconciler:
             self._forget(name)  # deleted and recreated between two passes
         context = self._begin(deployment)
         if watches.history != history:
-            self._memories.forget(name)  # of what does not count any more
+            self._memories.drop(name)  # of what does not count any more
             return UNSYNCED
         try:
             requeue = self._act(context)
@@ -93,7 +93,9 @@ class Reconciler:
             return taken
         if taken.metadata.deletion_timestamp is None:
             return self._advance(taken)
-        self._end_fetching(taken.name)
+        self._services.background.cancel(taken.name)  # it needs no content any more
+        self._services.access.watch_secrets(taken.name, ())
+        self._services.configs.release(taken.name)
         requeue = deletion.tear_down(taken)
         watch_contested(taken)
         return requeue
@@ -161,25 +163,16 @@ class Reconciler:
         services = self._services
         if services.takeovers:
             services.takeovers.end(name)
-        self._end_fetching(name)
-        services.elsewhere.watch(name, {})
-        services.givers.watch(name, {})
-        services.contested.watch(name, ())
+        services.background.cancel(name)
+        services.follower.release(name)
         services.large.leave(name)
-        services.accounts.forget(name)
-        services.watches.forget(name)
+        services.accounts.note(name, ())
+        services.watches.release(name)
         services.installed.keep(name, None)
-        services.explainer.forget(name)
-        memory = self._memories.forget(name)
+        memory = self._memories.drop(name)
         if memory and not memory.torn_down:  # a user has removed its finalizer
             services.abandoned()
         return NEVER
-
-    def _end_fetching(self, name: str) -> None:
-        """Cancel all work for a BundleDeployment that needs no content any more."""
-        self._services.background.cancel(name)
-        self._services.access.watch_secrets(name, ())
-        self._services.configs.forget(name)
 
 
 def _install(context: Context, unkept: Report | None) -> tuple[Context, Report]:

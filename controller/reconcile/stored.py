@@ -273,7 +273,7 @@ def _drop_proposals(context: Context, proposed: str) -> None:
 
 def _drop(context: Context, digest: str) -> None:
     context.services.revisions.drop(context.name, digest)
-    context.memory.forget(digest)
+    context.memory.drop(digest)
 
 
 def learn(context: Context, made: Revision | PackedRevision) -> Revision | None:

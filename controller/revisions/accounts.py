@@ -14,7 +14,7 @@ Not here: what the account may do (apply/rights.py), and when it is recorded in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -338,8 +338,6 @@ class Accounts:
     def __init__(self, client: Client, policy: AccountPolicy, absent: NamedWatches, grants: GrantWatches) -> None:
         self._client, self.policy = client, policy
         self._absent, self._grants = absent, grants
-        self._missing: dict[str, frozenset[Account]] = {}
-        """By BundleDeployment, each of which has one pass at a time."""
 
     def identify(self, account: Account) -> Identity:
         """Return the current UIDs of an account and its namespace.
@@ -373,24 +371,16 @@ class Accounts:
 
     def _note_missing(self, name: str, account: Account, *, is_missing: bool) -> None:
         # One pass may need two: the one that repairs what is installed, and the missing one of an upgrade.
-        others = self._missing.get(name, frozenset()) - {account}
-        self._watch(name, others | {account} if is_missing else others)
+        others = {*self._absent.of(name)} - {watched_account(account)}
+        self._watch(name, others | {watched_account(account)} if is_missing else others)
 
     def note(self, name: str, errors: Iterable[BundleError | None]) -> None:
         """Watch for the rights and accounts that these errors say are missing, and for nothing else."""
         reasons = {error.reason for error in errors if error}
         self._grants.update(name, lacks=bool(reasons & OF_RIGHTS))
         if not reasons & OF_ABSENCE:
-            self._watch(name, frozenset())
+            self._watch(name, ())
 
-    def forget(self, name: str) -> None:
-        """Stop all watches for a BundleDeployment."""
-        self.note(name, ())
-
-    def _watch(self, name: str, missing: frozenset[Account]) -> None:
-        self._missing.pop(name, None)
-        if missing:
-            self._missing[name] = missing
-        watched = (WatchedObject(each.namespace, each.name, resource=SERVICE_ACCOUNTS) for each in missing)
+    def _watch(self, name: str, missing: Collection[WatchedObject]) -> None:
         share = share_of_accounts(min((each.namespace for each in missing), default=""))
-        self._absent.watch(name, dict.fromkeys(watched, ""), share=share)
+        self._absent.watch(name, dict.fromkeys(missing, ""), share=share)

@@ -129,7 +129,7 @@ class RevisionSecrets:
         """Learn a Secret from the reply to a write of ours."""
         self.reflector.learn(make_stored(manifest))
 
-    def forget(self, secret_name: str) -> None:
+    def learn_gone(self, secret_name: str) -> None:
         """Learn that we have deleted a Secret."""
         if known := self.get(secret_name):
             self.reflector.forget((self.namespace, secret_name), known.uid)
@@ -552,7 +552,7 @@ class RevisionStore:
     def _delete(self, own_name: str) -> None:
         with unless(HTTPStatus.NOT_FOUND):
             self._client.delete(SECRETS.path(self._namespace, own_name))
-        self._secrets.forget(own_name)
+        self._secrets.learn_gone(own_name)
 
 
 def _tenant(revision: PackedRevision) -> str:

@@ -147,7 +147,7 @@ class StatusWriter:
         if finalizers or not deployment.metadata.deletion_timestamp:
             self._watches.learn_deployment(reply)
         else:
-            self._watches.forget_deployment(deployment.metadata.name, deployment.metadata.uid)
+            self._watches.learn_deployment_gone(deployment.metadata.name, deployment.metadata.uid)
         return deployment.model_copy(update={"metadata": read(reply).metadata})
 
 

@@ -428,7 +428,7 @@ class FakeWatches:
     def learn_deployment(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
         self.silent.pop(manifest["metadata"]["name"], None)  # else it is known already
 
-    def forget_deployment(self, name: str, uid: str) -> None:
+    def learn_deployment_gone(self, name: str, uid: str) -> None:
         assert self.outline(name) is None
 
     def require(self, name: str, kinds: Any) -> list[str]:
@@ -446,9 +446,9 @@ class FakeWatches:
     def require_only(self, name: str, kinds: Any) -> None:
         self.needed[name] = {kind.kind for kind in kinds}
 
-    def forget(self, name: str) -> None:
+    def release(self, name: str) -> None:
         self.needed.pop(name, None)
-        self.statuses.forget(name)
+        self.statuses.drop(name)
 
     def lacks_namespace(self, name: str) -> bool:
         return name in self.late_namespaces or NAMESPACES.path(name=name) not in self._cluster.objects
@@ -482,7 +482,7 @@ class FakeWatches:
     def is_forbidden(self, group: str, kind: str) -> bool:
         return kind in self.denied
 
-    def forget_object(self, key: ObjectKey) -> None:
+    def learn_gone(self, key: ObjectKey) -> None:
         self.told.pop(key, None)
 
     def _values(self) -> list[Json]:

@@ -31,7 +31,14 @@ from controller.kube.events import EventRecorder, Note, Regarding
 from controller.kube.resources import DEPLOYMENTS, SECRETS
 from controller.kube.takeovers import Takeovers
 from controller.observe.explanations import Explainer
-from controller.observe.following import Contested, ContestedWatches, GrantWatches, NamedWatches, WatchedObject
+from controller.observe.following import (
+    Contested,
+    ContestedWatches,
+    GrantWatches,
+    NamedWatches,
+    ObjectFollower,
+    WatchedObject,
+)
 from controller.observe.records import ObjectKey
 from controller.observe.statuses import OwnStatuses
 from controller.reconcile.context import Context, Requeue, Services
@@ -174,19 +181,35 @@ class Unaided:
         self.looked += 1  # there are none
 
 
+class Follower:
+    """Stands for ObjectFollower: has these watch nothing any more."""
+
+    def __init__(self, *watches: Unwatched | Watched) -> None:
+        self._watches = watches
+
+    def release(self, name: str) -> None:
+        for each in self._watches:
+            each.watch(name, {})
+
+
 class Unwatched:
     """Stands for NamedWatches: keeps what is watched, and nothing changes."""
 
     def __init__(self) -> None:
         self.objects: dict[WatchedObject, str] = {}
+        self.watched: dict[str, frozenset[WatchedObject]] = {}
         self.found_newer: Callable[[], None] | None = None
         """Called once, when objects are watched: one of them has changed since it was read."""
 
     def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
         self.objects = dict(objects)
+        self.watched[name] = frozenset(objects)
         notify, self.found_newer = self.found_newer, None
         if notify:
             notify()
+
+    def of(self, name: str) -> frozenset[WatchedObject]:
+        return self.watched.get(name, frozenset())
 
 
 class Grants:
@@ -239,7 +262,7 @@ class SeenSecrets(RevisionSecrets):
     def learn(self, manifest: Mapping[str, Any]) -> None:
         pass  # it is known already
 
-    forget = learn  # type: ignore[assignment]
+    learn_gone = learn  # type: ignore[assignment]
 
 
 class Leases:
@@ -303,6 +326,7 @@ class World:
         absent, grants = cast("NamedWatches", Unwatched()), cast("GrantWatches", self.grants)
         accounts = Accounts(client, self.policy, absent, grants)
         self.large = LargeRevisions(self.admission, Limits(), self.woken.append)
+        follower = Follower(self.followed, self.followed_givers, self.config_objects, self.contested)
         self.services = Services(
             watches=watches,
             discovery=discovery,
@@ -317,6 +341,7 @@ class World:
             applier=self.applier,
             remover=remover,
             hook_runner=HookRunner(client, discovery, watches),
+            follower=cast("ObjectFollower", follower),
             contested=cast("ContestedWatches", self.contested),
             explainer=Explainer(client, lambda _name: None),
             elsewhere=cast("NamedWatches", self.followed),

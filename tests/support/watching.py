@@ -109,7 +109,7 @@ class World:
         self.watches.require("last", kinds)  # the last to register is notified last
         self.api.frozen.clear()
         self.wait(lambda: self.told.heard.count("objects last") == len(unknown), "the kinds are known")
-        self.watches.forget("last")
+        self.watches.release("last")
         self.told.taken()
 
     def wait(self, condition: Callable[[], object], what: str) -> None:

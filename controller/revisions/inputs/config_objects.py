@@ -85,7 +85,7 @@ class ConfigObjects:
     def _is_fresh(self, known: KnownConfig) -> bool:
         return known.failure is not None and self._clock() - known.at < SLOW_SECONDS
 
-    def forget(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Follow nothing for a BundleDeployment any more."""
         self._followed.watch(name, {})
 

@@ -97,7 +97,7 @@ def test_a_pass_continues_with_the_status_as_it_was_left(case: Change, world: Wo
     assert found
     assert again
     assert again.status == found.status == Status(revision=DIGEST)
-    world.watches.forget("shop")
+    world.watches.release("shop")
     forgotten = world.watches.deployment("shop")
     assert forgotten
     assert forgotten.status == Status()
@@ -176,9 +176,9 @@ def test_the_reply_to_a_write_is_known_at_once(world: World) -> None:
 def test_one_that_a_reply_said_is_gone_is_not_known_any_more_but_one_of_its_name_may_be(world: World) -> None:
     world.deployment()
     world.start()
-    world.watches.forget_deployment("shop", "uid-another")
+    world.watches.learn_deployment_gone("shop", "uid-another")
     assert world.watches.deployment("shop") is not None
-    world.watches.forget_deployment("shop", "uid-shop")
+    world.watches.learn_deployment_gone("shop", "uid-shop")
     assert world.watches.deployment("shop") is None
     assert world.watches.deployment_names() == set()
 

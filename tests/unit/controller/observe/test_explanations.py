@@ -18,6 +18,7 @@ from controller.observe.explanations import (
     SELDOM_SECONDS,
     Explainer,
     Explanations,
+    Inquiries,
     may_explain,
 )
 from controller.observe.health.verdict import State, Verdict
@@ -40,6 +41,7 @@ class World:
     def __init__(self, api: FakeApi) -> None:
         self.api, self.now, self.woken = api, 1000.0, 0
         self._told = threading.Condition()
+        self.inquiries = Inquiries()
         self.explainer = Explainer(api.client(), self._wake, clock=lambda: self.now, workers=1)
 
     def _wake(self, name: str) -> None:
@@ -52,7 +54,7 @@ class World:
 
     def ask(self, *troubled: Record) -> Explanations:
         """Ask, and wait until all that was asked is answered."""
-        found = self.explainer.explain("shop", troubled or [workload()])
+        found = self.explainer.explain("shop", self.inquiries, troubled or [workload()])
         self.explainer._pool.submit(lambda: None).result(10)
         return found
 
@@ -86,7 +88,7 @@ def test_the_pods_of_a_workload_are_listed_once_and_the_answer_is_news(world: Wo
 
 def test_an_answer_is_known_without_waiting_for_it(world: World) -> None:
     world.api.frozen.set()
-    assert not world.explainer.explain("shop", [workload()]).known
+    assert not world.explainer.explain("shop", world.inquiries, [workload()]).known
     world.pod("CrashLoopBackOff")
     world.api.frozen.clear()
     wait_for(lambda: world.woken, 10, "woken")
@@ -158,7 +160,7 @@ def test_of_many_workloads_a_few_are_asked_about_at_a_time_and_the_others_in_the
     assert world.asked == MOST
     world.now += AGAIN_SECONDS
     world.ask(*many)
-    assert set(world.explainer._inquiries["shop", False]) == {each.key for each in many}
+    assert set(world.inquiries.known) == {each.key for each in many}
 
 
 def test_what_is_well_again_makes_no_room_for_more_questions(world: World) -> None:
@@ -173,18 +175,12 @@ def test_what_is_well_again_makes_no_room_for_more_questions(world: World) -> No
 def test_what_is_well_again_is_forgotten(world: World) -> None:
     world.pod("CrashLoopBackOff")
     world.ask()
-    assert world.explainer.explain("shop", []) == NOTHING
-    assert not world.explainer._inquiries
+    assert world.explainer.explain("shop", world.inquiries, []) == NOTHING
+    assert not world.inquiries.known
     world.now += AGAIN_SECONDS
-    world.explainer.explain("shop", [])
-    assert not world.explainer._asked
+    world.explainer.explain("shop", world.inquiries, [])
+    assert not world.inquiries.asked
     assert not world.ask().known
-
-
-def test_a_bundle_deployment_that_is_gone_is_forgotten(world: World) -> None:
-    world.ask()
-    world.explainer.forget("shop")
-    assert not world.explainer._inquiries
 
 
 def test_without_permission_to_list_pods_nothing_is_known_and_no_pass_is_woken(world: World) -> None:
@@ -216,7 +212,7 @@ def test_what_may_be_explained(_name: str, fields: dict[str, Any], expect: bool)
 
 def test_after_the_end_nothing_is_asked_and_a_pass_goes_on(world: World) -> None:
     world.explainer.stop()
-    assert world.explainer.explain("shop", [workload()]).known == {}
+    assert world.explainer.explain("shop", world.inquiries, [workload()]).known == {}
     assert not world.api.received
 
 

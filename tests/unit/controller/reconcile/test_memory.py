@@ -22,9 +22,9 @@ def test_one_that_was_made_again_under_its_name_starts_anew() -> None:
 def test_one_that_is_gone_is_forgotten() -> None:
     memories = Memories()
     before = memories.of(meta())
-    memories.forget("shop")
+    memories.drop("shop")
     assert memories.of(meta()) is not before
-    memories.forget("never seen")
+    memories.drop("never seen")
 
 
 def test_bundle_deployments_that_wait_for_a_change_are_named() -> None:

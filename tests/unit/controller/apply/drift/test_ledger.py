@@ -64,7 +64,7 @@ def test_what_is_learnt_is_added_and_what_is_expected_replaces_all(ledger: Ledge
 
 def test_nothing_is_expected_of_what_was_taken_away(ledger: Ledger) -> None:
     ledger.learn([RECORD])
-    ledger.forget([KEY, OTHER])
+    ledger.drop([KEY, OTHER])
     assert ledger.drifted(_look(None)) == set()
 
 
@@ -99,7 +99,7 @@ def test_drift_is_the_same_as_from_scratch_after_any_changes(ledger: Ledger) -> 
             case 0:
                 objects.put(key, None)
             case 1:
-                ledger.forget([key])
+                ledger.drop([key])
             case 2:
                 ledger.learn([record])
             case 3 if step % 10 == 0:

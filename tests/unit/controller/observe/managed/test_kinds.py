@@ -60,7 +60,7 @@ def test_a_kind_that_is_no_longer_required_is_not_watched_or_kept(world: World) 
     world.managed()
     for name in ("shop", "bar"):
         world.know(CONFIG_MAP, name=name)
-    world.watches.forget("bar")
+    world.watches.release("bar")
     assert world.watches.managed("shop")
     world.watches.require_only("shop", [WORKLOAD])
     assert world.watches.managed("shop") == {}
@@ -145,7 +145,7 @@ def test_what_a_pass_has_required_is_not_dropped_because_status_lacks_it(world: 
     world.api.delete(DEPLOYMENTS, "shop")
     world.hear("deployment shop")
     assert watched(world) == {MAPS, WEBS}
-    world.watches.forget("shop")
+    world.watches.release("shop")
     assert watched(world) == {MAPS}
 
 

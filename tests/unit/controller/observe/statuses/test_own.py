@@ -195,9 +195,7 @@ def test_of_which_bundle_deployment_a_wiped_status_is_believed(metadata: Json, *
     assert process.see() == Status.model_validate({} if is_believed else LEFT)
 
 
-@pytest.mark.parametrize(
-    "forget", [lambda known: known.forget("shop"), lambda known: known.clear()], ids=["one", "all"]
-)
+@pytest.mark.parametrize("forget", [lambda known: known.drop("shop"), lambda known: known.clear()], ids=["one", "all"])
 def test_what_is_forgotten_is_found_out_again(forget: Any) -> None:
     server = Server(**LEFT)
     process = Process(server)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import cast
 
 import pytest
@@ -22,10 +22,17 @@ class Named:
     """Stands for NamedWatches: keeps what is watched."""
 
     def __init__(self) -> None:
-        self.names: list[str] = []
+        self.objects: dict[str, Mapping[WatchedObject, str]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(each.name for objects in self.objects.values() for each in objects)
+
+    def of(self, name: str) -> Collection[WatchedObject]:
+        return set(self.objects.get(name, ()))
 
     def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
-        self.names = sorted(each.name for each in objects)
+        self.objects[name] = objects
 
 
 def account(name: str) -> Json:
