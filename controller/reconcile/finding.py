@@ -61,6 +61,8 @@ class Wanted:
     failure: BundleError | None = None
     pending: str = ""
     """Digest of the wanted one while its hooks must run first."""
+    paused: bool = False
+    """Nothing may be applied: the revision on the cluster is only compared."""
     held: Held | None = None
     """The one that the spec asks for, if it may not be applied; `revision` is then the one that is kept instead."""
     fetching: str = ""

@@ -1,14 +1,17 @@
 """Lets a revision pass that may be applied, and keeps the one on the cluster while another one waits.
 
-It waits for approval, and then for the BundleDeployments that it depends on. One that waits for approval is judged as
-far as reading allows, so that people know what they approve. BundleDeployments of other shards are read while something
-waits for them, and followed by name. Not here: the rules (revisions/approval.py, observe/relations.py).
+It waits for approval, then for the BundleDeployments that it depends on, and then for its hooks. Here is also where
+`spec.paused` takes effect: nothing is applied then, and what is on the cluster is only compared.
+
+A revision that waits for approval is judged as far as reading allows, so that people know what they approve.
+BundleDeployments of other shards are read while something waits for them, and followed by name. Not here: the rules
+(revisions/approval.py, observe/relations.py), when hooks run (hooks.py), and whether the account may act (planning.py).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from api.errors import BundleError
@@ -21,7 +24,7 @@ from controller.kube.resources import DEPLOYMENTS
 from controller.observe.following import WatchedObject
 from controller.observe.relations import MISSING, Dependency, dependency_of, find_cycle
 from controller.permissions.permissions import added, digest_of, permissions_of, summarize
-from controller.reconcile import stored
+from controller.reconcile import hooks, stored
 from controller.reconcile.context import Context
 from controller.reconcile.finding import Wanted
 from controller.reconcile.memory import Preview
@@ -38,48 +41,71 @@ MOST = 256
 
 
 def admit(context: Context, wanted: Wanted) -> Wanted:
-    """Return the wanted revision if it may be applied; else the one on the cluster, and why the wanted one waits.
+    """Return the wanted revision if each gate lets it pass; else the one on the cluster, and why the wanted one waits.
 
     Raises: CrowdedError, ApiError.
     """
-    spec, revision = context.spec, wanted.revision
-    if not wanted.current or revision is None:
-        return wanted
-    if not (spec.may_hold_revisions or revision.terms.held or spec.denied_revision == revision.digest):
+    wanted = replace(wanted, paused=context.spec.paused)
+    context.memory.hooks.next_change = None
+    try:
+        for gate in GATES:
+            if wanted.current and wanted.revision:
+                wanted = gate(context, wanted, wanted.revision)
+    except BundleError as error:
+        return replace(wanted, revision=stored.last_good(context), current=False, failure=error)
+    return wanted
+
+
+def _await_approval(context: Context, wanted: Wanted, revision: Revision) -> Wanted:
+    if not _may_wait(context, revision):
         return wanted
     target = stored.last_good(context)
-    try:
-        adds_permissions = _adds_permissions(context, revision, target)
-        is_recalled = wanted.recalled and any(each.revision == revision.digest for each in context.status.history)
-        match decide(spec, revision, target, adds_permissions=adds_permissions, is_recalled=is_recalled):
-            case Decision.GO_AHEAD:
-                return _go_ahead(context, wanted, revision, target)
-            case Decision.DENY:
-                _hold(context, revision)
-                held = Held(revision=revision.digest, error=_denied(revision))
-            case decision:
-                is_account = decision is Decision.AWAIT_ACCOUNT
-                revision = revision if is_account else _hold(context, revision)
-                proposal = _Proposal(
-                    context=context, wanted=wanted, revision=revision, target=target, is_account=is_account
-                )
-                held = _propose(proposal)
-    except BundleError as error:
-        return replace(wanted, revision=target, current=False, failure=error)
+    adds_permissions = _adds_permissions(context, revision, target)
+    is_recalled = wanted.recalled and any(each.revision == revision.digest for each in context.status.history)
+    decision = decide(context.spec, revision, target, adds_permissions=adds_permissions, is_recalled=is_recalled)
+    if decision is Decision.GO_AHEAD:
+        return wanted
+    if decision is Decision.DENY:
+        _hold(context, revision)
+        held = Held(revision=revision.digest, error=_denied(revision))
+    else:
+        is_account = decision is Decision.AWAIT_ACCOUNT
+        revision = revision if is_account else _hold(context, revision)
+        held = _propose(
+            _Proposal(context=context, wanted=wanted, revision=revision, target=target, is_account=is_account)
+        )
     return replace(wanted, revision=target, current=target is not None, held=held)
 
 
-def _go_ahead(context: Context, wanted: Wanted, revision: Revision, target: Revision | None) -> Wanted:
-    """Return the wanted revision if what it depends on is ready; else the one on the cluster, and why it waits."""
+def _await_dependencies(context: Context, wanted: Wanted, revision: Revision) -> Wanted:
+    if wanted.held or not _may_wait(context, revision):
+        return wanted
+    target = stored.last_good(context)
     if target is not None and target.digest == revision.digest:  # from its first write on it is repaired
         return replace(wanted, revision=_let_pass(context, revision), failure=find_dependency_cycle(context))
     error = find_dependency_hindrance(context)
     if error is None:
         return replace(wanted, revision=_let_pass(context, revision))
     revision = _hold(context, revision)
-    if context.spec.paused:
+    if wanted.paused:
         return replace(wanted, revision=revision)
     return replace(wanted, revision=target, current=False, failure=error, pending=revision.digest)
+
+
+def _await_hooks(context: Context, wanted: Wanted, revision: Revision) -> Wanted:
+    error = None if wanted.paused else hooks.before_upgrade(context, wanted, revision)
+    if error is None:
+        return wanted
+    return replace(wanted, revision=stored.last_good(context), current=False, failure=error, pending=revision.digest)
+
+
+GATES: tuple[Callable[[Context, Wanted, Revision], Wanted], ...] = (_await_approval, _await_dependencies, _await_hooks)
+"""What a revision passes before it may be applied, in this order. Each returns what may be applied then."""
+
+
+def _may_wait(context: Context, revision: Revision) -> bool:
+    spec = context.spec
+    return bool(spec.may_hold_revisions or revision.terms.held or spec.denied_revision == revision.digest)
 
 
 def _adds_permissions(context: Context, revision: Revision, target: Revision | None) -> bool:

@@ -31,25 +31,18 @@ Gate = Callable[[], BundleError | None]
 """Called once, before what it guards; returns why that must wait."""
 
 
-def before_upgrade(context: Context, wanted: Wanted) -> Wanted:
-    """Return the wanted revision if its hooks are done, else the one applied last and why the wanted one waits.
+def before_upgrade(context: Context, wanted: Wanted, revision: Revision) -> BundleError | None:
+    """Run the hooks before an upgrade or a rollback to the wanted revision; returns why they are not done.
 
     Raises: ApiError.
     """
-    status, revision = context.status, wanted.revision
-    context.memory.hooks.next_change = None
-    if not wanted.current or revision is None or context.spec.paused:
-        return wanted
+    status = context.status
     if status.installed_revision == revision.digest:
         context.memory.hooks.contested = None  # of an upgrade that was given up
     has_begun = status.revision == revision.digest and not status.managed_state
     if not status.installed_revision or has_begun or _is_untouched(context, wanted):
-        return wanted
-    error = _run(revision, HookEvent.PRE_ROLLBACK if wanted.recalled else HookEvent.PRE_UPGRADE, context)
-    if error is None:
-        return wanted
-    last = stored.last_good(context)
-    return replace(wanted, revision=last, current=False, failure=error, pending=revision.digest)
+        return None
+    return _run(revision, HookEvent.PRE_ROLLBACK if wanted.recalled else HookEvent.PRE_UPGRADE, context)
 
 
 def before_install(context: Context, revision: Revision, targets: TargetSet) -> Gate:

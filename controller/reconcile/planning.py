@@ -7,7 +7,7 @@ object (apply/plan.py).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from api.errors import BundleError
@@ -79,10 +79,11 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
     Raises: CrowdedError, ApiError.
     """
     # While paused the revision that was applied last is compared, since nothing newer is.
-    revision = stored.last_good(context) if context.spec.paused else wanted.revision
+    revision = stored.last_good(context) if wanted.paused else wanted.revision
     if revision is None:
         return replace(wanted.report(context), is_lost=bool(context.status.installed_revision))
-    targets, before = _targets(context, revision), _targets_before(context, revision)
+    held = context.status.skipped_kinds if wanted.paused else ()
+    targets, before = _targets(context, revision, held), _targets_before(context, revision, held)
     leftovers = _leftovers(context, targets, before) if before else ()
     dropped = find_dropped_replicas(before, targets) if before else {}
     options = replace(
@@ -109,7 +110,7 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
     if unknown := context.services.watches.require(context.name, kinds):
         return replace(wanted.report(context), unknown=tuple(unknown))
     work = replace(work, plan=make_plan(options, leftovers, observe_with_takers(context)))
-    if context.spec.paused or not context.services.accounts.policy.allows(revision.terms):
+    if wanted.paused or not context.services.accounts.policy.allows(revision.terms):
         return replace(work, only_compare=True)
     return _with_hindrance(work, revision.terms) if work.plan.writes or is_new else work
 
@@ -168,14 +169,22 @@ def _with_hindrance(work: Work, terms: Terms) -> Work:
     return replace(work, plan=plan, hindrance=hindrance, only_compare=True)
 
 
-def _targets(context: Context, revision: Revision) -> TargetSet:
-    return _without_missing(context, _target_set(context, revision))
+def _targets(context: Context, revision: Revision, held: Collection[str]) -> TargetSet:
+    """Return the targets, without optional objects of kinds that are not served, or are `held` back all the same."""
+    present = leave_out_missing(
+        _target_set(context, revision),
+        lambda kind: str(kind) in held or context.services.watches.served.is_missing(kind),
+    )
+    context.memory.ledger.drop(target.key for target in present.skipped)
+    for target in present.skipped:
+        context.memory.retries.succeeded(target.key)
+    return present
 
 
-def _targets_before(context: Context, revision: Revision) -> TargetSet | None:
+def _targets_before(context: Context, revision: Revision, held: Collection[str]) -> TargetSet | None:
     """Return the targets of the revision before; None if there is none."""
     before = stored.revision_before(context, revision.digest)
-    return None if before is None or before.digest == revision.digest else _targets(context, before)
+    return None if before is None or before.digest == revision.digest else _targets(context, before, held)
 
 
 def _leftovers(context: Context, wanted: TargetSet, others: TargetSet) -> tuple[Target, ...]:
@@ -189,18 +198,6 @@ def _leftovers(context: Context, wanted: TargetSet, others: TargetSet) -> tuple[
         kind for kind in {target.kind for target in only_before} if context.services.watches.served.is_missing(kind)
     }
     return tuple(target for target in only_before if target.kind not in gone)
-
-
-def _without_missing(context: Context, targets: TargetSet) -> TargetSet:
-    """Skip optional objects of kinds that are not served or, while paused, were not served when it was applied."""
-    held = context.status.skipped_kinds if context.spec.paused else ()
-    present = leave_out_missing(
-        targets, lambda kind: str(kind) in held or context.services.watches.served.is_missing(kind)
-    )
-    context.memory.ledger.drop(target.key for target in present.skipped)
-    for target in present.skipped:
-        context.memory.retries.succeeded(target.key)
-    return present
 
 
 def _target_set(context: Context, revision: Revision) -> TargetSet:

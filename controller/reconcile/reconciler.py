@@ -14,7 +14,7 @@ from api.v1alpha2.status import AccountUsed
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.plan import OvertakenError
 from controller.kube.client import ApiError
-from controller.reconcile import deletion, gates, hooks, reporting, settled, shards, stored
+from controller.reconcile import deletion, gates, reporting, settled, shards, stored
 from controller.reconcile.context import NEVER, UNLISTED, UNSYNCED, Context, Requeue, Services
 from controller.reconcile.finding import find_wanted, poll_sources
 from controller.reconcile.installation import announce, apply, watch_contested
@@ -188,7 +188,6 @@ def _install(context: Context, unkept: Report | None) -> tuple[Context, Report]:
     wanted = gates.admit(context, wanted)
     if unkept and not (wanted.current or wanted.held):
         return context, settled.describe_unkept(unkept, wanted)
-    wanted = hooks.before_upgrade(context, wanted)
     work = make_work(context, wanted)
     if isinstance(work, Report):
         return context, work
