@@ -57,7 +57,15 @@ class Failure:
     """On the clock of `Retries`; infinite: never, only another attempt; minus infinity: at any time."""
 
 
-_TRANSIENT = Backoff(first=FIRST_SECONDS, longest=SLOW_SECONDS)
+DELAYS = {
+    Retry.TRANSIENT: Backoff(first=FIRST_SECONDS, longest=SLOW_SECONDS),
+    Retry.SLOW: Backoff(first=SLOW_SECONDS, longest=SLOW_SECONDS),
+    Retry.NONE: Backoff(first=SLOW_SECONDS, longest=SLOW_SECONDS),  # work in progress
+    Retry.WAIT: Backoff(first=SLOW_SECONDS, longest=SLOW_SECONDS),  # unless what it waits for has happened before
+    Retry.PERMANENT: Backoff(first=math.inf, longest=math.inf),  # until the spec, or what it refers to, is changed
+}
+"""How long a failure of a pass lasts. Only requests that end within a call are repeated sooner (tenacity), and a pass
+that the API server has failed (the work queue)."""
 
 
 class Retries:
@@ -85,13 +93,11 @@ class Retries:
             return entry
 
     def _delay(self, error: BundleError, count: int) -> float:
-        if error.retry_after is not None and error.reason.retry is Retry.WAIT:
+        retry = error.reason.retry
+        if error.retry_after is not None and retry is Retry.WAIT:
             return Backoff(first=error.retry_after, longest=SLOW_SECONDS).delay(count)
-        if error.reason.retry is Retry.PERMANENT:
-            return math.inf
-        if error.reason.retry is Retry.TRANSIENT:
-            return max(_TRANSIENT.delay(count) * self._jitter(), error.retry_after or 0)
-        return SLOW_SECONDS * self._jitter()
+        asked = error.retry_after or 0 if retry is Retry.TRANSIENT else 0
+        return max(DELAYS[retry].delay(count) * self._jitter(), asked)
 
     def _end_of_lag(self, error: BundleError) -> float:
         reasons, until = self._ended

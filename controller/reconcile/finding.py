@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 NAMED = 10
 """Of the kept revisions, how many a message names."""
+CONFIG = "config"
 RESOLVE, BUILD = PURPOSES = ("resolve", "build")
 RESOLVING = "resolving the sources"
 FETCHING = "fetching and rendering the content"
@@ -410,11 +411,17 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
             memory.config = None
             context.services.configs.release(context.name)
         return request
-    # The version first: what changes while this reads it is read again.
-    found = context.services.configs.read(context.deployment, context.config_version, memory.config, context.share)
+    version = context.config_version  # first: what changes while this reads it is read again
+    if held := memory.retries.holding(CONFIG, version):
+        raise held
+    try:
+        found = context.services.configs.read(context.deployment, version, memory.config, context.share)
+    except BundleError as error:
+        memory.config = None
+        memory.retries.failed(CONFIG, version, error)
+        raise
+    memory.retries.succeeded(CONFIG)
     memory.config = found
-    if found.failure:
-        raise found.failure
     spec = context.spec.model_copy(update={"config": found.config})
     return replace(request, spec=spec, confidential=found.confidential)
 

@@ -122,7 +122,7 @@ def report_bug(context: Context, bug: BaseException) -> None:
     Raises: ApiError.
     """
     error = context.memory.bug = keep_first(context.memory.bug, InternalError(bug))
-    context.services.writer.write_status(context.deployment, summarize_bug(context.deployment, error, context.now()))
+    context.write(summarize_bug(context.deployment, error, context.now()))
 
 
 def _fail(context: Context, failure: BundleError) -> None:

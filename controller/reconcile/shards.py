@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
@@ -73,7 +72,7 @@ def _claim(context: Context) -> Requeue:
     status = context.status.model_copy(
         update={"shard": context.services.watches.shard.name, "relabeling": is_known or None}
     )
-    context.services.writer.write_status(context.deployment, status)
+    context.write(status)
     return Requeue(after=0.0, cause="it was claimed")
 
 
@@ -104,10 +103,10 @@ def _record(context: Context, now: str, version: str = "", **changes: object) ->
     """Record a shard as the one that may act."""
     before = context.status.shard
     status = context.status.model_copy(update={"shard": now, "relabeling": True, **changes})
-    deployment = context.services.writer.write_status(context.deployment, status, version=version)
+    written = context.write(status, version)
     about = {"BundleDeployment": context.name, "from": before, "to": now}
     log.info("BundleDeployment handed over to another shard", extra=about)
-    return replace(context, deployment=deployment)
+    return written
 
 
 def _may_take(context: Context) -> bool:
@@ -142,7 +141,7 @@ def _report(context: Context, failure: BundleError, version: str = "") -> None:
     else:
         report = Report(failure=failure, managed_state=status.managed_state, managed_kinds=status.managed_kinds)
         status = summarize(deployment, report, now)
-    context.services.writer.write_status(deployment, status, version=version)
+    context.write(status, version)
 
 
 def adopt(context: Context) -> Context | Requeue | BundleError:

@@ -334,7 +334,7 @@ class World:
             builder=builder,
             background=background,
             access=access,
-            configs=ConfigObjects(client, cast("NamedWatches", self.config_objects), lambda: self.seconds),
+            configs=ConfigObjects(client, cast("NamedWatches", self.config_objects)),
             poller=Poller(builder, background, access, clock=self.read_clock, now=self.read_clock),
             large=self.large,
             accounts=accounts,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
@@ -22,7 +21,6 @@ from controller.build.config_values import confidential_of, merge_config
 from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import CONFIG_MAPS, SECRETS
 from controller.observe.following import NamedWatches, WatchedObject
-from controller.retries import SLOW_SECONDS
 from controller.revisions.accounts import Account, Seen, account_in, check_before_reading
 
 _RESOURCES = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
@@ -33,13 +31,10 @@ class KnownConfig:
     """What was read for one version of the spec and of its objects."""
 
     version: str
-    at: float
-    """When, in monotonic seconds."""
     config: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The merged config; None: it was dropped, or there is a failure."""
+    """The merged config; None: it was dropped."""
     confidential: Confidential | None = None
     """What of it is secret; dropped together with it."""
-    failure: BundleError | None = None
 
     def rest(self) -> KnownConfig:
         """Return the same without the values."""
@@ -52,14 +47,13 @@ class ConfigObjects:
     Args:
         client: reads as the account.
         followed: wakes a BundleDeployment when one of its objects changes.
-        clock: monotonic seconds.
     """
 
-    def __init__(self, client: Client, followed: NamedWatches, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client, self._followed, self._clock = client, followed, clock
+    def __init__(self, client: Client, followed: NamedWatches) -> None:
+        self._client, self._followed = client, followed
 
     def read(self, deployment: BundleDeployment, version: str, known: KnownConfig | None, share: str) -> KnownConfig:
-        """Return the merged config, or why there is none; a failure is kept for five minutes.
+        """Return the merged config.
 
         Args:
             deployment: completed with its default account.
@@ -67,23 +61,20 @@ class ConfigObjects:
             known: what was read before.
             share: that pays for following the objects.
 
-        Raises: ApiError if the API server does not answer, which ends the pass.
+        Raises: BundleError if there is none; ApiError if the API server does not answer, which ends the pass.
         """
-        if known and known.version == version and (known.config is not None or self._is_fresh(known)):
+        if known and known.version == version and known.config is not None:
             return known
         versions: dict[WatchedObject, str] = {}
-        made = KnownConfig(version=version, at=self._clock())
         try:
             texts = read_texts(self._client, deployment, account_in(deployment.spec), versions.__setitem__)
             config = merge_config(deployment.spec, texts)
-            made = replace(made, config=config, confidential=confidential_of(deployment, texts))
-        except BundleError as error:
-            made = replace(made, failure=error)
+            made = KnownConfig(version=version, config=config, confidential=confidential_of(deployment, texts))
+        except BundleError:
+            self._followed.watch(deployment.metadata.name, versions, share=share)
+            raise
         self._followed.watch(deployment.metadata.name, versions, share=share)
         return made
-
-    def _is_fresh(self, known: KnownConfig) -> bool:
-        return known.failure is not None and self._clock() - known.at < SLOW_SECONDS
 
     def release(self, name: str) -> None:
         """Follow nothing for a BundleDeployment any more."""
