@@ -3,18 +3,14 @@
 In: a spec, its pins and the capabilities of the cluster. Out: a `Revision`. `sources` and `content` handle network and
 files, `formats` interprets the content.
 
-    builder       START HERE
-    config_values what spec.configFrom makes of the config
-    validation    refuses an invalid spec before anything is fetched
-    request       the inputs of a revision, and the digests that identify them
-    context       settings, and what the caller provides: credentials, memory, progress
-    pins          resolved sources, and whether a pin still applies
-    origins       where content came from, and who may share it
-    fetching      from the sources to pins, and from these to stored content
-    rendering     from a content tree to a revision
-    revision      the rendered objects as a value and as bytes
-    plugins       sources and formats by kind, from entry points
-    programs      which programs formats run, for the log
-    capabilities  what a cluster serves, as a file
-    recorded_kinds  what it served when a revision was rendered, for groups that fail discovery later
+    builder        START HERE
+    request        the inputs of a revision, what the builder may use, and what is wrong with a spec
+    pins           resolved sources, whether a pin still applies, and who may share what it leads to
+    fetching       from the sources to pins, and from these to stored content
+    rendering      from a content tree to a revision; child: the same in another process
+    revision       the rendered objects as a value and as bytes
+    config_values  what spec.configFrom makes of the config
+    confidential   finds texts of Secrets where others would read them
+    plugins        sources, formats and processors by kind, from entry points
+    capabilities   what a cluster serves, as a file, and what a revision records of it
 """

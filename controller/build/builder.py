@@ -1,7 +1,7 @@
 """From a spec to the revision it asks for: resolve, fetch, assemble, render.
 
 This is the first half of a pass. It neither reads nor writes a cluster, so the same code renders on a workstation. It
-uses the network only for sources that are not pinned and for content that is not stored (fetching/), and fetches by
+uses the network only for sources that are not pinned and for content that is not stored (fetching.py), and fetches by
 digest only.
 """
 
@@ -16,16 +16,13 @@ from pathlib import Path
 
 from api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
 from api.v1alpha2.types import Processor, Spec
+from controller.build.child import render_in_child
 from controller.build.confidential import Confidential
-from controller.build.context import BuildContext, BuildSettings, Call
-from controller.build.fetching.fetcher import Fetcher
-from controller.build.fetching.plugin_calls import PluginCalls
-from controller.build.fetching.resolver import Resolver
+from controller.build.fetching import Fetcher, PluginCalls, Resolver
 from controller.build.pins import Pins, Resolved
 from controller.build.plugins import format_of
-from controller.build.rendering.child import render_in_child
-from controller.build.rendering.render import render
-from controller.build.request import Request, rendering_digest, terms_of
+from controller.build.rendering import render
+from controller.build.request import BuildContext, BuildSettings, Call, Request, rendering_digest, terms_of
 from controller.build.revision import PackedRevision, Revision
 from controller.content.disk import walk
 from controller.content.store import ContentStore, DiskShares

@@ -1,11 +1,17 @@
-"""What a cluster serves, as a file: written by `rukpak capabilities`, read by `rukpak render`.
+"""What a cluster serves, as far as rendering may depend on it.
 
-The default is the newest supported Kubernetes: capabilities.yaml, which hack/generate writes from a real API server.
+As a file it is written by `rukpak capabilities`, and read by `rukpak render`. The default is the newest supported
+Kubernetes: capabilities.yaml, which hack/generate writes from a real API server.
+
+A revision records the kinds of other API servers that it was rendered with: they count while their groups fail
+discovery. Without the record, a chart that asks for such a kind would render other objects after a restart. Kinds of
+Kubernetes and of CustomResourceDefinitions cannot fail, and are not recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -13,10 +19,40 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from api.errors import BundleError
 from api.plugins import Capabilities
 from api.v1alpha2.conditions import Reason
+from controller.build.revision import PackedRevision, RecordedKind, Revision
 from controller.formats.yaml.manifests import read_documents
 
 SHIPPED = "capabilities.yaml"
 _EMPTY = '""'
+
+
+def record_kinds(
+    made: Revision | PackedRevision, capabilities: Capabilities, is_aggregated: Callable[[str, str], bool]
+) -> Revision | PackedRevision:
+    """Return a revision that records the kinds that it was rendered with.
+
+    Args:
+        made: from these capabilities.
+        capabilities: of the cluster.
+        is_aggregated: whether another API server may serve a group and kind.
+    """
+    kinds = ((*kind, scope) for kind, scope in capabilities.kinds.items() if is_aggregated(kind[0], kind[2]))
+    return replace(made, terms=replace(made.terms, kinds=tuple(sorted(kinds))))
+
+
+def recall_kinds(capabilities: Capabilities, recorded: Collection[RecordedKind] | None) -> Capabilities:
+    """Return capabilities in which groups whose kinds are not known have those that a revision was rendered with.
+
+    Args:
+        capabilities: of the cluster.
+        recorded: of the installed revision, which may be none; None: nothing is installed.
+    """
+    if recorded is None:
+        return capabilities
+    recalled = {
+        (group, version, kind): scope for group, version, kind, scope in recorded if group in capabilities.unknown
+    }
+    return replace(capabilities, kinds={**recalled, **capabilities.kinds}, unknown=frozenset())
 
 
 class _Model(BaseModel):

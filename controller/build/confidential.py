@@ -4,7 +4,7 @@ A text counts as secret from four characters on, unless anybody may read it, too
 hexadecimal digits, in any case, with or without what is neither letter nor digit, and by its first eight characters,
 since names are often cut. What a template makes of it beyond that cannot be recognized.
 
-Not here: where such texts must not be (rendering/names.py).
+Not here: where such texts must not be (rendering.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""`spec.configFrom`: from the texts that were read to the config that is rendered. Pure.
+"""`spec.configFrom`: from the texts that were read to the config that is rendered.
 
-A message says where a value of a Secret is wrong, and never what it is. Not here: reading the objects
-(revisions/inputs/config_objects.py).
+A message says where a value of a Secret is wrong, and never what it is.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from api.v1alpha2.fields import parse_field_path
 from api.v1alpha2.types import BundleDeployment, ConfigReference, Spec
 from controller.build.confidential import Confidential, texts_of
 from controller.build.plugins import format_of
-from controller.build.validation import check_nesting
+from controller.build.request import check_nesting
 from controller.formats.helm.redaction import HIDDEN, Redactor
 from controller.formats.values import merge_values, read_values
 

@@ -1,4 +1,4 @@
-"""Plug-ins by kind, from entry points: those of this repository and of other packages alike."""
+"""Plug-ins by kind, from entry points: those of this repository and of other packages alike; and what they run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,29 @@ from importlib.metadata import entry_points
 from typing import cast
 
 from api.errors import BundleError
-from api.plugins import Format, Processor, Source
+from api.plugins import Format, Means, Processor, ProgramVersion, RunsProgram, Source
 from api.v1alpha2.conditions import Reason
 
 SOURCES = "rukpak.sources"
 FORMATS = "rukpak.formats"
 PROCESSORS = "rukpak.processors"
+
+
+def find_programs(means: Means) -> dict[str, ProgramVersion | BundleError]:
+    """Return by format the program that it runs, or why there is none; formats that run no program are left out.
+
+    Args:
+        means: of a rendering, with a scratch folder.
+    """
+    formats = {name: plugin for name, plugin in installed_formats().items() if isinstance(plugin, RunsProgram)}
+    return {name: _find(plugin, means) for name, plugin in formats.items()}
+
+
+def _find(plugin: RunsProgram, means: Means) -> ProgramVersion | BundleError:
+    try:
+        return plugin.find_program(means)
+    except BundleError as error:
+        return error
 
 
 @cache

@@ -1,18 +1,147 @@
-"""The inputs of a revision, and the digests and keys that identify them: equal inputs are rendered once. Pure."""
+"""What is to be built: the inputs of a revision, what the builder may use for it, and what is wrong with a spec.
+
+Equal inputs are rendered once: digests and keys identify them. An invalid spec is refused before anything is fetched.
+"""
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from api.plugins import Capabilities
-from api.v1alpha2.types import Drift, SourcePin, Spec
+from api.errors import BundleError
+from api.plugins import Capabilities, Credentials, Limits, LocalContent, Means, Network, endless
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec
 from controller.build.confidential import Confidential
-from controller.build.origins import content_key, origin_of, resolution_of, store_key
-from controller.build.pins import record_pins
-from controller.build.plugins import source_of
+from controller.build.pins import Pins, content_key, origin_of, record_pins, resolution_of, store_key
+from controller.build.plugins import format_of, processor_of, source_of
 from controller.build.revision import Terms
 from controller.content.digests import digest_of_json
+from controller.content.store import Use
+
+_ANYWHERE = Network()
+_USUAL = Means()
+LEVELS = 100
+"""Of nesting in a config, or in the parameters of a source or processor."""
+CONFIG_BYTES = 256 << 10
+"""Of JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSettings:
+    """Settings of all builds."""
+
+    store_bytes: int
+    """Limit of the content store, not counting content in use."""
+    limits: Limits
+    timeout: float
+    """Seconds to resolve one source, and to fetch it."""
+    network: Network = _ANYWHERE
+    means: Means = _USUAL
+    """What rendering may use; each call has its own scratch folder, cancel token and limits. Its confinement also
+    applies to sources."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildContext:
+    """What the caller provides for one BundleDeployment: values and callbacks, no cluster."""
+
+    credentials: Callable[[int, Source], Credentials | None] = lambda _index, _source: None
+    """Reads the Secret of a source, by its index in the spec; raises BundleError."""
+    config_map: Callable[[int, str], LocalContent] | None = None
+    """Reads a ConfigMap of the install namespace for a source, by its index and the name; raises BundleError."""
+    progress: Callable[[int, int, int], None] = lambda _index, _done, _total: None
+    """Receives the index of a source, the bytes done, and their total (0: unknown)."""
+    ended: Callable[[int, BundleError | None], None] = lambda _index, _failure: None
+    """Receives the index of a source that was asked, and its failure."""
+    room: Callable[[int, threading.Event], AbstractContextManager[None]] = lambda size, _cancelled: endless(size)
+    """Waits for that many bytes of memory and holds them for a block; the event cancels the wait."""
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Records work that might kill the process; raises BundleError if it has."""
+    previous: Pins = ()
+    """When polling: the current pin of each source."""
+    max_ages: Sequence[float] = ()
+    """When polling: how old what is shared among the calls of each source may be, in seconds."""
+    tenant: str = ""
+    """Owner of the disk share, as messages name it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of the builder, as its parts see it."""
+
+    cancelled: threading.Event
+    context: BuildContext
+    use: Use
+    """Of the disk."""
+
+
+def check(spec: Spec) -> None:
+    """Refuse an invalid spec.
+
+    Raises: BundleError (UnknownSourceKind, UnknownFormat, UnknownProcessor, InvalidReference, InvalidConfig).
+    """
+    check_nesting(spec.config, "spec.config", Reason.INVALID_CONFIG)
+    _check_size(spec.config, "spec.config", "move values to a file in the content and list it in valuesFiles")
+    for index, source in enumerate(spec.sources):
+        path = f"spec.sources[{index}].{source.block}"
+        check_nesting(source.parameters.model_extra if source.parameters else {}, path, Reason.INVALID_REFERENCE)
+        _raise_first(Reason.INVALID_REFERENCE, source_of(source.kind).validate(source.parameters_json, path))
+    check_config(spec.format, spec.config)
+    _check_processors(spec.processors)
+
+
+def _check_processors(processors: Sequence[Processor]) -> None:
+    for index, processor in enumerate(processors):  # before anything that is recursive
+        check_nesting(processor.free_form, f"spec.processors[{index}]{processor.block}", Reason.INVALID_CONFIG)
+    _check_size([processor.parameters_json for processor in processors], "spec.processors", "change more in the bundle")
+    for index, processor in enumerate(processors):
+        place = f"spec.processors[{index}]"
+        path = f"{place}{processor.block}"
+        _raise_first(
+            Reason.INVALID_CONFIG, processor_of(processor.kind, place).validate(processor.parameters_json, path)
+        )
+
+
+def check_nesting(value: Any, path: str, reason: Reason) -> None:
+    """Refuse nesting that no user needs and that would exhaust the stack."""
+    layer = [value]
+    for _ in range(LEVELS):
+        layer = [item for each in layer for item in _items(each)]
+        if not layer:
+            return
+    raise BundleError(reason, f"{path}: nested more than {LEVELS} levels deep; flatten it")
+
+
+def _check_size(value: Any, path: str, remedy: str) -> None:
+    size = len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
+    if size > CONFIG_BYTES:
+        problem = f"{path}: larger than {CONFIG_BYTES >> 10} KiB of JSON"
+        raise BundleError(Reason.INVALID_CONFIG, f"{problem}; {remedy}")
+
+
+def _items(value: Any) -> Iterable[Any]:
+    """Return the mappings and lists in a mapping or a list."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (item for item in items if isinstance(item, dict | list))
+
+
+def _raise_first(reason: Reason, problems: Sequence[str]) -> None:
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise BundleError(reason, problems[0] + more)
+
+
+def check_config(format_name: str, config: Mapping[str, Any]) -> None:
+    """Refuse a config that its format does not accept.
+
+    Raises: BundleError (UnknownFormat, InvalidConfig).
+    """
+    _raise_first(Reason.INVALID_CONFIG, format_of(format_name).validate(config))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

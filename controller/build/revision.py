@@ -37,7 +37,7 @@ class Terms:
     account: Mapping[str, str] | None = None
     """`deploymentUID`, `namespaceUID` and `serviceAccountUID` of the account: see revisions/accounts.py."""
     kinds: tuple[RecordedKind, ...] = ()
-    """The kinds of other API servers that it was rendered with: see recorded_kinds.py."""
+    """The kinds of other API servers that it was rendered with: see capabilities.py."""
     held: str = ""
     """Why it must not be applied without approval, see revisions/approval.py; empty: it may be, or has been."""
     left: tuple[str, ...] = ()

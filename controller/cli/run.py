@@ -14,7 +14,7 @@ from controller.kube.errors import ConfigurationError
 from controller.manager import log
 from controller.manager.assemble import assemble
 from controller.manager.process import return_freed_memory
-from controller.manager.serving.server import ListenError
+from controller.manager.serving import ListenError
 from controller.settings import Settings
 
 

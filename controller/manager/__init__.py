@@ -8,8 +8,8 @@ threads as the settings allow. What a pass does is left to `reconcile`.
     queue         which pass runs next, and when a failed one is retried
     workers       which change triggers which passes, and the threads that run them
     survey        which shards no controller serves, for metrics
-    metrics       what is measured; descriptions: what each metric means
-    serving       metrics and probes over HTTP
+    metrics       what is measured, and what each metric means
+    listeners     metrics and probes over HTTP: serving, certificate, reviews (who may read metrics), probes
     process       memory, identity and end of the process
     log           log lines in JSON or text
 """

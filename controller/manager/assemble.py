@@ -20,7 +20,7 @@ from controller.apply.execute import Applier
 from controller.apply.hooks import HookRunner
 from controller.apply.removal import Remover
 from controller.build.builder import Builder
-from controller.build.context import BuildSettings
+from controller.build.request import BuildSettings
 from controller.content.store import ContentStore, DiskShares, StoreInUseError
 from controller.kube.client import Client, connect
 from controller.kube.configuration import is_in_pod
@@ -29,12 +29,12 @@ from controller.kube.events import EventRecorder
 from controller.kube.fence import Fence
 from controller.kube.lease import Election
 from controller.kube.takeovers import Takeovers
+from controller.manager.listeners import listen
 from controller.manager.manager import Manager
 from controller.manager.metrics import Metrics, ProcessState
+from controller.manager.probes import Activity, Probes
 from controller.manager.process import exit_after_deaths, exit_after_loss, make_identity
 from controller.manager.queue import WorkQueue
-from controller.manager.serving.listeners import listen
-from controller.manager.serving.probes import Activity, Probes
 from controller.manager.survey import ShardSurvey
 from controller.manager.workers import Dispatcher, Workers
 from controller.observe.explanations import Explainer
@@ -47,8 +47,8 @@ from controller.reconcile.context import Services
 from controller.reconcile.reconciler import Reconciler
 from controller.revisions.accounts import Accounts
 from controller.revisions.background import BackgroundWork
-from controller.revisions.inputs.config_objects import ConfigObjects
-from controller.revisions.inputs.credentials import SecretReader
+from controller.revisions.config_objects import ConfigObjects
+from controller.revisions.credentials import SecretReader
 from controller.revisions.large import LargeRevisions
 from controller.revisions.orphans import Sweeper, remove_orphans
 from controller.revisions.polling import Poller

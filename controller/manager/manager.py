@@ -13,11 +13,11 @@ from pathlib import Path
 
 from api.errors import BundleError
 from api.plugins import Means
-from controller.build.programs import find_programs
+from controller.build.plugins import find_programs
 from controller.kube.events import EventRecorder
 from controller.kube.lease import Election
 from controller.manager.process import StartCollector
-from controller.manager.serving.server import Server
+from controller.manager.serving import Server
 from controller.manager.survey import ShardSurvey
 from controller.manager.workers import Workers
 from controller.processes.confinement import Mechanisms

@@ -1,6 +1,6 @@
 """Processors: changes of rendered objects before they are applied (`spec.processors`). Pure; see README.md.
 
-`build/rendering/processing.py` calls them in order and checks what they return.
+`build/rendering.py` calls them in order and checks what they return.
 
     rendered    a function applied to every object of a rendering
     patch/      kind `patch`: which objects, and the three kinds of patches

@@ -20,5 +20,4 @@ object, and `status` what is reported. Steps are functions that take the context
     ownership      which objects belong to a BundleDeployment: nothing else is deleted
     context        one pass as a value
     memory         what is remembered of a BundleDeployment between passes
-    drift_counter  counts each drifted object once
 """

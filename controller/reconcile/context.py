@@ -32,7 +32,7 @@ from controller.reconcile.memory import InstalledTargetsCache, Memory
 from controller.retries import Retries
 from controller.revisions.accounts import Account, Accounts, account_in
 from controller.revisions.background import BackgroundWork
-from controller.revisions.inputs.config_objects import ConfigObjects
+from controller.revisions.config_objects import ConfigObjects
 from controller.revisions.large import LargeRevisions
 from controller.revisions.polling import Poller
 from controller.revisions.source_access import SourceAccess

@@ -18,18 +18,16 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType, Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin
 from controller.bugs import keep_first
+from controller.build.capabilities import recall_kinds, record_kinds
 from controller.build.config_values import withhold
-from controller.build.context import BuildContext
 from controller.build.pins import Pins, Resolved, Sources, match_pins, recall_pins, record_pins
-from controller.build.recorded_kinds import recall_kinds, record_kinds
-from controller.build.request import Request, inputs_digest
+from controller.build.request import BuildContext, Request, check, inputs_digest
 from controller.build.revision import PackedRevision, RecordedKind, Revision, has_objects
-from controller.build.validation import check
 from controller.reconcile import stored
 from controller.reconcile.context import Context
 from controller.reconcile.memory import PREPARATION
+from controller.revisions.approval import refuse_downgrade
 from controller.revisions.background import Place
-from controller.revisions.downgrades import refuse_downgrade
 from controller.revisions.polling import is_polled
 from controller.revisions.source_access import SourceProgress
 from controller.status.history import find_rollback

@@ -1,13 +1,13 @@
 """What this process remembers of a BundleDeployment between passes: only what a restart may lose.
 
-A BundleDeployment that was deleted and recreated has another UID and starts with an empty state.
+A BundleDeployment that was deleted and recreated has another UID and starts with an empty memory.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from api.errors import BundleError
@@ -15,22 +15,57 @@ from api.v1alpha2.types import NewPermissions, ObjectMeta
 from controller.apply.differences import Differences
 from controller.apply.hooks import HookProgress
 from controller.apply.ledger import Ledger
+from controller.apply.plan import Action, ApplyOptions, Outcome
 from controller.apply.targets import PackedTargets, TargetSet
 from controller.build.pins import Sources
 from controller.build.revision import PackedRevision, Revision, Terms
 from controller.observe.explanations import Inquiries
 from controller.observe.progress import HealthTracker
 from controller.observe.records import ObjectKey
-from controller.reconcile.drift_counter import DriftCounter
 from controller.retries import Retries
 from controller.revisions.accounts import OF_RIGHTS, RIGHTS_SECONDS, Account
-from controller.revisions.inputs.config_objects import KnownConfig
+from controller.revisions.config_objects import KnownConfig
 from controller.revisions.polling import PURPOSE, PollState
 from controller.revisions.source_access import SourceProgress
 
 SOON_SECONDS = 20.0
 PREPARATION = "preparation"
 """The key of failures to resolve sources, and to fetch and render content."""
+MOST_BYTES = 16 << 20
+"""Of the compressed targets of all installed revisions."""
+
+
+@dataclass(slots=True)
+class DriftCounter:
+    """The objects of one BundleDeployment that are known to have drifted; used by one pass at a time."""
+
+    known: set[ObjectKey] = field(default_factory=set)
+
+    def repair(self, outcomes: Iterable[Outcome], options: ApplyOptions) -> tuple[int, int]:
+        """Return how many objects were newly found drifted, and how many drifted ones were repaired.
+
+        Args:
+            outcomes: of a pass, before the ledger learns from them.
+            options: of the same pass.
+        """
+        drifted = {o.task.target.key: o.tried and not o.error for o in outcomes if _is_drift(o, options)}
+        detected = drifted.keys() - self.known
+        self.known = {key for key, is_repaired in drifted.items() if not is_repaired}
+        return len(detected), len(drifted) - len(self.known)
+
+    def see(self, keys: Collection[ObjectKey]) -> int:
+        """Return how many of these objects, which are drifted and not repaired, were not known to be."""
+        detected = set(keys) - self.known
+        self.known = set(keys)
+        return len(detected)
+
+
+def _is_drift(outcome: Outcome, options: ApplyOptions) -> bool:
+    task = outcome.task
+    if task.action is Action.CREATE:
+        return not task.target.bare and task.target.key in options.ledger.left
+    # An ignored field that has our value is no drift.
+    return task.action is Action.REPAIR and (outcome.drift is not None or not outcome.spared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +79,6 @@ class Preview:
     """What would prevent its installation."""
     at: float
     """When it was made, in monotonic seconds."""
-
-
-MOST_BYTES = 16 << 20
-"""Of the compressed targets of all installed revisions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

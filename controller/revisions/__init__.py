@@ -3,18 +3,18 @@
 How a spec becomes a revision is left to `build`; slow work runs in the background and triggers the next pass when it
 ends.
 
-    downgrades     refuses lower versions than those that are installed
-    approval       whether a revision may be applied, or waits for approval
+    approval        whether a revision may be applied, waits for approval, or is older than the installed one
 
-    polling        re-resolves floating references
-    background     slow work, off the reconcile workers
-    source_access  what sources may use: credentials, memory, progress
-    quarantine     sets aside what crashed the process twice
-    inputs/        what is read from the cluster: Secrets, local content, config
+    polling         re-resolves floating references
+    background      slow work, off the reconcile workers
+    source_access   what sources may use: credentials, memory, progress
+    credentials     the Secrets and ConfigMaps that sources name
+    config_objects  those that spec.configFrom names
+    quarantine      sets aside what crashed the process twice
 
-    large          keeps large revisions in memory only while there is room
-    store          the revision store: rendered objects as Secrets
-    orphans        deletes the revisions of BundleDeployments that are gone
+    large           keeps large revisions in memory only while there is room
+    store           the revision store: rendered objects as Secrets
+    orphans         deletes the revisions of BundleDeployments that are gone
 
-    accounts       as which account objects are applied and Secrets read
+    accounts        as which account objects are applied and Secrets read
 """

@@ -1,22 +1,57 @@
-"""Whether a revision may be applied, or waits for a person to approve it. Pure.
+"""Which revision may be applied: whether a person must approve it, and whether it is older than what is installed.
 
 What is approved is one revision, by its digest, applied by one account. The revision store records which revisions wait
 (`Terms.held`), because users who may write a status must not be able to approve anything: a revision that is held there
-is neither applied nor repaired nor deletes anything, whatever status says. Not here: what is done meanwhile
-(reconcile/gates.py).
+is neither applied nor repaired nor deletes anything, whatever status says.
+
+A range of versions leads to a lower version if the tag of the installed one was deleted, or another range excludes it.
+A tag that the spec names is not refused: whoever writes it wants that version.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from api.v1alpha2.types import Spec
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import SourcePin, Spec
 from controller.build.revision import Revision, Terms
+from controller.content.limits import quote
+from controller.sources.versions.version import Version, parse_version
 
+_Place = tuple[str, str, str]
 NEW = "New"
 """Of a revision that has never been applied: nothing on the cluster is its."""
 REPLACED = "Replaced"
 """Of a revision that was applied, until another one was: it names objects that may still exist."""
+
+
+def refuse_downgrade(wanted: Sequence[SourcePin], installed: Iterable[SourcePin]) -> None:
+    """Refuse pins of a spec, in its order, that are lower versions of the same sources than those that are installed.
+
+    Raises: BundleError (Downgrade).
+    """
+    versions = {_place_of(pin): (pin.version, found) for pin in installed if (found := _version_of(pin))}
+    for index, pin in enumerate(wanted):
+        now = _version_of(pin)
+        name, before = versions.get(_place_of(pin), ("", None))
+        if now and before and now < before:
+            problem = (
+                f"the range leads to {quote(pin.version)}, which is lower than {quote(name)}, the installed version"
+            )
+            remedy = "publish a higher version, or set spec.allowDowngrade: true"
+            raise BundleError(Reason.DOWNGRADE, f"spec.sources[{index}]: {problem}; {remedy}")
+
+
+def _version_of(pin: SourcePin) -> Version | None:
+    return parse_version(pin.version.replace("_", "+"))
+
+
+def _place_of(pin: SourcePin) -> _Place:
+    """Return what two versions of a source have in common: kind, destination, and the name without the version."""
+    name = pin.resolved.rpartition("@")[0]
+    return pin.kind, pin.destination, name.removesuffix(pin.version) if pin.version else name
 
 
 class Decision(Enum):

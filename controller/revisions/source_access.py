@@ -15,9 +15,9 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, Credentials, LocalContent
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
-from controller.build.context import BuildContext
+from controller.build.request import BuildContext
 from controller.observe.following import NamedWatches, WatchedObject
-from controller.revisions.inputs.credentials import SecretReader
+from controller.revisions.credentials import SecretReader
 from controller.revisions.quarantine import Quarantine, subject_of
 from controller.sharing.admission import Admission
 from controller.sharing.shares import share_of

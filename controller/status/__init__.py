@@ -6,9 +6,7 @@ from `observe`, failures carry their reason. START HERE, in reading order:
     report      what a pass found and did, as values
     conditions  the one place where conditions are set
     summary     the rest of status: revisions, counts, objects that are not ready
-    history     which revisions were applied, and what became of them
-    failure     when a revision has failed for good
-    rollback    when an upgrade is rolled back, to which revision, and until when
+    history     which revisions were applied, what became of them, and when an upgrade is rolled back
     notes       the texts of Events
     texts       shortened digests and lists
     writer      writes status, Events and the finalizer

@@ -19,8 +19,7 @@ from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, HISTORY_LENGTH, Histor
 from api.v1alpha2.types import BundleDeployment, Rollback, SourcePin, Spec, Status
 from controller.content.digests import digest_of_json
 from controller.content.limits import visible
-from controller.status.failure import find_failure, seconds_to_deadline
-from controller.status.report import Report
+from controller.status.report import Report, find_failure, seconds_to_deadline
 from controller.status.texts import describe_pins, short
 
 

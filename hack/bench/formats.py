@@ -13,7 +13,7 @@ import yaml
 
 from api.plugins import ContentTree, Means, RenderRequest
 from controller.build import capabilities
-from controller.build.rendering.render import render
+from controller.build.rendering import render
 from controller.build.revision import Revision
 from controller.formats.helm.program import ProgramFinder
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work

@@ -22,7 +22,7 @@ import yaml
 
 from api.names import GROUP, PLURAL, SHARD
 from controller.kube.client import ApiError
-from controller.manager.descriptions import DESCRIBED, PROCESS_METRICS
+from controller.manager.metrics import DESCRIBED, PROCESS_METRICS
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away

@@ -22,9 +22,8 @@ from controller.apply.execute import Applier
 from controller.apply.hooks import HookRunner
 from controller.apply.removal import Remover
 from controller.build.builder import Builder
-from controller.build.context import BuildContext
 from controller.build.pins import Pins, Resolved, spec_digest
-from controller.build.request import Request, terms_of
+from controller.build.request import BuildContext, Request, terms_of
 from controller.build.revision import PackedRevision, Revision, pack
 from controller.formats.applicable.applicable import make_applicable, revision_digest
 from controller.kube.events import EventRecorder, Note, Regarding
@@ -48,7 +47,7 @@ from controller.reconcile.reconciler import Reconciler
 from controller.retries import Retries
 from controller.revisions.accounts import AccountPolicy, Accounts
 from controller.revisions.background import BackgroundWork, Place
-from controller.revisions.inputs.config_objects import ConfigObjects
+from controller.revisions.config_objects import ConfigObjects
 from controller.revisions.large import LargeRevisions
 from controller.revisions.polling import Poller
 from controller.revisions.source_access import SourceAccess, SourceProgress

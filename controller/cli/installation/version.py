@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from api.plugins import ProgramVersion
-from controller.build.programs import find_programs
+from controller.build.plugins import find_programs
 from controller.cli.command import FAILED, connect, explain
 from controller.cli.installation.release import DEFINITION, Holder, compare_definitions, find, read_holder
 from controller.cli.output import one_line, to_json, to_yaml

@@ -26,12 +26,10 @@ from controller.build import capabilities as capabilities_file
 from controller.build.builder import Builder
 from controller.build.confidential import Confidential
 from controller.build.config_values import confidential_of, merge_config
-from controller.build.context import BuildContext, BuildSettings
 from controller.build.pins import match_pins
-from controller.build.rendering.render import render
-from controller.build.request import Request
+from controller.build.rendering import render
+from controller.build.request import BuildContext, BuildSettings, Request, check, check_config
 from controller.build.revision import PackedRevision, Revision
-from controller.build.validation import check, check_config
 from controller.cli.command import (
     FAILED,
     MisuseError,
@@ -236,7 +234,7 @@ def _with_config(options: argparse.Namespace, deployment: BundleDeployment) -> t
     spec = deployment.spec
     if not spec.config_from:
         return spec, None
-    from controller.revisions.inputs.config_objects import read_texts  # noqa: PLC0415 - needs the cluster
+    from controller.revisions.config_objects import read_texts  # noqa: PLC0415 - needs the cluster
 
     texts = read_texts(connect(options), deployment, None, lambda _object, _version: None)
     return spec.model_copy(update={"config": merge_config(spec, texts)}), confidential_of(deployment, texts)
@@ -279,7 +277,7 @@ class _Reader:
         """
         if not (source.secret or (self._deployment.spec.service_account_name and source.is_in_registry)):
             return None
-        from controller.revisions.inputs.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)
@@ -290,7 +288,7 @@ class _Reader:
 
         Raises: BundleError as SecretReader.local_content; ConfigurationError.
         """
-        from controller.revisions.inputs.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)

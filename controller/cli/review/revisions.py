@@ -15,8 +15,8 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.build import capabilities as capabilities_file
+from controller.build.request import check
 from controller.build.revision import Revision
-from controller.build.validation import check
 from controller.cli.command import MisuseError, connect, read_file, tell
 from controller.cli.deployments.access import Deployments
 from controller.cli.rendering import manifest

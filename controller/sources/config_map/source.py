@@ -1,7 +1,7 @@
 """ConfigMaps of the install namespace: each key is a file, or they contain an archive.
 
 Resolving reads all of it, so it passes the content on (`Access.keep`). Not here: reading ConfigMaps as the account
-(revisions/inputs/local_content.py).
+(revisions/credentials.py).
 """
 
 from __future__ import annotations

@@ -25,15 +25,14 @@ from api.plugins import (
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin, Spec
 from controller.build import builder as builder_module
-from controller.build import pins
+from controller.build import fetching as fetcher
+from controller.build import fetching as resolver
+from controller.build import pins, rendering
 from controller.build import request as request_module
 from controller.build.builder import Builder
-from controller.build.context import BuildContext, BuildSettings
-from controller.build.fetching import fetcher, resolver
 from controller.build.pins import recall_pins, record_pins, spec_digest
 from controller.build.plugins import source_of
-from controller.build.rendering import render as rendering
-from controller.build.request import Request
+from controller.build.request import BuildContext, BuildSettings, Request
 from controller.build.revision import PackedRevision, Revision
 from controller.content.store import ContentStore, DiskShares
 from controller.formats.applicable.applicable import revision_digest

@@ -15,8 +15,8 @@ from api.v1alpha2.reading import try_to_read
 from controller.build.config_values import merge_config
 from controller.build.pins import match_pins, recall_pins
 from controller.build.plugins import installed_formats
+from controller.build.request import check
 from controller.build.revision import unpack
-from controller.build.validation import check
 from controller.formats.values import merge_values
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, OBJECTS, PIN, json_values, nonsense_in
 

@@ -8,7 +8,7 @@ import pytest
 
 from api.plugins import Access, Entry, Resolution
 from api.plugins import Source as Plugin
-from controller.build.origins import origin_of, store_key
+from controller.build.pins import origin_of, store_key
 from controller.build.plugins import source_of
 from tests.support.deployments import deployment
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from api.plugins import Capabilities
-from controller.build.recorded_kinds import recall_kinds, record_kinds
+from controller.build.capabilities import recall_kinds, record_kinds
 from controller.build.revision import RecordedKind, Revision, Terms
 
 FOO, BAR, NODE = ("x.io", "v1", "Foo"), ("y.io", "v1", "Bar"), ("", "v1", "Node")

@@ -8,7 +8,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Spec
-from controller.build.validation import check
+from controller.build.request import check
 from tests.support.builds import image, spec
 
 

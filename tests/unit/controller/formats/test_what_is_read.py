@@ -14,8 +14,8 @@ import pytest
 from api.errors import BundleError
 from api.plugins import ContentTree, Means, Refusal, RenderRequest
 from api.v1alpha2.conditions import Reason
-from controller.build.rendering import render as rendering
-from controller.build.rendering.render import render
+from controller.build import rendering
+from controller.build.rendering import render
 from tests.support.charts import CAPABILITIES, chart_of, pack, write
 from tests.support.operator_bundles import service_version, write_bundle
 from tests.support.tarballs import Link, Special, Value, tarball

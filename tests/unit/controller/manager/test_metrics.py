@@ -11,8 +11,7 @@ import pytest
 
 from api.v1alpha2.types import BundleDeployment, Pending
 from controller.kube.shard import Shard
-from controller.manager.descriptions import DESCRIBED, PROCESS_METRICS
-from controller.manager.metrics import Metrics, ProcessState
+from controller.manager.metrics import DESCRIBED, PROCESS_METRICS, Metrics, ProcessState
 from controller.manager.queue import WorkQueue
 from controller.revisions.background import Counts
 from controller.telemetry import Phase, SourceResult

@@ -11,7 +11,7 @@ from api.v1alpha2.conditions import Reason
 from controller.apply.ledger import Left
 from controller.apply.plan import Action, ApplyOptions, Outcome
 from controller.observe.records import ObjectKey
-from controller.reconcile.drift_counter import DriftCounter
+from controller.reconcile.memory import DriftCounter
 
 KEY = ObjectKey("", "ConfigMap", "shop", "settings")
 REFUSED = BundleError(Reason.REFUSED, "no")

@@ -5,7 +5,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin
-from controller.revisions.downgrades import refuse_downgrade
+from controller.revisions.approval import refuse_downgrade
 from tests.support.builds import NOW
 
 

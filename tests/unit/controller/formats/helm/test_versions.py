@@ -16,9 +16,8 @@ import pytest
 from api.errors import BundleError
 from api.plugins import ContentTree, Limits, Means, RenderRequest
 from controller.build.builder import Builder
-from controller.build.context import BuildSettings
-from controller.build.rendering.render import render as render_revision
-from controller.build.request import Request
+from controller.build.rendering import render as render_revision
+from controller.build.request import BuildSettings, Request
 from controller.content.store import ContentStore
 from tests.support.builds import NOW, request, spec
 from tests.support.charts import CAPABILITIES, DATA, chart_of, packaged_helm, render, write

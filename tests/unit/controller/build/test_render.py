@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from api.plugins import ContentTree, RenderRequest
-from controller.build.rendering.render import render
+from controller.build.rendering import render
 from tests.support.charts import CAPABILITIES
 from tests.support.operator_bundles import object_of, service_version, write_bundle
 

@@ -16,7 +16,7 @@ from api.errors import BundleError
 from api.plugins import Capabilities, ContentTree, Hook, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.build.confidential import Confidential
-from controller.build.rendering.names import refuse_secret_names, without_secrets
+from controller.build.rendering import refuse_secret_names, without_secrets
 from tests.support.charts import pack
 
 PASSWORD = "Hunter2-is-long"

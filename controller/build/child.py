@@ -1,10 +1,10 @@
-"""Rendering in a child process with limited address space, so that a bundle that is too large fails alone.
+"""Renders in a child process with limited address space, so that a bundle that is too large fails alone.
 
-The child runs the same code on the same request (render.py) and returns the revision compressed, as the revision
+The child runs the same code on the same request (rendering.py) and returns the revision compressed, as the revision
 store keeps it, so that it uses little memory until it is unpacked. Request and response are files in the scratch
 folder. If the system runs out of memory, the kernel kills the child first.
 
-builder.py decides which renderings need a child.
+Not here: which renderings need a child (builder.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, Rend
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Processor
 from controller.build.confidential import Confidential
-from controller.build.rendering.render import render
+from controller.build.rendering import render
 from controller.build.revision import PackedRevision, pack, pack_terms, unpack_terms
 from controller.content.disk import disk_errors_reported
 from controller.content.limits import describe_bytes

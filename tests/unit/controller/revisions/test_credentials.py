@@ -14,7 +14,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.resources import SERVICE_ACCOUNTS
 from controller.observe.following import WatchedObject
-from controller.revisions.inputs.credentials import SecretReader
+from controller.revisions.credentials import SecretReader
 from tests.support.deployments import REF, deployment
 from tests.support.fake_api import FakeApi, Fault
 

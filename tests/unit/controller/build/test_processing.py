@@ -14,7 +14,7 @@ from api.plugins import Capabilities, ContentTree, Limits, Means, ProcessRequest
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Processor
 from controller.build import plugins
-from controller.build.rendering.processing import process
+from controller.build.rendering import process
 from controller.formats.budget import LargeTextError
 from tests.support.bundles import config_map
 from tests.support.objects import labelled

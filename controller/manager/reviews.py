@@ -22,10 +22,8 @@ from typing import Any, TypeVar
 from controller.kube.client import ApiError, Client
 
 log = logging.getLogger(__name__)
-
 _KeyT = TypeVar("_KeyT")
 _ValueT = TypeVar("_ValueT")
-
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 KEPT_SECONDS = {HTTPStatus.OK: 60.0, HTTPStatus.UNAUTHORIZED: 10.0, HTTPStatus.FORBIDDEN: 10.0}
@@ -36,7 +34,6 @@ PER_PEER, IN_TOTAL = (1.0, 5), (5.0, 20)
 """Reviews of unknown tokens: rate per second, and burst."""
 TOKEN_CHARACTERS = 16 << 10
 TIMEOUT = (2.0, 5.0)
-
 Key = tuple[str, str]
 """Digest of a token, and a path."""
 Verdict = tuple[HTTPStatus, float]

@@ -1,4 +1,4 @@
-"""Reads the Secrets that sources name: as which account, from which namespaces, and what a failure means.
+"""Reads the Secrets and ConfigMaps that sources name: as which account, from where, and what failures mean.
 
 With `spec.serviceAccountName` a Secret is read as that account, so that a tenant cannot use a Secret that it may not
 read; without one only in namespaces that the administrator allows. Values are passed to the source and nowhere else;
@@ -7,8 +7,11 @@ which Secrets they are from is passed on by UID and version (`Credentials.identi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import base64
+import binascii
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +21,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SecretReference, Source
 from controller.content.digests import digest_of_json
 from controller.kube.client import ApiError, Client
-from controller.kube.resources import SECRETS, SERVICE_ACCOUNTS
+from controller.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from controller.observe.following import WatchedObject
 from controller.revisions.accounts import (
     Account,
@@ -29,14 +32,56 @@ from controller.revisions.accounts import (
     translate_refusal,
     watched_account,
 )
-from controller.revisions.inputs import local_content
 from controller.sources.chart.registry import chart_reference
 from controller.sources.credentials import parse_pull_secrets, parse_secret
 from controller.sources.image.endpoint import find_endpoint
 from controller.sources.image.keyring import find_credentials
 from controller.sources.image.reference import parse_reference
 
+SeenContent = Callable[[WatchedObject, str | None], None]
+"""Called with an object that is read, and its resourceVersion; empty: it does not exist; None: it never changes."""
 _NO_MIRRORS: Mapping[str, str] = MappingProxyType({})
+
+
+def read_config_map(
+    client: Client, deployment: BundleDeployment, account: Account | None, *, name: str, place: str, seen: SeenContent
+) -> LocalContent:
+    """Return the content of a ConfigMap in the install namespace.
+
+    Args:
+        client: of the controller, or of the user of a command.
+        deployment: with an install namespace.
+        account: to read as; None: the user of the client.
+        name: of the ConfigMap.
+        place: starts messages.
+        seen: gets what was read.
+
+    Raises: BundleError (NotFound, SecretForbidden, ContentRejected, ServiceAccountNotFound and its kin,
+        APIUnavailable).
+    """
+    namespace = deployment.spec.install_namespace or ""
+    watched = WatchedObject(namespace, name, account.user.name if account else "", CONFIG_MAPS)
+    what = f'{place}: ConfigMap "{namespace}/{name}"'
+    try:
+        if account:
+            check_before_reading(client, deployment, account, seen)
+        manifest = client.acting_as(account.user if account else None).get(CONFIG_MAPS.path(namespace, name)).value
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            seen(watched, "")
+        missing, verbs = Reason.NOT_FOUND, "get, list and watch"
+        raise translate_refusal(error, account, what, missing=missing, verbs=verbs) from None
+    seen(watched, None if manifest.get("immutable") else manifest["metadata"]["resourceVersion"])
+    return LocalContent(files=_files_of(manifest, what), annotations=manifest["metadata"].get("annotations") or {})
+
+
+def _files_of(manifest: dict[str, Any], what: str) -> dict[str, bytes]:
+    texts = {key: text.encode("utf-8", "surrogatepass") for key, text in (manifest.get("data") or {}).items()}
+    try:
+        binary = {key: base64.b64decode(data) for key, data in (manifest.get("binaryData") or {}).items()}
+    except (binascii.Error, ValueError):
+        raise BundleError(Reason.CONTENT_REJECTED, f"{what}: binaryData is not base64; correct it") from None
+    return texts | binary
 
 
 class SecretReader:
@@ -73,15 +118,13 @@ class SecretReader:
         identity = _identity_of(used) if used else ""
         return replace(parse_pull_secrets(secrets, path), identity=identity) if secrets else None
 
-    def local_content(
-        self, deployment: BundleDeployment, name: str, place: str, seen: local_content.Seen
-    ) -> LocalContent:
+    def local_content(self, deployment: BundleDeployment, name: str, place: str, seen: SeenContent) -> LocalContent:
         """Return the content of a ConfigMap in the install namespace.
 
         Raises: BundleError, as `read_config_map`.
         """
         account = account_in(deployment.spec) if self._namespaces is not None else None
-        return local_content.read_config_map(self._client, deployment, account, name=name, place=place, seen=seen)
+        return read_config_map(self._client, deployment, account, name=name, place=place, seen=seen)
 
     def _repository_of(self, source: Source) -> str:
         """Return registry and repository of a valid source as credentials name them."""

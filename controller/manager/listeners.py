@@ -6,11 +6,11 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from controller.kube.client import Client
+from controller.manager.certificate import Certificate
 from controller.manager.metrics import CONTENT_TYPE, Metrics
-from controller.manager.serving.certificate import Certificate
-from controller.manager.serving.probes import Probes
-from controller.manager.serving.reviews import Reviewer
-from controller.manager.serving.server import METRICS, PROBES, ListenError, Reply, Server
+from controller.manager.probes import Probes
+from controller.manager.reviews import Reviewer
+from controller.manager.serving import METRICS, PROBES, ListenError, Reply, Server
 from controller.settings import Settings, parse_address
 
 Address = tuple[str, int]

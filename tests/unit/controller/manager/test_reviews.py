@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from controller.kube.client import Client
-from controller.manager.serving.reviews import (
+from controller.manager.reviews import (
     ACCESS_REVIEWS,
     CONCURRENT,
     IN_TOTAL,

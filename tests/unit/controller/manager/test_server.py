@@ -14,9 +14,8 @@ from typing import NamedTuple
 import pytest
 import trustme
 
-from controller.manager.serving.certificate import Certificate
-from controller.manager.serving.connection import ConnectionLimits
-from controller.manager.serving.server import METRICS, PROBES, ListenError, Reply, Route, Server
+from controller.manager.certificate import Certificate
+from controller.manager.serving import METRICS, PROBES, ConnectionLimits, ListenError, Reply, Route, Server
 from controller.processes.supervision import Supervisor
 
 

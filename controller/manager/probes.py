@@ -15,7 +15,7 @@ from http import HTTPStatus
 from controller.kube.client import ApiError, Client
 from controller.kube.lease import Election
 from controller.manager.queue import QueueStats
-from controller.manager.serving.server import Reply, Route
+from controller.manager.serving import Reply, Route
 from controller.manager.workers import Workers
 from controller.observe.watches import Watches
 

@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from controller.manager.serving import connection as connection_module
-from controller.manager.serving import server as module
-from controller.manager.serving.certificate import Certificate
-from controller.manager.serving.connection import HEAD_BYTES, ConnectionLimits
-from controller.manager.serving.server import METRICS, PROBES, Reply, Server
+from controller.manager import serving as connection_module
+from controller.manager import serving as module
+from controller.manager.certificate import Certificate
+from controller.manager.serving import HEAD_BYTES, METRICS, PROBES, ConnectionLimits, Reply, Server
 from controller.processes.supervision import Kind, Supervisor
 from hack.control_plane.waiting import wait_for
 

@@ -1,0 +1,230 @@
+"""Resolves the sources of a spec that have no pin, and fetches pinned content into the content store.
+
+Sources are plug-ins: here is what they may use, how their results are reported, and how several failures become one.
+Content that a source sends while it is resolved is stored. Not here: how files are written (content/archive.py).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from api.errors import BundleError
+from api.plugins import Access, Entry, Limits, Refusal, Resolution
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import Source, SourcePin, Spec
+from controller.build.pins import Pins, Resolved, content_key, origin_of, resolution_of, spec_digest, store_key
+from controller.build.plugins import source_of
+from controller.build.request import BuildSettings, Call, Request, store_keys
+from controller.content.archive import write_entries
+from controller.content.store import ContentStore
+from controller.retries import OF_SECRETS
+from controller.telemetry import Observer, Phase, SourceResult, timed
+
+# Then its Secret could not be used, and the source was not queried.
+_BEFORE_QUERY = OF_SECRETS | {
+    Reason.SERVICE_ACCOUNT_NOT_FOUND,
+    Reason.SERVICE_ACCOUNT_REPLACED,
+    Reason.NAMESPACE_NOT_FOUND,
+    Reason.NAMESPACE_REPLACED,
+}
+SOURCES_AT_ONCE = 4
+"""Per BundleDeployment. Together with --fetch-workers this limits the threads, connections and children of all."""
+
+
+class PluginCalls:
+    """Prepares calls of source plug-ins, and reports their results to the observer. Thread-safe."""
+
+    def __init__(self, settings: BuildSettings, observer: Observer) -> None:
+        self._settings, self._observer = settings, observer
+
+    @contextmanager
+    def asking(self, phase: Phase, index: int, source: Source, call: Call) -> Iterator[None]:
+        """Report how long a call of a source takes, and whether it fails; not as a query if its Secret is missing."""
+        try:
+            with timed(self._observer, phase):
+                yield
+        except BundleError as error:
+            call.context.ended(index, error)
+            if error.reason not in _BEFORE_QUERY:
+                self._observer.source_asked(source.kind, SourceResult.ERROR)
+            raise
+        call.context.ended(index, None)
+
+    def note(self, source: Source, result: SourceResult) -> None:
+        """Report the result of a call that succeeded."""
+        self._observer.source_asked(source.kind, result)
+
+    def access(self, index: int, source: Source, scratch: Path, call: Call) -> Access:
+        """Return what a plug-in may use for one source, by its index in the spec; its deadline starts now.
+
+        Raises: BundleError if the credentials cannot be read.
+        """
+        context = call.context
+        previous = context.previous[index] if context.previous else None
+
+        def _advance(done: int, total: int) -> None:
+            call.use.receive(index, done)
+            context.progress(index, done, total)
+
+        read = context.config_map
+        access = Access(
+            path=f"spec.sources[{index}].{source.block}",
+            deadline=time.monotonic() + self._settings.timeout,
+            cancelled=call.cancelled,
+            scratch=scratch,
+            limits=self._settings.limits,
+            network=self._settings.network,
+            credentials=context.credentials(index, source),
+            confinement_required=self._settings.means.confinement_required,
+            previous=resolution_of(previous) if previous else None,
+            max_age=context.max_ages[index] if context.max_ages else 0.0,
+            room=lambda size: context.room(size, call.cancelled),
+            progress=_advance,
+            receive=lambda done: call.use.receive(index, done),
+        )
+        return replace(access, config_map=lambda name: read(index, name)) if read else access
+
+
+def first_failure(failures: Sequence[BundleError]) -> BundleError | None:
+    """Return the first failure by spec order, with the number of others in its message; None if there is none."""
+    failures = list({failure.message: failure for failure in reversed(failures)}.values())[::-1]
+    if len(failures) < 2:  # noqa: PLR2004 - one failure speaks for itself
+        return failures[0] if failures else None
+    first = failures[0]
+    message = f"{first.message} (and {len(failures) - 1} more)"
+    return BundleError(first.reason, message, retry_after=first.retry_after)
+
+
+class Resolver:
+    """Resolves sources, a few at a time; `now` is the time of day, for `resolvedAt`. Thread-safe."""
+
+    def __init__(self, store: ContentStore, limits: Limits, calls: PluginCalls, now: Callable[[], datetime]) -> None:
+        self._store, self._limits, self._calls, self._now = store, limits, calls, now
+
+    def resolve(self, spec: Spec, pins: Pins, call: Call) -> Resolved:
+        """Resolve the sources that have no pin; those that succeed are pinned even if others fail.
+
+        Raises: nothing that a user can cause: the first BundleError becomes the failure of the result.
+        """
+        with ThreadPoolExecutor(SOURCES_AT_ONCE) as pool:
+            asked = [
+                pool.submit(self._resolve, spec, index, call) if pin is None else None for index, pin in enumerate(pins)
+            ]
+        found: list[SourcePin | None] = []
+        failures: list[BundleError] = []
+        for pin, future in zip(pins, asked, strict=True):
+            error = future.exception() if future else None
+            if isinstance(error, BundleError):
+                failures.append(error)
+            elif error is not None:
+                raise error
+            found.append(None if error else future.result() if future else pin)
+        return Resolved(pins=tuple(found), failure=first_failure(failures))
+
+    def _resolve(self, spec: Spec, index: int, call: Call) -> SourcePin:
+        source = spec.sources[index]
+        plugin = source_of(source.kind)
+        origin = origin_of(plugin, source, spec.install_namespace)
+        with self._calls.asking(Phase.RESOLVE, index, source, call), self._store.scratch() as scratch:
+            access = self._calls.access(index, source, scratch, call)
+            auth_digest = access.credentials.identity if access.credentials else ""
+
+            def _key(resolution: Resolution) -> str:
+                return store_key(content_key(plugin, source, resolution), origin, origin, auth_digest)
+
+            def _is_stored(resolution: Resolution) -> bool:
+                return self._store.get(_key(resolution)) is not None
+
+            def _keep(resolution: Resolution, entries: Iterator[Entry]) -> None:
+                self._store.put(
+                    _key(resolution),
+                    lambda to: write_entries(entries, to, self._limits, access.path, call.use, records=True),
+                )
+
+            resolution = plugin.resolve(source.parameters_json, replace(access, is_stored=_is_stored, keep=_keep))
+        is_same = access.previous is not None and access.previous.digest == resolution.digest
+        self._calls.note(source, SourceResult.NOT_MODIFIED if is_same else SourceResult.RESOLVED)
+        return SourcePin(
+            destination=source.target,
+            kind=source.kind,
+            resolved=resolution.pinned,
+            digest=resolution.digest,
+            spec_digest=spec_digest(source),
+            origin=origin,
+            auth_digest=auth_digest,
+            resolved_at=self._now(),
+            validator=resolution.validator,
+            version=resolution.version,
+            reference=resolution.reference or resolution.version,
+        )
+
+
+class Fetcher:
+    """Fetches content, a few sources at a time. Thread-safe."""
+
+    def __init__(self, store: ContentStore, settings: BuildSettings, calls: PluginCalls) -> None:
+        self._store, self._settings, self._calls = store, settings, calls
+        self._in_use: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def using(self, request: Request) -> Iterator[None]:
+        """Keep the content of a request in the store for a block, and evict unused content afterwards."""
+        keys = store_keys(request)
+        with self._lock:
+            self._in_use.update(keys)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._in_use.subtract(keys)
+                in_use = set(+self._in_use)
+            self._store.collect(in_use, self._settings.store_bytes)
+
+    def fetch(self, request: Request, call: Call) -> list[tuple[str, str, Path]]:
+        """Return the path in the spec, the destination, and the folder in the store of each source.
+
+        Raises: BundleError with a reason of Unpacked: the first failure by spec order.
+        """
+        sources, keys = request.spec.sources, store_keys(request)
+        with ThreadPoolExecutor(SOURCES_AT_ONCE) as pool:
+            fetched = [pool.submit(self._fetch, request, index, key, call) for index, key in enumerate(keys)]
+        failures = [error for future in fetched if isinstance(error := future.exception(), BundleError)]
+        if failure := first_failure(failures):
+            raise failure
+        return [
+            (f"spec.sources[{i}]", source.target, future.result())
+            for i, (source, future) in enumerate(zip(sources, fetched, strict=True))
+        ]
+
+    def _fetch(self, request: Request, index: int, key: str, call: Call) -> Path:
+        source, resolution = request.spec.sources[index], resolution_of(request.pins[index])
+        plugin = source_of(source.kind)
+        if stored := self._store.get(key):
+            call.use.add_stored(stored)
+            self._calls.note(source, SourceResult.REUSED)
+            return stored
+
+        written: list[Path] = []
+
+        def _write(folder: Path) -> Mapping[str, Refusal]:
+            written.append(folder)
+            with self._store.scratch() as scratch:
+                access = self._calls.access(index, source, scratch, call)
+                entries = plugin.fetch(source.parameters_json, resolution, access)
+                return write_entries(entries, folder, self._settings.limits, access.path, call.use, records=True)
+
+        with self._calls.asking(Phase.FETCH, index, source, call):
+            folder = self._store.put(key, _write)
+            if not written:  # another build has
+                call.use.add_stored(folder)
+        self._calls.note(source, SourceResult.FETCHED)
+        return folder
