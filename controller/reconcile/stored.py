@@ -231,7 +231,8 @@ def write(context: Context, made: Revision | PackedRevision) -> Revision | Packe
     status, is_held = context.status, context.spec.may_hold_revisions
     is_midway = status.managed_kinds and not status.managed_state  # it may be one of several kept revisions
     same: Revision | PackedRevision | None = context.memory.revisions.get(made.digest)
-    if same is None and (is_midway or is_held):
+    is_stored = context.services.revisions.has(context.name, made.digest, context.metadata.uid)
+    if same is None and is_stored and (is_midway or is_held):
         same = context.services.revisions.read_packed(context.name, made.digest)
     account = account_to_keep(context.deployment, same.terms if same else None)
     terms = replace(made.terms, account=account)
@@ -243,9 +244,8 @@ def write(context: Context, made: Revision | PackedRevision) -> Revision | Packe
         terms = _with_account_of(terms, same.terms)
     made = replace(made, terms=terms)
     is_named = made.digest in (status.revision, status.installed_revision)
-    is_known = is_named or context.services.revisions.has(context.name, made.digest, context.metadata.uid)
     context.services.revisions.write(context.name, made, context.metadata.uid)
-    if not is_known:
+    if not (is_named or is_stored):
         context.memory.unapplied.add(made.digest)
     if is_held:
         _drop_proposals(context, made.digest)

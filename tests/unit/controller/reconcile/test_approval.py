@@ -683,6 +683,18 @@ def test_a_lost_revision_is_built_again_and_needs_its_approval(world: World) -> 
     assert world.cluster.objects[A]["data"] == {"a": "hacked"}
 
 
+def test_an_approval_is_not_for_another_one_of_the_same_name(world: World) -> None:
+    install(world)
+    del world.cluster.objects[PATH]  # its user had removed the finalizer, so its revisions are left
+    world.cluster.edit(A, data={"a": "hacked"})
+    world.wish("v1", approval="Manual")
+    world.cluster.patch(PATH, {"metadata": {"uid": "uid-of-another"}})
+    world.settle()
+
+    assert world.conditions["Installed"] == "False AwaitingApproval"
+    assert world.cluster.objects[A]["data"] == {"a": "hacked"}
+
+
 # kills
 
 WRITES = ("apply", "merge_patch", "json_patch", "delete")
