@@ -18,6 +18,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -340,8 +341,9 @@ def test_whatever_is_at_another_host_looks_the_same_and_takes_as_long(way: str, 
     told = (Reason.UNREACHABLE, found["a closed port"].message)
     assert {name: each for name, each in found.items() if (each.reason, each.message) != told} == {}
     assert "cannot be used" in found["a closed port"].message
-    odd = {name: each.seconds for name, each in found.items() if abs(each.seconds - detours.SECONDS) > ABOUT_SECONDS}
-    assert odd == {}
+    usual = median(each.seconds for each in found.values())  # more than `SECONDS` if the machine has other work
+    assert usual >= detours.SECONDS - ABOUT_SECONDS
+    assert {name: each.seconds for name, each in found.items() if abs(each.seconds - usual) > ABOUT_SECONDS} == {}
     seen = (found["a closed port"].asked, found["a closed port"].progress)
     assert {name: each for name, each in found.items() if (each.asked, each.progress) != seen} == {}
 
