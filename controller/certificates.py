@@ -1,6 +1,6 @@
 """Certificates of servers that are not valid now: a fault of the server, or of the clock of this machine.
 
-Not here: certificates of an unknown authority or for another name (sources/transport_failures.py).
+Not here: certificates of an unknown authority or for another name (sources/transport.py).
 """
 
 from __future__ import annotations

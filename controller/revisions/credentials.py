@@ -34,9 +34,8 @@ from controller.revisions.accounts import (
 )
 from controller.sources.chart.registry import chart_reference
 from controller.sources.credentials import parse_pull_secrets, parse_secret
-from controller.sources.image.endpoint import find_endpoint
 from controller.sources.image.keyring import find_credentials
-from controller.sources.image.reference import parse_reference
+from controller.sources.image.reference import find_endpoint, parse_reference
 
 SeenContent = Callable[[WatchedObject, str | None], None]
 """Called with an object that is read, and its resourceVersion; empty: it does not exist; None: it never changes."""

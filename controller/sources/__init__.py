@@ -4,11 +4,11 @@ In: the parameters of a source, and what a call may use (`Access`). Out: a `Reso
 writing entries is left to `content`, reading Secrets to `revisions`.
 
     image, git, http, config_map, chart  START HERE: `source` of each is the kind
-    transport      HTTP for all kinds, with connections, redirects, pace and transport_failures
-    detours        what is told, and when, about hosts that the spec does not name
+    transport      HTTP for all kinds
+    redirects      which are followed, and what is told about hosts that the spec does not name
+    pace           how slow is too slow
     versions       ranges of versions
     hosts, addresses  which hosts and addresses the administrator allows
     credentials    the values of a Secret
     trust          certificates to trust, and when credentials may be sent
-    tls_contexts   TLS contexts, one for each set of trust
 """

@@ -1,25 +1,36 @@
-"""Which redirects are followed, and what messages may reveal about their targets.
+"""Which redirects are followed, and what a call does and tells at hosts that the spec does not name.
 
-Pure. Redirects are followed from https to https, and from plain http to the same origin only (scheme, host and port,
-RFC 6454). A server can redirect to addresses that only the controller reaches; so an error at an address that the user
-has not named reveals neither its name, nor its response, nor whether it exists. When it is reported is decided in
-detours.py.
+Redirects are followed from https to https, and from plain http to the same origin only (scheme, host and port, RFC
+6454). A tenant could use its own server to send the controller to services that only the controller reaches; so an
+error at an address that the user has not named reveals neither its name, nor its response, nor whether it exists.
+Whatever goes wrong there, also with the content that is sent, ends the call with one error, at one time: refused and
+silent ports, other certificates, any status, and any content look alike. Nor does the server that has redirected see a
+difference: it is not asked again, and its connections stay open until then.
+
+What lasts longer than `SECONDS` because the other host keeps sending content is told later. Once that is verified by
+its digest, or is the list or the repository that was looked for, it is like content of the named host.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+import time
+from dataclasses import dataclass, field
 from urllib.parse import urljoin, urlsplit
 
 from api.errors import BundleError
+from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.sources.hosts import PORTS
 
 Origin = tuple[str, str | None, int | None]
-
 PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 """What a URL may contain; browsers and clients encode anything else in one (quote of urllib.parse)."""
+log = logging.getLogger(__name__)
+SECONDS = 10.0
+"""From the request to another host to the report of a failure."""
+_MARGIN = 1.0
 
 
 class ElsewhereError(BundleError):
@@ -89,3 +100,29 @@ def origin_of(url: str) -> Origin:
 def host_of(url: str) -> str:
     """Return host and port as a URL contains them."""
     return urlsplit(url).netloc.rpartition("@")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detour:
+    """A request to a host that the spec does not name.
+
+    Attributes:
+        shown: the only error that users see.
+        began: monotonic seconds.
+    """
+
+    shown: BundleError
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def until(self) -> float:
+        """When the header of a response must have arrived, in monotonic seconds."""
+        return self.began + SECONDS - _MARGIN
+
+    def end(self, error: BundleError, access: Access) -> BundleError:
+        """Wait until failures are reported, and return the error to report; the log may contain the real one."""
+        if time.monotonic() >= access.deadline > self.until:
+            return error  # it took so long that there is nothing to hide: a large file
+        log.debug("failed at another host", extra={"shown": self.shown.message, "problem": error.message})
+        access.cancelled.wait(max(min(self.began + SECONDS, access.deadline) - time.monotonic(), 0.0))
+        return self.shown

@@ -2,20 +2,26 @@
 
 Invariants: no call outlives `Access.deadline`, or continues with a server that is silent or too slow in any phase;
 nothing is read beyond its limit, and only documents are decoded, never files; nothing is taken from the environment (no
-netrc, no proxy);
-`Authorization` is sent only to the origin that it is for. Messages name host and status, never a URL, and nothing about
-the target of a redirect.
+netrc, no proxy); `Authorization` is sent only to the origin that it is for. Messages name host and status, never a URL,
+and nothing about the target of a redirect. The texts of requests and the libraries below it are never used: they
+contain URLs, ports and object addresses.
 
-Not here: which addresses are allowed (connections.py), TLS contexts (tls_contexts.py), which redirects are followed
-(redirects.py), what is told of where they lead, and when (detours.py), how slow is too slow (pace.py), the meaning of
-responses (image/registry.py), tokens (image/tokens.py).
-Name resolution has the resolver's own timeout.
+A name is resolved once, and only its allowed addresses are connected to: neither a redirect nor a changing name can
+bypass that, and nothing is sent to other addresses, not even to probe them. Connecting to all addresses of a name takes
+a bounded time. Name resolution has the resolver's own timeout.
+
+Not here: which addresses are allowed (addresses.py), TLS contexts (trust.py), which redirects are followed, and what is
+told of where they lead (redirects.py), how slow is too slow (pace.py), the meaning of responses (image/registry.py),
+tokens (image/tokens.py).
 """
 
 from __future__ import annotations
 
 import http
+import http.client
 import logging
+import math
+import socket
 import ssl
 import threading
 import time
@@ -25,29 +31,61 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 from urllib.parse import quote as quote_url
 from urllib.parse import urlsplit
 
 import requests
 import requests.utils
 import tenacity
+import urllib3
+import urllib3.util.ssl_match_hostname
 from requests.adapters import HTTPAdapter
+from urllib3.util.connection import create_connection
 
 from api.bounds import read_count, read_retry_after
 from api.errors import BundleError
-from api.plugins import Access
+from api.plugins import Access, Network
 from api.v1alpha2.conditions import Reason
+from controller.certificates import find_causes, find_date_problem
 from controller.content.limits import describe_bytes, quote
-from controller.sources.connections import Guard, GuardedPools, Peer
-from controller.sources.detours import Detour
-from controller.sources.pace import Pace, check_deadline
-from controller.sources.redirects import PRINTABLE, Place, follow, host_of, origin_of, place_of
-from controller.sources.tls_contexts import CONTEXTS
-from controller.sources.transport_failures import LIBRARY_ERRORS, PlainServerError, StatusError, translate, unreachable
+from controller.sources.addresses import admit
+from controller.sources.pace import TIMED_OUT, Pace, check_deadline
+from controller.sources.redirects import PRINTABLE, Detour, Place, follow, host_of, origin_of, place_of
+from controller.sources.trust import CONTEXTS
 
+_LEAST_SECONDS = 0.001
+_CONNECTING_SECONDS = 15.0  # for all addresses of a name; each also has the timeout of the connection
+Peer: TypeAlias = tuple[str | None, int | None]
+"""Host and port of a connection."""
+LIBRARY_ERRORS = (
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    urllib3.exceptions.ProxySchemeUnsupported,
+    http.client.HTTPException,
+    OSError,
+)
+"""Everything that requests and the libraries below it raise."""
+_UNUSABLE = (
+    requests.exceptions.InvalidURL,
+    requests.exceptions.InvalidSchema,
+    requests.exceptions.MissingSchema,
+    requests.exceptions.URLRequired,
+    urllib3.exceptions.LocationValueError,
+)
+_NOT_VERIFIED = (ssl.SSLCertVerificationError, urllib3.util.ssl_match_hostname.CertificateError)
+NOT_RESOLVED = "its name cannot be resolved"
+REFUSED = "it refuses the connection"
+NO_TLS = "the TLS handshake failed"
+CUT = "the connection was closed"
+_PLAIN_ANSWERS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # OpenSSL 3.0, and since 3.5
+_PROBLEMS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
+    ((urllib3.exceptions.NameResolutionError, socket.gaierror), NOT_RESOLVED),
+    ((ConnectionRefusedError,), REFUSED),
+    ((ssl.SSLError, requests.exceptions.SSLError, urllib3.exceptions.SSLError), NO_TLS),
+    ((TimeoutError, requests.exceptions.Timeout, urllib3.exceptions.TimeoutError), TIMED_OUT),
+)
 log = logging.getLogger(__name__)
-
 _CHUNK = 64 * 1024
 _GZIP, _GZIPPED = ("gzip", "x-gzip"), (".tgz", ".tar.gz")
 _ENCODINGS = frozenset((*_GZIP, "compress", "x-compress", "deflate", "br", "zstd", "dcb", "dcz"))
@@ -61,9 +99,210 @@ _LONGEST_WAIT = 5.0  # seconds; the work queue waits for longer
 _REDIRECTS = 5
 _HEADER_BYTES = 32 * 1024
 _DISCARDED_BYTES = 64 * 1024  # of an unused body, read so that the connection can be reused
-
 _REDIRECT_STATUS = (301, 302, 303, 307, 308)
 _TRANSIENT_STATUS = (408, 429)
+_BACKOFF: Callable[[tenacity.RetryCallState], float] = tenacity.wait_exponential_jitter(
+    multiplier=0.2, max=2, jitter=0.2
+)
+
+
+class Guard:
+    """Checks the addresses of every connection before it is opened, and can cut them all.
+
+    Args:
+        subject: field path that starts messages.
+        network: which addresses the administrator allows.
+        plain: whether plain http is allowed to more than loopback addresses.
+    """
+
+    def __init__(self, subject: str, network: Network, *, plain: bool = False) -> None:
+        self._subject, self._network, self._plain = subject, network, plain
+        self._opening: socket.socket | None = None
+        self._open: list[tuple[Peer, socket.socket]] = []
+        self._connections: list[urllib3.connection.HTTPConnection] = []
+        self.until = math.inf
+        """When the next connection must be established, in monotonic seconds, if that is sooner than usual."""
+
+    def connect(self, connection: urllib3.connection.HTTPConnection, host: str, *, plain: bool) -> socket.socket:
+        """Return a socket connected to the first address of a host that accepts the connection.
+
+        Raises: BundleError (InsecureRefused if no address is allowed); what urllib3 and sockets raise.
+        """
+        try:
+            addresses = resolve(host.strip("[]"), connection.port)
+        except UnicodeError:
+            raise urllib3.exceptions.LocationParseError(host) from None
+        peer = _connect_first(self.admit(host, addresses, plain=plain), connection, self.until)
+        self._close_opening()
+        # During the TLS handshake the socket cannot be reached, but its duplicate can.
+        self._opening = peer.dup()
+        return peer
+
+    def admit(self, host: str, addresses: list[str], *, plain: bool) -> list[str]:
+        """Return the allowed addresses of a host; plain http may be allowed to all by the guard itself.
+
+        Raises: BundleError (InsecureRefused if none is allowed).
+        """
+        return admit(self._subject, host, addresses, self._network, plain=plain and not self._plain)
+
+    def keep(self, connection: urllib3.connection.HTTPConnection) -> None:
+        """Register a connection that is ready for requests."""
+        self._close_opening()
+        if isinstance(connection.sock, socket.socket):
+            peer = (connection.host, connection.port)
+            self._open.append((peer, connection.sock))  # it may outlive connection.sock while a response is read
+        self._connections.append(connection)
+
+    def cut(self, spared: Peer | None = None) -> None:
+        """Shut all connections down, but for those to one host: reading from them ends immediately."""
+        for opened in (self._opening, *(opened for peer, opened in self._open if peer != spared)):
+            if opened:
+                with suppress(OSError):  # closed meanwhile
+                    socket.socket.shutdown(opened, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close all connections, including those of responses that were not read to the end."""
+        self._close_opening()
+        for connection in self._connections:
+            connection.close()
+
+    def _close_opening(self) -> None:
+        opening, self._opening = self._opening, None
+        if opening:
+            opening.close()
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """Return the addresses of a host in the resolver's order, without brackets.
+
+    Raises: OSError; UnicodeError for an impossible name.
+    """
+    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+
+
+def _connect_first(addresses: list[str], connection: urllib3.connection.HTTPConnection, latest: float) -> socket.socket:
+    until = min(time.monotonic() + _CONNECTING_SECONDS, latest)
+    failure = OSError("no address")
+    for address in addresses:
+        try:
+            timeout = min(connection.timeout or math.inf, max(until - time.monotonic(), _LEAST_SECONDS))
+            return create_connection((address, connection.port), timeout, socket_options=connection.socket_options)
+        except OSError as error:
+            failure = error
+        if time.monotonic() >= until:
+            break
+    raise failure
+
+
+class _PlainConnection(urllib3.connection.HTTPConnection):
+    guard: Guard
+
+    def _new_conn(self) -> socket.socket:
+        return self.guard.connect(self, self._dns_host, plain=True)
+
+    def connect(self) -> None:
+        """Connect, and register with the guard."""
+        super().connect()
+        self.guard.keep(self)
+
+
+class _SecureConnection(urllib3.connection.HTTPSConnection):
+    guard: Guard
+
+    def _new_conn(self) -> socket.socket:
+        return self.guard.connect(self, self._dns_host, plain=False)
+
+    def connect(self) -> None:
+        """Connect, and register with the guard."""
+        super().connect()
+        self.guard.keep(self)
+
+
+class _PlainPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _PlainConnection
+
+
+class _SecurePool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+    def _validate_conn(self, conn: Any) -> None:
+        """Connect without a warning about certificates that the user chose not to verify."""
+        if conn.is_closed:
+            conn.connect()
+
+
+class GuardedPools(urllib3.PoolManager):
+    """Pools that open every connection through a guard.
+
+    Args:
+        guard: of all connections.
+        context: returns the TLS context; called only if there is a connection over https.
+        options: urllib3's.
+    """
+
+    def __init__(self, guard: Guard, context: Callable[[], ssl.SSLContext], **options: Any) -> None:
+        super().__init__(**options)
+        self._context = context
+        self.pool_classes_by_scheme = {
+            "http": type("_GuardedPlainPool", (_PlainPool,), {"ConnectionCls": _guarded(_PlainConnection, guard)}),
+            "https": type("GuardedSecurePool", (_SecurePool,), {"ConnectionCls": _guarded(_SecureConnection, guard)}),
+        }
+
+    def _new_pool(
+        self, scheme: str, host: str, port: int, request_context: dict[str, Any] | None = None
+    ) -> urllib3.HTTPConnectionPool:
+        options = dict(self.connection_pool_kw if request_context is None else request_context)
+        if scheme == "https":
+            options["ssl_context"] = self._context()
+        return super()._new_pool(scheme, host, port, options)
+
+
+def _guarded(connection: type, guard: Guard) -> type:
+    return type(connection.__name__, (connection,), {"guard": guard})
+
+
+class PlainServerError(BundleError):
+    """A server responds to TLS in plain http."""
+
+
+class StatusError(BundleError):
+    """A server answers with an error of its own, or asks to wait."""
+
+    def __init__(self, unreachable: BundleError, status: int) -> None:
+        super().__init__(unreachable.reason, unreachable.message, retry_after=unreachable.retry_after)
+        self.status = status
+
+
+def translate(error: BaseException, subject: str, host: str) -> BundleError:
+    """Return the error for one of `LIBRARY_ERRORS`.
+
+    Args:
+        error: its text is never used.
+        subject: field path that starts the message.
+        host: of the request.
+    """
+    causes = tuple(find_causes(error))
+    if problem := find_date_problem(error):
+        message = f"{subject}: the certificate of {quote(host)} {problem}"
+        return BundleError(Reason.TLS_VERIFICATION_FAILED, message)
+    for cause in causes:
+        if isinstance(cause, _NOT_VERIFIED):
+            why = getattr(cause, "verify_message", "") or "it is for another name"
+            message = f"{subject}: cannot verify the certificate of {quote(host)}: {why}; check certificateData"
+            return BundleError(Reason.TLS_VERIFICATION_FAILED, message)
+        if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", "") in _PLAIN_ANSWERS:
+            return PlainServerError(Reason.UNREACHABLE, unreachable(subject, host, NO_TLS).message)
+    if isinstance(error, _UNUSABLE):
+        return BundleError(Reason.INVALID_REFERENCE, f"{subject}: the URL of {quote(host)} is invalid; correct it")
+    matching = (text for kinds, text in _PROBLEMS if any(isinstance(cause, kinds) for cause in causes))
+    return unreachable(subject, host, next(matching, CUT))
+
+
+def unreachable(subject: str, host: str, problem: str, retry_after: float | None = None) -> BundleError:
+    """Return the error for a host that cannot be reached, or that fails."""
+    message = f"{subject}: cannot read from {quote(host)}: {problem}; check the address and the network"
+    return BundleError(Reason.UNREACHABLE, message, retry_after=retry_after)
 
 
 class Transport:
@@ -427,11 +666,6 @@ def _wait(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, BundleError) else None
     return asked if asked is not None else _BACKOFF(state)
-
-
-_BACKOFF: Callable[[tenacity.RetryCallState], float] = tenacity.wait_exponential_jitter(
-    multiplier=0.2, max=2, jitter=0.2
-)
 
 
 # TLS

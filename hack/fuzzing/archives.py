@@ -18,7 +18,7 @@ from controller.content.compression import is_compressed
 from controller.content.tar import read_tar
 from controller.content.zip import read_zip
 from controller.formats.helm.chart import find_chart, gather_chart
-from controller.sources.http.body import read_body
+from controller.sources.http.source import read_body
 from hack.fuzzing.target import Target, expect, refusals, scratch
 
 LIMITS = Limits(total_bytes=1 << 16, file_bytes=1 << 16, entries=50, ratio_from=1 << 14, header_bytes=1 << 14)

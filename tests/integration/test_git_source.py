@@ -29,7 +29,7 @@ from api.plugins import Access, Credentials, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
-from controller.sources import detours
+from controller.sources import redirects as detours
 from controller.sources.git.objects import Objects
 from controller.sources.git.source import GitSource
 from tests.support.git_servers import (

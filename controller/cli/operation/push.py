@@ -20,7 +20,7 @@ from controller.cli.deployments.waiting import awaits_ready, conclude, wait_if_a
 from controller.cli.packing import pack
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import CONFIG_MAPS, DEPLOYMENTS
-from controller.sources.config_map.parts import KEY, MOST_BYTES, Part, split
+from controller.sources.config_map.source import KEY, MOST_BYTES, Part, split
 
 _DIGITS = 12
 """Of the digest in names."""

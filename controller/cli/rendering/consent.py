@@ -15,10 +15,9 @@ from controller.cli.command import tell
 from controller.cli.output import to_table
 from controller.cli.question import ask
 from controller.sources.chart.registry import chart_reference
-from controller.sources.git.reference import parse_repository
+from controller.sources.git.connection import parse_repository
 from controller.sources.http.address import parse_address
-from controller.sources.image.endpoint import find_endpoint
-from controller.sources.image.reference import parse_reference
+from controller.sources.image.reference import find_endpoint, parse_reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

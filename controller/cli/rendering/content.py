@@ -22,7 +22,7 @@ from controller.formats.recognition import (
     recognize_first,
     recognize_manifests,
 )
-from controller.sources.http.body import read_body
+from controller.sources.http.source import read_body
 from controller.sources.image.reference import parse_reference
 
 OCI = "oci://"

@@ -1,7 +1,5 @@
 """The processor `images`: other registries, tags and digests. Pure.
 
-In: objects of a rendering. Out: the same objects with other images.
-
-    processor   START HERE: images in pods, pod templates and the given fields of custom resources
-    names       an image name, and the rule that applies to it
+In: objects of a rendering. Out: the same objects with other images, in pods, pod templates and the given fields of
+custom resources.
 """

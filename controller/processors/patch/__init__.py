@@ -4,10 +4,7 @@ In: objects of a rendering. Out: the same objects, those that the target selects
 
     processor   START HERE: validation, and the objects that are patched
     target      which objects a target selects
-    selector    label selectors as text
-    merge       JSON merge patches (RFC 7386)
-    operations  JSON patches (RFC 6902)
+    operations  JSON merge patches (RFC 7386) and JSON patches (RFC 6902)
     strategic   strategic merge patches
-    ordering    the order of lists that a strategic merge patch has merged
     merge_keys  by which keys lists are merged: merge_keys.json, which hack/generate writes from a real API server
 """

@@ -1,4 +1,7 @@
-"""JSON patches (RFC 6902), by the library jsonpatch. Its messages contain values, which may be secrets; ours do not."""
+"""JSON merge patches (RFC 7386), and JSON patches (RFC 6902) by the library jsonpatch.
+
+Its messages contain values, which may be secrets; ours do not.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,19 @@ from controller.processors.rendered import Charge
 
 COPIED_BYTES = 1 << 20
 """Of JSON that one patch may copy: copies of copies would grow exponentially."""
+
+
+def merge(value: Any, patch: Any) -> Any:
+    """Return the value with a merge patch applied; neither is modified."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(value) if isinstance(value, dict) else {}
+    for key, change in patch.items():
+        if change is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge(result.get(key), change)
+    return result
 
 
 class OperationError(Exception):

@@ -8,12 +8,10 @@ from typing import Any
 
 from api.plugins import ProcessRequest, Rendering
 from controller.formats.objects import Object, identify
-from controller.processors.patch.merge import merge
 from controller.processors.patch.merge_keys import MergeKeys
-from controller.processors.patch.operations import OperationError, apply_operations
-from controller.processors.patch.selector import parse_selector
+from controller.processors.patch.operations import OperationError, apply_operations, merge
 from controller.processors.patch.strategic import StrategicPatchError, merge_strategically
-from controller.processors.patch.target import Target
+from controller.processors.patch.target import Target, parse_selector
 from controller.processors.rendered import change_each, refused
 
 _OPERATION_STEPS = 30

@@ -17,16 +17,14 @@ from api.plugins import Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import Spool
 from controller.content.limits import describe_bytes, quote
-from controller.sources.chart.archive import read_chart
-from controller.sources.chart.request import ChartRequest
-from controller.sources.detours import Detour
-from controller.sources.image.connection import connected as connected_to_registry
+from controller.sources.chart.chart import ChartRequest, read_chart
 from controller.sources.image.layers import CHART, OLD_CHART
 from controller.sources.image.manifest import Image, Index, parse_manifest
 from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
-from controller.sources.image.registry import Registry
-from controller.sources.image.tags import list_tags
+from controller.sources.image.registry import Registry, list_tags
+from controller.sources.image.registry import connected as connected_to_registry
 from controller.sources.pace import check_deadline
+from controller.sources.redirects import Detour
 
 OCI = "oci://"
 _CONFIG = "application/vnd.cncf.helm.config.v1+json"

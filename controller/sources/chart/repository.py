@@ -26,7 +26,7 @@ from api.plugins import Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import Spool
 from controller.content.limits import quote
-from controller.sources.chart.archive import read_chart
+from controller.sources.chart.chart import ChartRequest, pinned_version, read_chart
 from controller.sources.chart.index import (
     INDEX_BYTES,
     READING_BYTES,
@@ -38,14 +38,12 @@ from controller.sources.chart.index import (
 )
 from controller.sources.chart.registry import OCI
 from controller.sources.chart.registry import connected as connected_to_registry
-from controller.sources.chart.request import ChartRequest, pinned_version
 from controller.sources.chart.shared import SharedAnswers
-from controller.sources.detours import Detour
 from controller.sources.hosts import check_host
 from controller.sources.http.address import HTTPS, Address, parse_address
 from controller.sources.http.download import Download, Wanted
 from controller.sources.pace import check_deadline
-from controller.sources.redirects import PRINTABLE, follow, origin_of
+from controller.sources.redirects import PRINTABLE, Detour, follow, origin_of
 from controller.sources.transport import Transport
 from controller.sources.trust import certificates_of, credential_headers
 

@@ -3,7 +3,7 @@
 The content is the directory of the chart, as `helm pull --untar` writes it, without its own name. Provenance files are
 not read.
 
-Not here: which version is meant (request.py), repositories with an index (repository.py), and registries (registry.py).
+Not here: which version is meant (chart.py), repositories with an index (repository.py), and registries (registry.py).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from api.plugins import Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.sources.chart import registry, repository
-from controller.sources.chart.request import ChartRequest, parse_request, request_problems
-from controller.sources.http.body import READ_AS
+from controller.sources.chart.chart import ChartRequest, parse_request, request_problems
+from controller.sources.http.source import READ_AS
 from controller.sources.trust import certificate_problems
 
 

@@ -1,24 +1,96 @@
-"""ConfigMaps of the install namespace: each key is a file, or they contain an archive.
+"""ConfigMaps of the install namespace: each key is a file, or they contain an archive, perhaps in parts.
 
-Resolving reads all of it, so it passes the content on (`Access.keep`). Not here: reading ConfigMaps as the account
-(revisions/credentials.py).
+Resolving reads all of it, so it passes the content on (`Access.keep`). `rukpak push` divides an archive among
+ConfigMaps. Not here: reading ConfigMaps as the account (revisions/credentials.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
+from api import names
 from api.errors import BundleError
-from api.plugins import Access, Entry, Limits, Resolution
+from api.plugins import MEBIBYTE, Access, Entry, Limits, LocalContent, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of, digest_of_json
 from controller.content.limits import Rejection, quote
-from controller.sources.config_map.parts import KEY, are_parts, describe_names, join
-from controller.sources.http.body import READ_AS, read_body
+from controller.sources.http.source import READ_AS, read_body
 
+PART_BYTES = 900 << 10
+"""Of one part; an object in etcd has at most 1.5 MiB, and base64 adds a third."""
+MOST_BYTES = 32 * MEBIBYTE
+"""Of all parts together."""
+KEY = "bundle.tar.gz"
+_PART = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3}) (sha256:[0-9a-f]{64})")
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the annotation of a part says."""
+
+    number: int
+    """From 1."""
+    count: int
+    digest: str
+    """Of the whole archive."""
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count} {self.digest}"
+
+
+def split(archive: bytes) -> list[tuple[Part, bytes]]:
+    """Return the parts of an archive."""
+    digest = digest_of(archive)
+    pieces = [archive[start : start + PART_BYTES] for start in range(0, len(archive), PART_BYTES)]
+    return [(Part(number, len(pieces), digest), piece) for number, piece in enumerate(pieces, 1)]
+
+
+def are_parts(found: Mapping[str, LocalContent]) -> bool:
+    """Whether any of the ConfigMaps is a part of an archive."""
+    return any(names.PART in each.annotations for each in found.values())
+
+
+def join(found: Mapping[str, LocalContent]) -> bytes:
+    """Return the archive that ConfigMaps, by name, contain together.
+
+    Raises: Rejection if a part is missing, or they are not of one archive.
+    """
+    parts = {name: _read_part(name, each) for name, each in found.items()}
+    first = next(iter(parts.values()))
+    for name, part in parts.items():
+        if (part.count, part.digest) != (first.count, first.digest):
+            raise Rejection(f"ConfigMap {quote(name)} is part of another archive than the first one; push again")
+    missing = sorted(set(range(1, first.count + 1)) - {part.number for part in parts.values()})
+    if missing or len(parts) != first.count:
+        listed = ", ".join(map(str, missing[:3])) or "none"
+        raise Rejection(f"{len(parts)} of {first.count} parts are named, missing: {listed}; push again")
+    archive = b"".join(_piece(name, found[name]) for name in sorted(parts, key=lambda name: parts[name].number))
+    if digest_of(archive) != first.digest:
+        raise Rejection("the parts do not have the digest that their annotation says; push again")
+    return archive
+
+
+def _read_part(name: str, content: LocalContent) -> Part:
+    matched = _PART.fullmatch(content.annotations.get(names.PART, ""))
+    if matched is None:
+        raise Rejection(f"ConfigMap {quote(name)} is no part of an archive, and others are; push again")
+    return Part(int(matched[1]), int(matched[2]), matched[3])
+
+
+def _piece(name: str, content: LocalContent) -> bytes:
+    if content.files.keys() != {KEY}:
+        raise Rejection(f'ConfigMap {quote(name)} must contain only the key "{KEY}"; push again')
+    return content.files[KEY]
+
+
+def describe_names(given: Sequence[str]) -> str:
+    """Return the names of ConfigMaps for status, shortened."""
+    return given[0] if len(given) == 1 else f"{given[0]} and {len(given) - 1} more"
 
 
 class ConfigMapSource:

@@ -13,9 +13,9 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.certificates import EXPIRED, NOT_YET_VALID
 from controller.content.limits import quote
-from controller.sources.git.reference import Repository
+from controller.sources.git.connection import Repository
 from controller.sources.pace import TIMED_OUT
-from controller.sources.transport_failures import CUT, NO_TLS, NOT_RESOLVED, REFUSED, unreachable
+from controller.sources.transport import CUT, NO_TLS, NOT_RESOLVED, REFUSED, unreachable
 
 _CUT = f"{CUT}, or it does not speak git's protocol"
 

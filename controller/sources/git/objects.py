@@ -21,7 +21,7 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, Access, Entry
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, describe_bytes, quote, too_many_entries
-from controller.sources.git.connection import Connection
+from controller.sources.git.connection import FULL_COMMIT, PEELED, Connection, Repository
 from controller.sources.git.failures import NotServedError, check_served, translate
 from controller.sources.git.files import (
     FILES,
@@ -29,13 +29,13 @@ from controller.sources.git.files import (
     LINK,
     SUBMODULE,
     Item,
+    may_leave,
     parse_listing,
     read_items,
     read_listing,
+    take_directory,
 )
-from controller.sources.git.links import may_leave, take_directory
 from controller.sources.git.process import GitFailed, GitRunner
-from controller.sources.git.reference import FULL_COMMIT, PEELED, Repository
 from controller.sources.redirects import Place
 
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")

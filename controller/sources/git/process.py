@@ -5,6 +5,10 @@ passed in the environment, never in argv; no hook, prompt, configuration file or
 its own, whose process group is killed at the deadline, on cancel, over a limit, and when git has exited; its memory,
 files and output are bounded. It sees no files except the scratch folder's, and of the network one TCP port, or nothing.
 
+A child that talks to a server must make progress: its folder grows at the minimum rate, or it computes. Git limits the
+pace itself over http only (`http.lowSpeedLimit`), not over ssh. Resolving deltas writes little and may take long, so
+processor time counts as progress.
+
 GitPython only starts the child: its own timeout needs pgrep or ps, and leaves git-remote-https behind without them. Not
 here: the commands (objects.py), and the meaning of their errors (failures.py).
 """
@@ -14,29 +18,32 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Self, cast
 
+import git
+
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access
+from api.plugins import MEBIBYTE, Access, Network
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes
 from controller.processes.confinement import View, confined, programs, start_confined
 from controller.processes.group import CHUNK, TICK, ProcessGroup, read_pipes
 from controller.sources.git.connection import Connection
-from controller.sources.git.pace import GitPace
-from controller.sources.pace import check_deadline
+from controller.sources.pace import RATE_SECONDS, check_deadline, too_slow
 
+_COMPUTING_SECONDS = 1.0
+"""Processor time within `RATE_SECONDS` that a child needs far less of while it waits for a server."""
+# Fields of /proc/PID/stat after the name of the program (proc_pid_stat(5)).
+_SESSION, _TIMES = 3, slice(11, 15)
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # importing git runs git, and fails without it
-import git
-
 _COMPLAINT_BYTES = 64 * 1024  # of stderr, from its end
 OUTPUT_BYTES = 64 * MEBIBYTE
 """Limit of `Child.read_all`."""
 _NOT_STARTED = (126, 127)  # exit statuses of prlimit(1) and env(1) if git could not be started
-
 _KEPT = ("PATH",)
 _ENVIRONMENT: Mapping[str, str] = {
     "HOME": "/nonexistent",
@@ -73,6 +80,58 @@ _CONFIG: Mapping[str, str] = {
     "fetch.fsck.missingSpaceBeforeDate": "ignore",
     "fetch.fsck.zeroPaddedFilemode": "ignore",
 }
+
+
+class GitPace:
+    """The progress of one child.
+
+    Args:
+        session: of the child's processes.
+        network: how long a server may be silent, and its minimum rate.
+        clock: monotonic seconds.
+        computed: processor time of a session so far, in seconds.
+    """
+
+    def __init__(
+        self,
+        session: int,
+        network: Network,
+        clock: Callable[[], float] = time.monotonic,
+        computed: Callable[[int], float] | None = None,
+    ) -> None:
+        self._session, self._network, self._clock = session, network, clock
+        self._computed = computed or processor_seconds
+        self._started = self._since = clock()
+        self._first: int | None = None
+        self._size, self._spent = 0, 0.0
+
+    def problem(self, size: int) -> str:
+        """Return what is wrong with the server, given the size of the folder in bytes; '' if it is fast enough."""
+        now = self._clock()
+        if self._first is None:
+            self._first = self._size = size
+        elapsed = now - self._since
+        if elapsed < RATE_SECONDS:
+            return ""
+        spent = self._computed(self._session)
+        rate = self._network.bytes_per_second
+        if size - self._size >= rate * elapsed or spent - self._spent >= _COMPUTING_SECONDS:
+            self._since, self._size, self._spent = now, size, spent
+            return ""
+        if size <= self._first and now - self._started < self._network.idle_seconds:
+            return ""  # nothing has arrived yet
+        return too_slow(rate)
+
+
+def processor_seconds(session: int) -> float:
+    """Return the processor time used by the processes of a session, and by the children that they have waited for."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has exited
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[_SESSION]) == session:
+                ticks += sum(map(int, fields[_TIMES]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 class GitFailed(Exception):  # noqa: N818 - it is what happened; failures.py makes an error of it

@@ -16,12 +16,10 @@ from api.errors import BundleError
 from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
-from controller.sources.detours import Detour
-from controller.sources.git.connection import Connection, connect
+from controller.sources.git.connection import HTTPS, Connection, Repository, connect, parse_repository
 from controller.sources.git.failures import NOT_FOLLOWED, RedirectedError
 from controller.sources.git.objects import Objects
-from controller.sources.git.reference import HTTPS, Repository, parse_repository
-from controller.sources.redirects import Place, place_of
+from controller.sources.redirects import Detour, Place, place_of
 from controller.sources.transport import Transport
 from controller.sources.trust import authorization_of, certificates_of
 

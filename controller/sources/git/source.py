@@ -14,9 +14,7 @@ from api.errors import BundleError
 from api.plugins import Access, Entry, Limits, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, check_path, quote
-from controller.sources.git.objects import Objects
-from controller.sources.git.redirect import reach
-from controller.sources.git.reference import (
+from controller.sources.git.connection import (
     FULL_COMMIT,
     PEELED,
     SHORT_COMMIT,
@@ -25,6 +23,8 @@ from controller.sources.git.reference import (
     check_ref,
     parse_repository,
 )
+from controller.sources.git.objects import Objects
+from controller.sources.git.redirect import reach
 from controller.sources.git.submodules import Checkout
 from controller.sources.pace import check_deadline
 from controller.sources.trust import certificate_problems

@@ -19,11 +19,10 @@ from api.errors import BundleError
 from api.plugins import Access, Entry, EntryKind, Refusal
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, quote, too_many_entries
-from controller.sources.git.connection import Connection
+from controller.sources.git.connection import SSH, Connection, Repository, parse_repository
 from controller.sources.git.files import SUBMODULE, Item
 from controller.sources.git.objects import Objects
 from controller.sources.git.redirect import reach
-from controller.sources.git.reference import SSH, Repository, parse_repository
 from controller.sources.redirects import Place
 from controller.sources.trust import certificates_of
 

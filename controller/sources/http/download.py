@@ -21,8 +21,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.disk import Spool
 from controller.content.limits import describe_bytes, quote
 from controller.sources.http.address import Address
-from controller.sources.transport import Response, Transport
-from controller.sources.transport_failures import StatusError
+from controller.sources.transport import Response, StatusError, Transport
 
 _CHUNK = 64 * 1024
 _CUTS = 3  # in a row without progress; then the work queue retries

@@ -1,37 +1,146 @@
 """One file over http: downloaded whole, verified, then unpacked if it is an archive.
 
 Only its body tells what a URL names now, so resolving passes the content on (`Access.keep`). With a sha256 in the spec,
-one request is enough to authorize the caller.
+one request is enough to authorize the caller. A body is an archive by its first bytes, otherwise one file of manifests
+by its name in the URL.
 
 Invariants: no body is interpreted before its digest is verified; credentials are sent over verified https only, to the
 host of the URL only.
 
-Not here: the download (download.py), and the entries of a body (body.py).
+Not here: the download (download.py), reading archives (content/tar.py, content/zip.py), and checking and writing
+entries (content/archive.py).
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, BinaryIO
 
 from api import names
 from api.errors import BundleError
-from api.plugins import Access, Entry, Resolution
+from api.plugins import Access, Entry, EntryKind, Limits, Refusal, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import Spool
-from controller.content.limits import Rejection, quote
+from controller.content.limits import Budget, Rejection, Unusable, check_path, quote
+from controller.content.tar import is_tar, read_tar
+from controller.content.zip import Seekable, Unsupported, is_zip, read_zip
 from controller.sources.hosts import check_host
 from controller.sources.http.address import HTTPS, Address, parse_address
-from controller.sources.http.body import READ_AS, is_file_name, read_body
 from controller.sources.http.download import Download, Wanted
 from controller.sources.pace import check_deadline
 from controller.sources.transport import Transport
 from controller.sources.trust import certificate_problems, certificates_of, credential_headers
 
+_HEAD_BYTES = 512
+READ_AS = "packaged charts without .helmignore"
+"""Part of the keys of content: what an older release has stored was read differently."""
+_CHART, _IGNORE = "Chart.yaml", ".helmignore"
+_IGNORE_BYTES = 64 * 1024
+_SUFFIXES = (".yaml", ".yml", ".json")
+_WEB_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)\b", re.IGNORECASE)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a body that is not an archive is accepted under a name."""
+    return name.lower().endswith(_SUFFIXES)
+
+
+def read_body(file: Seekable, size: int, name: str, strip: int, limits: Limits) -> Iterator[Entry]:
+    """Yield the entries of a body.
+
+    Args:
+        file: the body, at its start.
+        size: of the body.
+        name: of the file, if the body is not an archive.
+        strip: how many leading path elements to remove from the names in an archive.
+        limits: for the readers, and for dropped entries.
+
+    Raises: Rejection and Unsupported of the readers; Unsupported for a body that is neither archive nor manifests.
+    """
+    head = file.read(_HEAD_BYTES)
+    file.seek(0)
+    if is_zip(head):
+        yield from strip_components(read_zip(file, limits), strip, limits)
+    elif is_tar(head):
+        yield from strip_components(without_ignore_file(read_tar(file, limits)), strip, limits)
+    elif _WEB_PAGE.match(head):
+        raise Unsupported(
+            f"{quote(name)} is neither a tar archive nor a zip archive nor a file of manifests, but a web page; use "
+            "the address that downloads the file, and auth if it requires a login"
+        )
+    elif is_file_name(name):
+        yield Entry(path=name, size=size, data=file)
+    else:
+        raise Unsupported(
+            f"{quote(name)} is neither a tar archive (plain, gzip or zstd) nor a zip archive nor a file named .yaml, "
+            ".yml or .json; publish it as one of these"
+        )
+
+
+def without_ignore_file(entries: Iterator[Entry]) -> Iterator[Entry]:
+    """Leave out the `.helmignore` of a packaged chart: one folder with Chart.yaml.
+
+    `helm package` has applied it, and Helm does not apply it to an archive: `charts/` may contain what it names.
+    """
+    folders, charts = set[str](), set[str]()
+    ignore: tuple[str, Entry] | None = None
+    for entry in entries:
+        parts = [part for part in entry.path.split("/") if part not in ("", ".")]
+        folders.update(parts[:1])
+        if parts[1:] == [_CHART]:
+            charts.add(parts[0])
+        is_small_file = entry.kind is EntryKind.FILE and not entry.refusal and entry.size <= _IGNORE_BYTES
+        if parts[1:] == [_IGNORE] and is_small_file and ignore is None:
+            # Kept until it is known what the archive is: Chart.yaml may follow.
+            data = io.BytesIO(entry.data.read(entry.size) if entry.data else b"")
+            ignore = parts[0], replace(entry, data=data)
+            continue
+        yield entry
+    if ignore and (folders != {ignore[0]} or ignore[0] not in charts):
+        yield ignore[1]
+
+
+def strip_components(entries: Iterator[Entry], count: int, limits: Limits) -> Iterator[Entry]:
+    """Remove leading elements from names, as `tar --strip-components` does; drop entries without a name left.
+
+    Args:
+        entries: with any names.
+        count: of elements; "." counts as one. Targets of hard links are names, too, those of symbolic links are not.
+        limits: charged for dropped entries, too.
+
+    Yields: an entry with a `refusal` for a name that is not allowed, even in a removed part.
+    Raises: Rejection for a name that is absolute or leads out of the archive; whatever `entries` raises.
+    """
+    budget = Budget(limits)
+    for entry in entries:
+        is_name = bool(count) and entry.kind is EntryKind.HARD_LINK  # a target that is one
+        refusal = entry.refusal or _judge([entry.path, entry.target] if is_name else [entry.path], limits)
+        path = _without(entry.path, count)
+        target = _without(entry.target, count) if is_name else entry.target
+        if not count or (path and (target or not entry.target)):
+            yield replace(entry, path=path, target=target, refusal=refusal)
+        else:
+            budget.charge_entry()
+            budget.charge_file(entry.path, entry.size)
+
+
+def _judge(names: Iterable[str], limits: Limits) -> Refusal | None:
+    """Check names before elements are removed, which may contain ".."."""
+    try:
+        for name in names:
+            check_path(name, limits)
+    except Unusable as unusable:
+        return unusable.refusal
+    return None
+
+
+def _without(path: str, count: int) -> str:
+    return "/".join([element for element in path.split("/") if element][count:]) if count else path
 
 
 class HttpSource:

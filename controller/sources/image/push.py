@@ -19,9 +19,8 @@ from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of
 from controller.content.limits import quote
-from controller.sources.image.connection import connected
 from controller.sources.image.reference import parse_reference
-from controller.sources.image.registry import Registry
+from controller.sources.image.registry import Registry, connected
 from controller.sources.transport import Response
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"

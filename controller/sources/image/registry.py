@@ -1,33 +1,161 @@
-"""The read side of the distribution API: manifests and blobs by digest, verified while they stream.
+"""The read side of the distribution API: tags, manifests, and blobs by digest, verified while they stream.
 
-With credentials, only https is used. Not here: parsing manifests (manifest.py), and logging in (logins.py). The API:
+Https is the default; plain http is used for loopback registries without certificates and credentials, and, if
+insecureSkipTLSVerify is set, for registries without TLS. Credentials are sent over verified https only.
+
+Not here: parsing manifests (manifest.py), and logging in (tokens.py). The API:
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE
+from api.plugins import MEBIBYTE, Access, Room, endless
 from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of
 from controller.content.limits import describe_bytes, quote
-from controller.sources.image.endpoint import Endpoint
-from controller.sources.image.logins import Login
+from controller.sources.hosts import PORTS, Location, check_host
 from controller.sources.image.manifest import ACCEPT, Descriptor, parse_manifest
-from controller.sources.image.reference import DIGEST, is_wildcard
-from controller.sources.transport import Response, Transport
-from controller.sources.transport_failures import PlainServerError, StatusError
+from controller.sources.image.reference import DIGEST, Endpoint, ImageReference, find_endpoint, is_wildcard
+from controller.sources.image.tokens import Login, TokenServer, choose_credentials
+from controller.sources.redirects import Detour
+from controller.sources.transport import PlainServerError, Response, StatusError, Transport
+from controller.sources.trust import certificates_of, check_secure
+from controller.sources.versions.selection import Check, proceed
 
+_PAGE_BYTES = 4 * MEBIBYTE
+_FIRST = "n=1000"
+_MOST = 100_000
+_MOST_PAGES = 1000
+_MEMORY_FACTOR = 40
+"""How much memory JSON may take for each of its bytes: `{},` becomes a dictionary of 64 and a reference."""
+# https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+# RFC 8288, section 3: a target in angle brackets and its parameters; relation types are words in any case.
+_LINK = re.compile(r'<([^>]{0,4096})>((?:[^,<"]|"[^"]*")*)')
+_RELATION = re.compile(r";\s*rel\s*=\s*[\"']?([^\"';,]*)", re.IGNORECASE)
 _MANIFEST_BYTES = 4 * MEBIBYTE  # the minimum that registries must accept, and the maximum of most
 _CHUNK = 64 * 1024
 _MOST_HOSTS = 256
 _OK, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY_REQUESTS = 200, 400, 401, 403, 404, 429
 _REFUSALS = (_BAD_REQUEST, _FORBIDDEN)
+
+RegistryT = TypeVar("RegistryT", bound="Registry")
+
+
+@contextmanager
+def connected(
+    parameters: Mapping[str, Any],
+    reference: ImageReference,
+    access: Access,
+    *,
+    missing: Reason,
+    kind: Callable[..., RegistryT],
+    field: str = "ref",
+    detour: Detour | None = None,
+) -> Iterator[RegistryT]:
+    """Provide the repository that a reference names, for one call.
+
+    Args:
+        parameters: of the source.
+        reference: its tag and digest are ignored.
+        access: of the call.
+        missing: reason for a 404: NotFound while resolving, PinnedContentGone afterwards.
+        kind: takes the arguments of Registry.
+        field: of the spec that names the repository; in messages.
+        detour: if the spec does not name the registry.
+
+    Raises: BundleError (InsecureRefused, SecretInvalid).
+    """
+    subject = f"{access.path}.{field}"
+    _check_registry(reference, access, subject)
+    endpoint = find_endpoint(reference, access.network.registry_mirrors)
+    certificates = certificates_of(parameters, access)
+    verify = not parameters.get("insecureSkipTLSVerify")
+    candidates = choose_credentials(access.credentials, endpoint)
+    if candidates:
+        check_secure(access.path, plain=False, verify=verify)
+    with Transport(
+        replace(access, path=subject),
+        certificate_data=certificates,
+        verify=verify,
+        loopback=endpoint.is_loopback,
+        detour=detour,
+    ) as transport:
+        yield kind(
+            transport,
+            endpoint,
+            Login(TokenServer(transport, endpoint, access.path, verify=verify), candidates),
+            schemes=_schemes(verify=verify, loopback=endpoint.is_loopback, wants_tls=bool(certificates or candidates)),
+            path=access.path,
+            field=field,
+            missing=missing,
+        )
+
+
+def _check_registry(reference: ImageReference, access: Access, subject: str) -> None:
+    parts = urlsplit(f"//{reference.registry}")
+    location = Location(scheme="https", host=parts.hostname or "", port=parts.port or PORTS["https"])
+    check_host(subject, location, access.network)
+
+
+def _schemes(*, verify: bool, loopback: bool, wants_tls: bool) -> tuple[str, ...]:
+    if not verify:
+        return ("https", "http")
+    return ("http", "https") if loopback and not wants_tls else ("https",)
+
+
+def list_tags(registry: Registry, room: Room = endless, check: Check = proceed) -> list[str]:
+    """Return all tags; names that no tag may have are left out.
+
+    Args:
+        registry: to ask.
+        room: of the call; reserves memory.
+        check: called often; raises to stop.
+
+    Raises: BundleError (NotFound, ContentRejected for too many, Unreachable for an answer that is no list of tags, …).
+    """
+    tags: list[str] = []
+    query = _FIRST
+    for _ in range(_MOST_PAGES):
+        check()
+        response = registry.list_tags(query)
+        try:
+            data = response.read_all(_PAGE_BYTES)
+            with room(len(data) * _MEMORY_FACTOR):
+                page = json.loads(data).get("tags") or []
+                tags += [tag for tag in page if isinstance(tag, str) and _TAG.fullmatch(tag)]
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            message = f"{response.place.subject}: the registry returned something else than a list of tags; check it"
+            raise BundleError(Reason.UNREACHABLE, message) from None
+        # Only the query: the next page is on the same host, which has the credentials.
+        query = urlsplit(_next(response.headers.get("Link", ""))).query
+        if not query:
+            return tags
+        if len(tags) > _MOST:
+            break
+    message = f"{response.place.subject}: the repository has more than {_MOST} tags; name one tag instead of a range"
+    raise BundleError(Reason.CONTENT_REJECTED, message)
+
+
+def _next(header: str) -> str:
+    """Return the target of the next page, or of a link without a relation, which registries mean by it; '' for none."""
+    for target, parameters in _LINK.findall(header):
+        relation = _RELATION.search(parameters)
+        if relation is None or "next" in relation[1].lower().split():
+            return str(target)
+    return ""
 
 
 class _Hosts:

@@ -1,7 +1,7 @@
 """Images and other OCI artifacts: one HEAD resolves a tag, and the layers of exactly that digest are streamed.
 
-Not here: connecting (connection.py), the protocol (registry.py), logging in (logins.py), manifests and layers
-(manifest.py, layers.py).
+Not here: connecting and the protocol (registry.py), logging in (tokens.py), manifests and layers (manifest.py,
+layers.py).
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from api.plugins import MEBIBYTE, Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, quote
 from controller.content.tar import read_tar
-from controller.sources.image.connection import connected
 from controller.sources.image.layers import Layer, Role, name_chart, plan_layers
 from controller.sources.image.manifest import Image, check_size, choose, parse_manifest
 from controller.sources.image.reference import ImageReference, has_target, parse_reference
-from controller.sources.image.registry import Blob, Registry
-from controller.sources.image.tags import list_tags
+from controller.sources.image.registry import Blob, Registry, connected, list_tags
 from controller.sources.pace import check_deadline
 from controller.sources.trust import certificate_problems
 from controller.sources.versions.ranges import Range

@@ -1,20 +1,31 @@
-"""Bearer tokens of registries: anonymous, by user name and password, by identity token.
+"""Logging in to a registry: challenges, credentials and bearer tokens.
 
-oras implements the first two exchanges, with a session that uses the transport, so that deadline, limits and address
-checks apply to token servers, too; it reads no configuration and runs no credential helper. A token server must belong
-to the registry by name; for credentials the rule is stricter, and requires https. Without verified https it must be the
-registry's own host and port: the registry chooses the address, and gets what is found there as a token. For the same
-reason, messages reveal nothing about responses of other addresses.
+Calls are anonymous until the registry sends a challenge (`WWW-Authenticate`, RFC 9110, sections 11.2 to 11.6.1), and
+then use one set of credentials after another. Why not oras' expression for challenges: it mixes the parameters of all
+of them, and misses values without quotes.
 
-The exchanges: https://distribution.github.io/distribution/spec/auth/token/ and …/auth/oauth/.
+Invariants: credentials and tokens are sent to the registry's own host or to its token server, never over plain http;
+each request is repeated at most once per set of credentials, and once more if a login has expired meanwhile (which some
+registries report by 400 or 403 instead of 401). A registry that refuses without a challenge is asked for one, once.
+
+Tokens are anonymous, by user name and password, or by identity token. oras implements the first two exchanges, with a
+session that uses the transport, so that deadline, limits and address checks apply to token servers, too; it reads no
+configuration and runs no credential helper. A token server must belong to the registry by name; for credentials the
+rule is stricter, and requires https. Without verified https it must be the registry's own host and port: the registry
+chooses the address, and gets what is found there as a token. For the same reason, messages reveal nothing about
+responses of other addresses.
+
+The exchanges: https://distribution.github.io/distribution/spec/auth/token/ and …/auth/oauth/. Not here: which entries
+of a Secret are for a repository (keyring.py).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -23,22 +34,29 @@ import oras.auth.utils
 import oras.logger
 
 from api.errors import BundleError
-from api.plugins import RegistryCredentials
+from api.plugins import Credentials, RegistryCredentials
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
-from controller.sources.image.challenge import Challenge
-from controller.sources.image.endpoint import Endpoint
+from controller.sources.image.keyring import find_credentials
+from controller.sources.image.reference import Endpoint
 from controller.sources.transport import Response, Transport
+from controller.sources.trust import basic
 
+_LONGEST = 4096
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - of the grammar
+_PLAIN = r'[^\s",=][^\s",]*'  # more than a token: some registries do not quote the URL of realm
+_SCHEME = re.compile(_TOKEN)
+# Possessive, so that an unclosed quote costs linear time.
+_PARAMETER = re.compile(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*+)"|({_PLAIN}))')
+_ESCAPED = re.compile(r"\\(.)")
+_REFUSALS = (400, 401, 403)
+_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 200, 401, 403, 404
 _ANSWER_BYTES = 64 * 1024
-_TOKEN = re.compile(r"[\x21-\x7e]+")
+_BEARER = re.compile(r"[\x21-\x7e]+")
 _PATH = re.compile(r"/(?!/)")
 _CLIENT = "rukpak"
-_OK = 200
-
 _PAIRS = {"registry-1.docker.io": ("auth.docker.io",), "registry.gitlab.com": ("gitlab.com",)}
 """Registries and their known token servers."""
-
 _SHARED = (
     "amazonaws.com",
     "azurecr.io",
@@ -55,6 +73,125 @@ _SHARED = (
 )
 """Domains below which anyone can register a name."""
 _SECOND_LEVEL = re.compile(r"(?:ac|co|com|edu|go|gob|gov|gouv|gv|ltd|me|mil|ne|net|nom|or|org|plc|sch)\.[a-z]{2}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge:
+    """One way to authenticate."""
+
+    scheme: str
+    """In lower case: `basic`, `bearer`."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """By name in lower case."""
+
+
+def parse_challenges(header: str) -> tuple[Challenge, ...]:
+    """Return the challenges of a header, in order; none if it is suspiciously long.
+
+    Text outside the grammar is skipped; a challenge that is incomplete after that fails.
+    """
+    if len(header) > _LONGEST:
+        return ()
+    return tuple(_challenges(header))
+
+
+def _challenges(header: str) -> Iterator[Challenge]:
+    scheme, parameters = "", dict[str, str]()
+    position = 0
+    while position < len(header):
+        if parameter := _PARAMETER.match(header, position):
+            name, quoted, plain = parameter.groups()
+            parameters.setdefault(name.lower(), plain or _ESCAPED.sub(r"\1", quoted or ""))
+        elif start := _SCHEME.match(header, position):
+            if scheme:
+                yield Challenge(scheme=scheme, parameters=parameters)
+            scheme, parameters = start[0].lower(), {}
+        found = parameter or _SCHEME.match(header, position)
+        position = found.end() if found else position + 1
+    if scheme:
+        yield Challenge(scheme=scheme, parameters=parameters)
+
+
+def choose_credentials(credentials: Credentials | None, endpoint: Endpoint) -> tuple[RegistryCredentials, ...]:
+    """Return the credentials for an endpoint, the best first.
+
+    A user name and password are for the registry that the spec names, not for its mirror.
+    """
+    if credentials is None:
+        return ()
+    found = find_credentials(credentials.registries, endpoint.name)
+    if credentials.username and not endpoint.is_mirror:
+        own = RegistryCredentials(registry=endpoint.host, username=credentials.username, password=credentials.password)
+        return (*found, own)
+    return found
+
+
+class Login:
+    """The login at one registry, for one call of the source: with each candidate in order, or anonymous without."""
+
+    def __init__(self, server: TokenServer, candidates: tuple[RegistryCredentials, ...]) -> None:
+        self._server = server
+        self._candidates = deque[RegistryCredentials | None](candidates or (None,))
+        self._challenges: tuple[Challenge, ...] = ()
+        self._authorization = ""
+        self._accepted = False
+        self.has_credentials = bool(candidates)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The header that authenticates; empty before the first challenge."""
+        return {"Authorization": self._authorization} if self._authorization else {}
+
+    def accept(self) -> None:
+        """Note that the registry has accepted the login."""
+        self._accepted = True
+
+    def answer(self, refusal: Response) -> bool:
+        """Log in again after a refusal; return whether there was another way, now in `headers`.
+
+        Raises: BundleError (InsecureRefused, Unreachable).
+        """
+        self._challenges = parse_challenges(refusal.headers.get("WWW-Authenticate", "")) or self._challenges
+        if refusal.status not in _REFUSALS or not self._challenges:
+            return False
+        if self._authorization and not self._accepted:
+            self._candidates.popleft()  # an accepted login has expired, and is renewed instead
+        self._accepted = False
+        return self._log_in()
+
+    def may_begin(self, status: int) -> bool:
+        """Return whether a refusal may be due to credentials that were never asked for."""
+        return self.has_credentials and not self._challenges and status in (_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND)
+
+    def begin(self, base: Response) -> bool:
+        """Log in as the base of the API asks for it; return whether there is a way, now in `headers`.
+
+        Without a challenge there the password is sent all the same, as by other clients.
+
+        Raises: BundleError (InsecureRefused, Unreachable).
+        """
+        if base.status != _OK:
+            return self.answer(base)
+        self._challenges = (Challenge(scheme="basic"),)
+        return self._log_in()
+
+    def _log_in(self) -> bool:
+        while self._candidates:
+            self._authorization = self._authorize(self._candidates[0])
+            if self._authorization:
+                return True
+            self._candidates.popleft()
+        self._authorization = ""
+        return False
+
+    def _authorize(self, candidate: RegistryCredentials | None) -> str:
+        by_scheme = {challenge.scheme: challenge for challenge in reversed(self._challenges)}
+        if bearer := by_scheme.get("bearer"):
+            token = self._server.request(bearer, candidate)
+            return f"Bearer {token}" if token else ""
+        if "basic" in by_scheme and candidate and candidate.password:
+            return basic(candidate.username, candidate.password)
+        return ""
 
 
 class TokenServer:
@@ -188,7 +325,7 @@ class _Answer:
         except (ValueError, RecursionError):
             return {}
         found = document.items() if isinstance(document, dict) else ()
-        return {key: value for key, value in found if isinstance(value, str) and _TOKEN.fullmatch(value)}
+        return {key: value for key, value in found if isinstance(value, str) and _BEARER.fullmatch(value)}
 
 
 def _split_realm(realm: str) -> tuple[str, str, str]:

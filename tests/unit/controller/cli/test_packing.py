@@ -14,7 +14,7 @@ from controller.cli.packing import pack
 from controller.content.archive import write_entries
 from controller.content.folder import read_folder
 from controller.content.tar import read_tar
-from controller.sources.http.body import read_body
+from controller.sources.http.source import read_body
 from tests.support.charts import files_of
 
 MOST = 1 << 20

@@ -23,9 +23,8 @@ from api.v1alpha2.conditions import Reason
 from controller.formats.helm.child import run_guarded
 from controller.processes import landlock
 from controller.processes.confinement import Mechanisms, View, confined
-from controller.sources.git.connection import Connection, connect
+from controller.sources.git.connection import Connection, connect, parse_repository
 from controller.sources.git.process import GitFailed, GitRunner
-from controller.sources.git.reference import parse_repository
 
 SHOWN = "import resource as r; print([r.getrlimit(x) for x in (r.RLIMIT_FSIZE, r.RLIMIT_NOFILE, r.RLIMIT_CPU)])"
 

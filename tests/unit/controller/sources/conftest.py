@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.sources import detours
+from controller.sources import redirects as detours
 
 SECONDS = 1.5
 

@@ -27,7 +27,7 @@ from api.errors import BundleError
 from api.plugins import Access, Entry, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
-from controller.sources import detours
+from controller.sources import redirects as detours
 from controller.sources.chart.source import ChartSource
 from controller.sources.http.source import HttpSource
 from controller.sources.image.source import ImageSource

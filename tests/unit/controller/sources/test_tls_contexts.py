@@ -20,8 +20,8 @@ from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.sources import transport, trust
 from controller.sources.image.source import ImageSource
-from controller.sources.tls_contexts import TLSContexts
 from controller.sources.transport import Transport
+from controller.sources.trust import TLSContexts
 from tests.support.faulty_registry import FaultyRegistry
 from tests.support.tarballs import tarball
 

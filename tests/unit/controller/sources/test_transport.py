@@ -33,10 +33,9 @@ from api.errors import BundleError
 from api.plugins import Access, Network
 from api.v1alpha2.conditions import Reason
 from controller.certificates import EXPIRED, NOT_YET_VALID
-from controller.sources import connections, pace
-from controller.sources.connections import Guard
-from controller.sources.transport import Transport
-from controller.sources.transport_failures import LIBRARY_ERRORS, translate
+from controller.sources import pace
+from controller.sources import transport as connections
+from controller.sources.transport import LIBRARY_ERRORS, Guard, Transport, translate
 from tests.support.clock import Clock
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.faulty_server import FaultyServer

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.processors.images.names import replace_image
+from controller.processors.images.processor import replace_image
 
 QUAY = {"from": "quay.io/", "to": "mirror.example.com:5000/quay/"}
 HUB = {"from": "docker.io/", "to": "mirror.example.com/hub/"}

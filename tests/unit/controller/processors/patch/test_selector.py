@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.processors.patch.selector import parse_selector
+from controller.processors.patch.target import parse_selector
 
 LABELS = {"app": "web", "example.com/tier": "front", "empty": ""}
 MATCHING = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.processors.patch.merge import merge
+from controller.processors.patch.operations import merge
 from controller.processors.patch.strategic import StrategicPatchError, merge_strategically
 from tests.support.objects import deployment
 

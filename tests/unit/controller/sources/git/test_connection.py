@@ -19,8 +19,7 @@ import trustme
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Network
 from api.v1alpha2.conditions import Reason
-from controller.sources.git.connection import Connection, connect
-from controller.sources.git.reference import parse_repository
+from controller.sources.git.connection import Connection, connect, parse_repository
 
 CANARY = "canary-4711"
 BASIC = Credentials(username="me", password=CANARY)

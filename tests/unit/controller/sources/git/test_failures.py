@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from api.v1alpha2.conditions import Reason
+from controller.sources.git.connection import parse_repository
 from controller.sources.git.failures import NotServedError, check_served, translate
-from controller.sources.git.reference import parse_repository
 
 REPOSITORY = parse_repository("https://example.org:8443/x")
 HOST = "https://example.org:8443/x/"

@@ -10,7 +10,7 @@ from operator import attrgetter
 import pytest
 
 from api.plugins import KIBIBYTE, Network
-from controller.sources.git.pace import GitPace, processor_seconds
+from controller.sources.git.process import GitPace, processor_seconds
 from hack.control_plane.waiting import wait_for
 from tests.support.clock import Clock
 

@@ -14,7 +14,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Limits, Network
 from api.v1alpha2.conditions import Reason
-from controller.sources.git import pace as git_pace
+from controller.sources.git import process as git_pace
 from controller.sources.git import process as git_process
 from controller.sources.git.connection import Connection
 from controller.sources.git.process import GitFailed, GitRunner

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from controller.sources.git.reference import Repository, candidates, check_ref, parse_repository
+from controller.sources.git.connection import Repository, candidates, check_ref, parse_repository
 
 # (text, url that git gets, scheme, host, port, user, normal form)
 REPOSITORIES = [

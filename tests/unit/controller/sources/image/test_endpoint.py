@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.sources.image.endpoint import find_endpoint
-from controller.sources.image.reference import parse_reference
+from controller.sources.image.reference import find_endpoint, parse_reference
 
 MIRRORS = {"quay.io": "mirror.example.com:5000/quay", "docker.io": "hub.example.com/", "ghcr.io": ""}
 CASES = [

@@ -16,10 +16,9 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Network, RegistryCredentials, Resolution
 from api.v1alpha2.conditions import Reason
-from controller.sources.image.endpoint import find_endpoint
-from controller.sources.image.logins import choose_credentials
-from controller.sources.image.reference import parse_reference
+from controller.sources.image.reference import find_endpoint, parse_reference
 from controller.sources.image.source import ImageSource
+from controller.sources.image.tokens import choose_credentials
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.registries import Authority
 from tests.support.tarballs import tarball

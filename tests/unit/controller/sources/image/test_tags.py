@@ -11,8 +11,7 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.sources.image.registry import Registry
-from controller.sources.image.tags import list_tags
+from controller.sources.image.registry import Registry, list_tags
 from controller.sources.redirects import Place
 
 PLACE = Place(subject="spec.sources[0].image.ref", host="quay.io")

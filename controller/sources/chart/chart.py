@@ -1,21 +1,29 @@
-"""Which chart the parameters of a source ask for, and which of its versions that is. Pure."""
+"""The chart that the parameters of a source ask for, which of its versions that is, and the files of its archive.
+
+The files are without the folder of the chart's name, so that Chart.yaml is at the root.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from api.errors import BundleError
-from api.plugins import Resolution
+from api.plugins import Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
+from controller.content.compression import is_compressed
+from controller.content.limits import Rejection, quote
+from controller.content.tar import read_tar
+from controller.sources.http.source import strip_components, without_ignore_file
 from controller.sources.versions.ranges import Range
 from controller.sources.versions.selection import Check, describe_nearest, highest, similar
 from controller.sources.versions.version import parse_loosely, parse_version
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_HEAD_BYTES = 512
+_CHART = "Chart.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,3 +107,28 @@ def request_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
 def pinned_version(resolution: Resolution) -> str:
     """Return the version that a resolution names."""
     return resolution.pinned.rpartition("@")[0].rpartition(":")[2]
+
+
+def read_chart(file: BinaryIO, access: Access) -> Iterator[Entry]:
+    """Yield the entries of a packaged chart, which is verified already.
+
+    Raises: BundleError (ContentRejected; UnsupportedContent for anything else than a packaged chart).
+    """
+    head = file.read(_HEAD_BYTES)
+    file.seek(0)
+    if not is_compressed(head):
+        raise _unsupported(access, "is not a tar archive with gzip")
+    has_chart = False
+    try:
+        for entry in strip_components(without_ignore_file(read_tar(file, access.limits)), 1, access.limits):
+            has_chart = has_chart or entry.path == _CHART
+            yield entry
+    except Rejection as rejection:  # by the reader, or thrown by the writer
+        raise rejection.at(access.path) from None
+    if not has_chart:
+        raise _unsupported(access, f"has no {_CHART} in its folder")
+
+
+def _unsupported(access: Access, problem: str) -> BundleError:
+    message = f'{access.path}: the packaged chart {problem}; publish what "helm package" writes'
+    return BundleError(Reason.UNSUPPORTED_CONTENT, message)
