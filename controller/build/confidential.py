@@ -19,7 +19,7 @@ from typing import Any
 from controller.formats.helm.values import scalars_of
 
 LEAST = 4
-"""Characters of a text that is secret; see formats/helm/redaction.py."""
+"""Characters of a text that is secret; see formats/helm/failures.py."""
 _START = 8
 _WORD = re.compile(r"[0-9a-z]+")
 

@@ -18,7 +18,7 @@ from api.v1alpha2.types import BundleDeployment, ConfigReference, Spec
 from controller.build.confidential import Confidential, texts_of
 from controller.build.plugins import format_of
 from controller.build.request import check_nesting
-from controller.formats.helm.redaction import HIDDEN, Redactor
+from controller.formats.helm.failures import HIDDEN, Redactor
 from controller.formats.values import merge_values, read_values
 
 MOST_BYTES = MEBIBYTE

@@ -34,8 +34,12 @@ from controller.content.disk import walk
 from controller.content.limits import Rejection
 from controller.content.tar import read_tar
 from controller.formats.applicable.applicable import make_applicable, revision_digest, scopes_of_crds
-from controller.formats.applicable.corrections import find_reserved_marks, without_reserved_marks
-from controller.formats.applicable.pods import find_pod_template, list_containers
+from controller.formats.applicable.corrections import (
+    find_pod_template,
+    find_reserved_marks,
+    list_containers,
+    without_reserved_marks,
+)
 from controller.formats.budget import TextBudget
 from controller.formats.objects import Object, find_identity_problem, group_of, identify, refuse
 from controller.processors.rendered import Charge, change_each

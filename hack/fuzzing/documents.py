@@ -15,10 +15,10 @@ from controller.build.revision import Revision, Terms, pack_objects, pack_terms,
 from controller.content.limits import Rejection, check_path
 from controller.formats.applicable.applicable import make_applicable, revision_digest
 from controller.formats.budget import TextBudget
-from controller.formats.helm.child import RunResult
+from controller.formats.helm.chart import refuse_foreign_references
 from controller.formats.helm.failures import explain
 from controller.formats.helm.output import read_output
-from controller.formats.helm.schemas import refuse_foreign_references
+from controller.formats.helm.program import RunResult
 from controller.formats.helm.values import write_values
 from controller.formats.plain import PlainFormat
 from controller.formats.registry_v1.registry_format import RegistryV1Format

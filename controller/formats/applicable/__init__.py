@@ -6,7 +6,5 @@ In: objects as a format rendered them, and the scope of their kinds. Out: the sa
 
     applicable      START HERE: the steps in order, and the digest of the result
     invalid_fields  what is refused
-    corrections     what is changed so that apply does what the author meant
-    nulls           which nulls are removed
-    pods            where kinds define pods
+    corrections     what is changed so that apply does what the author meant, and which nulls are removed
 """

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from controller.formats.applicable.corrections import correct
+from controller.formats.applicable.corrections import NO_SCHEMA, correct, schemas_of_crds, without_nulls
 from controller.formats.applicable.invalid_fields import find_invalid_fields
-from controller.formats.applicable.nulls import NO_SCHEMA, schemas_of_crds, without_nulls
 from controller.formats.objects import Identity, Object, crd_specs, find_identity_problem, group_of, identify, refuse
 from controller.untrusted import mapping
 

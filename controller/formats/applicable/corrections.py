@@ -1,15 +1,37 @@
-"""Corrections: changes to valid objects so that server-side apply does what their author meant."""
+"""Corrections: changes to valid objects so that server-side apply does what their author meant.
+
+Nulls are removed, unless a CRD of the same bundle allows them: the API server records a null as an owned leaf, rejects
+it in a custom field that is not nullable, and starts a new generation at every apply if it is in the key of a list
+item. Nulls that are list items are kept: removing one would move the others. In data of ConfigMaps and Secrets, null
+means the empty string.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_SHARD, OWNER_UID, RELEASED_FROM
-from controller.formats.objects import Object, group_of
+from controller.formats.objects import Object, crd_specs, group_of
 from controller.untrusted import mapping
 
+_TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "Pod"): (),
+    ("", "PodTemplate"): ("template",),
+    ("", "ReplicationController"): ("spec", "template"),
+    ("apps", "DaemonSet"): ("spec", "template"),
+    ("apps", "Deployment"): ("spec", "template"),
+    ("apps", "ReplicaSet"): ("spec", "template"),
+    ("apps", "StatefulSet"): ("spec", "template"),
+    ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
+    ("batch", "Job"): ("spec", "template"),
+}
+_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+Schema: TypeAlias = Mapping[str, Any]
+"""`openAPIV3Schema` of a CRD version, or a part of it; unchecked."""
+NO_SCHEMA: Schema = {}
+_FREE_FORM: Schema = {"nullable": True, "x-kubernetes-preserve-unknown-fields": True}
 _SERVER_FIELDS = frozenset(
     {
         "creationTimestamp",
@@ -61,9 +83,96 @@ _INJECT_ANNOTATIONS = frozenset(
 )
 
 
+def pod_template_path(group: str, kind: str) -> tuple[str, ...] | None:
+    """Return where objects of a kind have their pod template: () for a Pod, None if its kind has none."""
+    return _TEMPLATES.get((group, kind))
+
+
+def find_pod_template(item: Object) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the path and the value of the pod template of an object; None if its kind has none."""
+    path = pod_template_path(group_of(item), item["kind"])
+    if path is None:
+        return None
+    value: Any = item
+    for field in path:
+        value = value.get(field) if isinstance(value, dict) else None
+    return (".".join(path), value) if isinstance(value, dict) else None
+
+
+def list_containers(pod_spec: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the path and the value of every container of a pod."""
+    for field in _CONTAINER_LISTS:
+        containers = pod_spec.get(field)
+        for index, container in enumerate(containers if isinstance(containers, list) else ()):
+            if isinstance(container, dict):
+                yield f"{path}.{field}[{index}]", container
+
+
+def schemas_of_crds(objects: Sequence[Object]) -> dict[tuple[str, str, str], Schema]:
+    """Return the schemas that the CRDs among objects declare, by group, version and kind."""
+    result: dict[tuple[str, str, str], Schema] = {}
+    for spec in crd_specs(objects):
+        kind = str(mapping(spec, "names").get("kind"))
+        versions = spec.get("versions")
+        for version in map(mapping, versions if isinstance(versions, list) else ()):
+            schema = mapping(version, "schema", "openAPIV3Schema")
+            result[str(spec.get("group")), str(version.get("name")), kind] = schema
+    return result
+
+
+def without_nulls(item: Mapping[str, Any], schema: Schema = NO_SCHEMA) -> dict[str, Any]:
+    """Return a mapping without the nulls that its schema does not allow.
+
+    A schema allows null if it is `nullable`, and in undeclared fields below `x-kubernetes-preserve-unknown-fields`:
+    in the values of a chart, for example, null removes a default.
+    """
+    if not schema:
+        return {key: _without_any(value) for key, value in item.items() if value is not None}
+    result: dict[str, Any] = {}
+    for key, value in item.items():
+        rule = _schema_of_property(schema, key)
+        if value is not None:
+            result[key] = _without(value, rule)
+        elif rule.get("nullable") is True:
+            result[key] = None
+    return result
+
+
+def _without_any(value: Any) -> Any:
+    kind = value.__class__  # this runs for every value of most objects
+    if kind is dict:
+        return {key: _without_any(item) for key, item in value.items() if item is not None}
+    if kind is list:
+        return [_without_any(item) for item in value]
+    return value
+
+
+def _without(value: Any, schema: Schema) -> Any:
+    if isinstance(value, dict):
+        return without_nulls(value, schema)
+    if isinstance(value, list):
+        rule = _schema_of_items(schema)
+        return [_without(item, rule) for item in value]
+    return value
+
+
+def _schema_of_property(schema: Schema, key: str) -> Schema:
+    declared = mapping(schema, "properties").get(key, schema.get("additionalProperties"))
+    if isinstance(declared, dict):
+        return declared
+    return _FREE_FORM if schema.get("x-kubernetes-preserve-unknown-fields") is True else NO_SCHEMA
+
+
+def _schema_of_items(schema: Schema) -> Schema:
+    items = schema.get("items")
+    if isinstance(items, dict):
+        return items
+    return _FREE_FORM if schema.get("x-kubernetes-preserve-unknown-fields") is True else NO_SCHEMA
+
+
 def correct(item: Object) -> Object:
     """Return the object without the fields that belong to the API server, this controller or another controller."""
-    result = _without(item, {"status"})
+    result = _drop_keys(item, {"status"})
     result["metadata"] = _correct_metadata(item["metadata"])
     correction = _CORRECTIONS.get((group_of(item), item["kind"]))
     return correction(result) if correction else result
@@ -83,10 +192,10 @@ def without_reserved_marks(item: Object) -> Object:
 
 
 def _correct_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    corrected = _drop_reserved_marks(_without(metadata, _SERVER_FIELDS))
+    corrected = _drop_reserved_marks(_drop_keys(metadata, _SERVER_FIELDS))
     annotations = corrected.get("annotations")
     if annotations and not _WRITTEN_ANNOTATIONS.isdisjoint(annotations):
-        corrected["annotations"] = _without(annotations, _WRITTEN_ANNOTATIONS)
+        corrected["annotations"] = _drop_keys(annotations, _WRITTEN_ANNOTATIONS)
         if not corrected["annotations"]:
             del corrected["annotations"]
     return corrected
@@ -97,7 +206,7 @@ def _drop_reserved_marks(metadata: dict[str, Any]) -> dict[str, Any]:
     for field, reserved in RESERVED.items():
         marks = metadata.get(field)
         if marks and not reserved.isdisjoint(marks):
-            metadata[field] = _without(marks, reserved)
+            metadata[field] = _drop_keys(marks, reserved)
             if not metadata[field]:
                 del metadata[field]
     return metadata
@@ -119,7 +228,7 @@ def _encode_string_data(item: Object) -> Object:
     if "stringData" not in item:
         return result
     encoded = {key: _encode(value or "") for key, value in (item["stringData"] or {}).items()}
-    result = _without(result, {"stringData"})
+    result = _drop_keys(result, {"stringData"})
     return {**result, "data": {**(result.get("data") or {}), **encoded}} if encoded else result
 
 
@@ -129,7 +238,7 @@ def _encode(text: str) -> str:
 
 def _drop_aggregated_rules(item: Object) -> Object:
     """Leave the rules of an aggregated ClusterRole to the aggregation controller: apply would overwrite them."""
-    return _without(item, {"rules"}) if item.get("aggregationRule") is not None else item
+    return _drop_keys(item, {"rules"}) if item.get("aggregationRule") is not None else item
 
 
 def _drop_webhook_ca(item: Object) -> Object:
@@ -155,10 +264,10 @@ def _drop_at(value: Any, field: str, *below: str) -> Any:
     """Return the value without the field at a path."""
     if not isinstance(value, dict) or field not in value:
         return value
-    return {**value, field: _drop_at(value[field], *below)} if below else _without(value, {field})
+    return {**value, field: _drop_at(value[field], *below)} if below else _drop_keys(value, {field})
 
 
-def _without(value: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+def _drop_keys(value: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
     return {key: item for key, item in value.items() if key not in keys}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from controller.formats.applicable.pods import find_pod_template, list_containers
+from controller.formats.applicable.corrections import find_pod_template, list_containers
 from controller.formats.objects import Object, describe_type, describe_wrong_type, group_of
 from controller.untrusted import mapping
 
@@ -126,7 +126,7 @@ def _check_container(container: Mapping[str, Any], path: str) -> Iterator[str]:
 
 
 def _check_strings(strings: Any, path: str) -> Iterator[str]:
-    """Yield a problem for each value that is not a string; null is allowed (nulls.py)."""
+    """Yield a problem for each value that is not a string; null is allowed (corrections.py)."""
     if strings is None:
         return
     if not isinstance(strings, dict):

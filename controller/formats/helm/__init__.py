@@ -2,17 +2,10 @@
 
 In: a content tree and `spec.config`. Out: a `Rendering`. `controller/apply` runs the hooks.
 
-    format         START HERE: the steps in order
-    configuration  `spec.config`
-    chart          finds the chart and copies its files
-    ignore         which packaged dependencies `.helmignore` names
-    values         reads and writes values
-    asked_groups   refuses charts that ask for API groups whose kinds are not known
-    schemas        refuses references that helm would follow
-    program        finds helm
-    child          runs it, confined
-    failures       its errors as messages
-    lookups        finds templates that need what `lookup` finds
-    redaction      removes values from them
-    output         objects and hooks from its output
+    format    START HERE: the steps in order
+    values    `spec.config`, and values as Helm reads them
+    chart     finds the chart and copies its files
+    program   finds helm, and runs it, confined
+    failures  its errors as messages without values, and what is refused
+    output    objects and hooks from its output, and the API groups that a chart asks for
 """

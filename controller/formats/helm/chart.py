@@ -2,19 +2,27 @@
 
 The copy, in a scratch folder, contains no archives and no links: packaged dependencies (`charts/*.tgz`) are unpacked by
 our own reader, within the limits of all content, so that Helm reads exactly what was checked. In a chart with such
-dependencies `.helmignore` is applied here (ignore.py). Helm itself reports missing dependencies (failures.py).
+dependencies `.helmignore` is applied here: Helm would miss the archives that the rules name, and apply the rules to the
+files of the others, which are exempt. In all other charts Helm applies the rules itself. It also reports invalid ones,
+and missing dependencies (failures.py).
+
+References in `values.schema.json` that lead outside the schema are refused. Helm before 3.18.5 fetches the target of a
+`$ref`: network addresses, and files of this machine such as `/dev/zero` (CVE-2025-55199). Later versions still load
+files.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 from api.errors import BundleError
-from api.plugins import ContentTree, Entry, EntryKind, Limits, Readable, Refusal
+from api.plugins import MEBIBYTE, ContentTree, Entry, EntryKind, Limits, Readable, Refusal
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.disk import ForeignFileError, Item, walk
@@ -22,8 +30,6 @@ from controller.content.limits import Rejection, Unusable, check_path, quote, sp
 from controller.content.store import BLOCK
 from controller.content.tar import read_tar
 from controller.formats.budget import read_small
-from controller.formats.helm.ignore import FILE as IGNORE_FILE
-from controller.formats.helm.ignore import Ignores, read_rules
 from controller.formats.recognition import (
     CHART,
     CHART_SUFFIXES,
@@ -39,6 +45,18 @@ from controller.formats.recognition import (
     walk_folders,
 )
 
+FILE = ".helmignore"
+_RULES, _MATCHES = 1000, 2_000_000
+"""Lines of a file, and how often all its rules are tried: each one with each file of the chart."""
+Ignores: TypeAlias = Callable[[str, bool], bool]
+"""Whether a file or folder is ignored, by its path in the chart and whether it is a folder."""
+# Of filepath.Match: `*`, `?`, a class, an escaped character, any other one. A bare `[` or `\` is malformed.
+_TOKEN = re.compile(r"(\*)|(\?)|\[(\^?)((?:(?:\\.|[^\\\]-])(?:-(?:\\.|[^\\\]-]))?)+)\]|\\(.)|([^\\\[])", re.DOTALL)
+_CLASS_CHARACTER = re.compile(r"\\(.)|(-)|(.)", re.DOTALL)
+_SCHEMA_BYTES = MEBIBYTE
+_SCHEMA = "values.schema.json"
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_DRAFTS = ("http://json-schema.org/", "https://json-schema.org/")
 _ARCHIVE = ".tgz"
 _SHOWN = 4
 _IGNORE_BYTES = 64 * 1024
@@ -47,6 +65,124 @@ _IGNORE_BYTES = 64 * 1024
 _PACKED_DEPENDENCY = re.compile(r"(?:charts/[^/._][^/]*/)*charts/[^/._][^/]*\.tgz")
 _NESTED = 8
 """Levels of packaged dependencies: an archive can be crafted to contain itself."""
+
+
+class _Rule(NamedTuple):
+    matches: Callable[[str], object]
+    is_negated: bool
+    only_folders: bool
+
+
+def read_rules(text: bytes) -> Ignores | None:
+    """Return what a file ignores; None if one of its rules is malformed, which Helm reports.
+
+    Raises: Rejection for too many rules, also by what is returned.
+    """
+    lines = text.decode("utf-8-sig", "replace").splitlines()
+    if len(lines) > _RULES:
+        raise Rejection(f"{quote(FILE)} has more than {_RULES} lines; shorten it")
+    try:
+        rules = [_parse(line) for line in map(str.strip, lines) if line and not line.startswith("#")]
+    except (ValueError, re.error):
+        return None
+    left = _MATCHES
+
+    def _ignores(path: str, is_folder: bool) -> bool:
+        nonlocal left
+        left -= len(rules)
+        if left < 0:
+            raise Rejection(f"{quote(FILE)} has {len(rules)} rules, too many for that many files; shorten it")
+        return _is_ignored(path, rules, is_folder=is_folder)
+
+    return _ignores
+
+
+def _is_ignored(path: str, rules: list[_Rule], *, is_folder: bool) -> bool:
+    """Return what Helm's ignore.Rules says of a path: a negated rule ignores everything that it does not match."""
+    for rule in rules:
+        is_match = (is_folder or not rule.only_folders) and bool(rule.matches(path))
+        if is_match != rule.is_negated:
+            return True
+    return False
+
+
+def _parse(line: str) -> _Rule:
+    is_negated, only_folders = line.startswith("!"), line.endswith("/")
+    pattern = line.removeprefix("!").removesuffix("/")
+    if "**" in pattern:
+        raise ValueError(pattern)
+    match = _compile(pattern.removeprefix("/"))
+    by_path = "/" in pattern
+    return _Rule(match if by_path else lambda path: match(path.rpartition("/")[2]), is_negated, only_folders)
+
+
+def _compile(pattern: str) -> Callable[[str], object]:
+    """Return filepath.Match for a pattern; a text takes time linear in its length.
+
+    Raises: ValueError if the pattern is malformed.
+    """
+    tokens: list[list[str]] = [[]]
+    for token in _tokens(pattern):
+        if token == "*":  # noqa: S105 - a token of the pattern
+            tokens.append([])
+        else:
+            tokens[-1].append(token)
+    first, *rest = map("".join, tokens)
+    if not rest:
+        return re.compile(first, re.DOTALL).fullmatch
+    middle = "".join(rf"(?>[^/]*?{part})" for part in rest[:-1])
+    return re.compile(rf"{first}{middle}[^/]*{rest[-1]}", re.DOTALL).fullmatch
+
+
+def _tokens(pattern: str) -> Iterator[str]:
+    """Yield a regular expression for each element of a pattern, and `*`."""
+    position = 0
+    while position < len(pattern):
+        match = _TOKEN.match(pattern, position)
+        if match is None:
+            raise ValueError(pattern)
+        star, any_, negation, members, escaped, other = match.groups()
+        if members:
+            yield f"[{negation}{_CLASS_CHARACTER.sub(_write_member, members)}]"
+        else:
+            yield "*" if star else "[^/]" if any_ else re.escape(escaped or other)
+        position = match.end()
+
+
+def _write_member(match: re.Match[str]) -> str:
+    escaped, dash, other = match.groups()
+    return "-" if dash else re.escape(escaped or other)
+
+
+def refuse_foreign_references(folder: Path, chart: str) -> None:
+    """Refuse a chart in a folder if a schema, including those of dependencies, refers to anything but itself.
+
+    Raises: BundleError (InvalidBundle; RenderLimitExceeded for a schema that is too large).
+    """
+    for path in sorted(folder.rglob(_SCHEMA)):
+        if path.is_file():
+            place = f"{name_chart(chart)}: {path.relative_to(folder)}"
+            for key, target in _find_references(read_small(path, place, _SCHEMA_BYTES), place):
+                problem = f"{key} refers to {quote(target)}, outside the schema; copy its target into the schema"
+                raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}")
+
+
+def _find_references(text: bytes, place: str) -> list[tuple[str, str]]:
+    """Return the references that lead outside a schema; both values of a duplicate key count."""
+    found: list[tuple[str, str]] = []
+    try:
+        json.loads(text.decode("utf-8-sig", "replace"), object_pairs_hook=lambda pairs: found.extend(_foreign(pairs)))
+    except (ValueError, RecursionError):
+        raise BundleError(Reason.INVALID_BUNDLE, f"{place}: not JSON; correct or remove it") from None
+    return found
+
+
+def _foreign(pairs: list[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
+    for key, value in pairs:
+        if not isinstance(value, str):
+            continue
+        if (key in _REFERENCES and not value.startswith("#")) or (key == "$schema" and not value.startswith(_DRAFTS)):
+            yield key, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +230,10 @@ def find_refused(tree: ContentTree, chart: Chart) -> dict[str, Refusal]:
         return {}
     ignores = _read_ignore_file(tree.root / folder, chart) or (lambda _path, _is_folder: False)
     inner = {path.removeprefix(f"{folder}/" if folder else ""): refusal for path, refusal in refused.items()}
-    return {path: refusal for path, refusal in inner.items() if not _is_ignored(path, ignores)}
+    return {path: refusal for path, refusal in inner.items() if not _is_left_out(path, ignores)}
 
 
-def _is_ignored(path: str, ignores: Ignores) -> bool:
+def _is_left_out(path: str, ignores: Ignores) -> bool:
     parts = path.split("/")
     folders = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
     return ignores(path, False) or any(ignores(folder, True) for folder in folders)
@@ -202,13 +338,13 @@ def _entries(root: Path, chart: Chart, limits: Limits) -> Iterator[Entry]:
         return
     with (root / chart.path).open("rb") as file:
         for entry in _entries_of_archive(file, limits):
-            if entry.path != IGNORE_FILE:  # `helm package` has applied it; Helm ignores it in an archive
+            if entry.path != FILE:  # `helm package` has applied it; Helm ignores it in an archive
                 yield entry
 
 
 def _read_ignore_file(folder: Path, chart: Chart) -> Ignores | None:
-    path = folder / IGNORE_FILE
-    place = quote(join(chart.path, IGNORE_FILE))
+    path = folder / FILE
+    place = quote(join(chart.path, FILE))
     return read_rules(read_small(path, place, _IGNORE_BYTES) if is_file(path) else b"")
 
 
@@ -230,7 +366,7 @@ def _without_ignored(items: Iterable[Item], ignores: Ignores) -> Iterator[Item]:
         if skipped is not None and item.path.startswith(skipped):
             continue
         if not ignores(item.path, item.is_folder):
-            if item.path != IGNORE_FILE:
+            if item.path != FILE:
                 yield item
         elif item.is_folder:
             skipped = f"{item.path}/"

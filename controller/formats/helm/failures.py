@@ -1,21 +1,64 @@
-"""Failures of Helm as one-line messages without values.
+"""Failures of Helm as one-line messages without values, and charts that are refused instead.
 
-Helm quotes the values that a template function fails on, and charts write them into their own messages (`fail`).
-redaction.py removes them.
+Helm quotes the values that a template function fails on, and charts write them into their own messages (`fail`). They
+are removed in time that neither the values nor the text can prolong: only the part of the text that a message may show
+is searched. A value is found by its start, so that one that continues after the end is not shown in part.
+
+A template that failed may need what `lookup` finds, which is nothing: charts are rendered without a cluster. It does if
+its file calls `lookup`, or includes a template that is defined in such a file. Computed names are not followed.
+
+A chart is refused if Helm, or a template, reads what must not be read; the rest is left out. Helm itself takes links
+and devices in an archive for empty files, and follows the links of a folder anywhere.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from api.errors import BundleError
+from api.plugins import MEBIBYTE, Refusal
 from api.v1alpha2.conditions import Reason
 from controller.formats.helm.chart import name_chart
-from controller.formats.helm.child import RunResult
-from controller.formats.helm.redaction import HIDDEN, Redactor, one_line
+from controller.formats.helm.program import RunResult
+from controller.formats.helm.values import scalars_of
+from controller.formats.recognition import CHART, is_in_file
 
+HIDDEN = "…"
+_LEAST = 4  # characters of a value that is removed: shorter ones are not secret, and part of many words
+_LONGEST = 1000  # characters of a value that are compared; a longer value removes everything after it, too
+_READ = 16 * 1024  # characters of a text, and of a value, before whitespace is collapsed
+_MOST = 250_000  # values
+_WITHHELD = (
+    "Helm failed; its message is not shown because the values to remove from it are too many or too long; run "
+    '"helm template" to see it'
+)
+_MOST_BYTES = 8 * MEBIBYTE
+"""Of all templates: larger charts are not searched."""
+_FOLDER = "templates"
+_PLACE = re.compile(r"\btemplates/([^\s:]{1,500}):\d")
+_CALL = re.compile(rb'\blookup\s+["`$.(]')
+_INCLUDED = re.compile(rb'\b(?:include|template)\s+"([^"\n]{1,200})"')
+_DEFINED = re.compile(rb'\b(?:define|block)\s+"([^"\n]{1,200})"')
+_CHARTS = "charts"
+_FILES_READ = frozenset(
+    (
+        *(CHART, "Chart.lock", "requirements.yaml", "requirements.lock"),
+        *("values.yaml", "values.schema.json", ".helmignore"),
+        *("templates", "crds", _CHARTS),
+    )
+)
+"""What Helm reads of the folder of a chart."""
+_SKIPPED = (".", "_")
+"""Names below `charts/` that start so."""
+_FILES = re.compile(rb"""\.\s*Files\b|["'`]Files["'`]""")
+"""How a template gets at all other files. A name that is computed from pieces is not found."""
+_EVALUATED = (CHART, "values.yaml")
+"""Files that are no templates, and whose texts a template may evaluate."""
 _SHOWN = 600  # characters of a message
 _GO_RUNTIME = 2  # exit status of Go's runtime
 _LAST_ERROR = re.compile(r"(?m)^Error: ")
@@ -24,7 +67,6 @@ _LOOKUP_REMEDY = (
     '; this template uses "lookup", which finds nothing, because charts are rendered without a cluster: '
     "set what it needs in spec.config.values"
 )
-
 _MISSING = re.compile(r"missing in charts/ directory: (?P<what>.*)", re.DOTALL)
 _SCHEMA = re.compile(
     r"values don't meet the specifications of the schema\(s\) in the following chart\(s\):(?P<what>.*)", re.DOTALL
@@ -39,6 +81,176 @@ _TEMPLATE = re.compile(r".*template: (?P<where>\S+?:\d+(?::\d+)?): (?:executing 
 _TRACE = re.compile(r"(?:.*\n)?(?P<where>[^\n]+:\d+(?::\d+)?)\n  (?:executing \"[^\"\n]*\" )?(?P<what>\S.*)", re.DOTALL)
 _EXECUTION = re.compile(r"(?:execution|parse) error at \((?P<where>[^)]*)\): (?P<what>.*)", re.DOTALL)
 _YAML = re.compile(r"YAML parse error on (?P<where>\S+): (?:error converting YAML to JSON: )?(?P<what>.*)", re.DOTALL)
+
+
+class Redactor:
+    """Removes values, and everything nested in them, from text."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        self._scalars = list(islice((scalar for each in values for scalar in scalars_of(each)), _MOST + 1))
+        self._is_possible = len(self._scalars) <= _MOST and not any(map(_is_blank, self._scalars))
+
+    def redact(self, text: str) -> str:
+        """Return the start of a text, on one line and without the values."""
+        if not self._is_possible:
+            return _WITHHELD
+        line = one_line(text[:_READ])[: 2 * _LONGEST]
+        is_whole = len(text) <= _READ and len(line) < 2 * _LONGEST
+        # A value that starts before this end is compared in full.
+        end = len(line) if is_whole else max(len(line) - _LONGEST, 0)
+        return "".join(self._pieces(line, end)) + ("" if is_whole else HIDDEN)
+
+    def _pieces(self, line: str, end: int) -> Iterator[str]:
+        forms = _Forms(self._scalars, line)
+        hidden_until = 0
+        for place in range(end):
+            if length := forms.longest_at(place):
+                if place >= hidden_until:
+                    yield HIDDEN
+                hidden_until = max(hidden_until, place + length)
+            elif place >= hidden_until:
+                yield line[place]
+
+
+class _Forms:
+    """The forms of values that may be in one line: only those whose start is in it."""
+
+    def __init__(self, scalars: Iterable[str], line: str) -> None:
+        self._line = line
+        beginnings = {line[place : place + _LEAST] for place in range(len(line))}
+        self._forms: dict[str, bool] = {}
+        """To whether the value continues after the part that is compared."""
+        lengths: dict[str, set[int]] = {}
+        for form, continues in (each for scalar in scalars for each in _forms(scalar)):
+            if form[:_LEAST] in beginnings and len(form) >= _LEAST:
+                self._forms[form] = continues or self._forms.get(form, False)
+                lengths.setdefault(form[:_LEAST], set()).add(len(form))
+        self._lengths = {beginning: sorted(found, reverse=True) for beginning, found in lengths.items()}
+
+    def longest_at(self, place: int) -> int:
+        """Return the length of the longest value that starts at a position of the line; 0 if none does."""
+        for length in self._lengths.get(self._line[place : place + _LEAST], ()):
+            continues = self._forms.get(self._line[place : place + length])
+            if continues is not None:
+                return len(self._line) - place if continues else length
+        return 0
+
+
+def _is_blank(scalar: str) -> bool:
+    """Return whether the start of a long value is too blank to find it by."""
+    return len(scalar) > _READ and len(one_line(scalar[:_READ])) < _LEAST
+
+
+def _forms(scalar: str) -> Iterator[tuple[str, bool]]:
+    """Yield the forms of a value in a one-line message: as it is, and as Go quotes it."""
+    beginning = scalar[:_READ]
+    for form in (one_line(beginning), one_line(json.dumps(beginning, ensure_ascii=False)[1:-1])):
+        yield form[:_LONGEST], len(form) > _LONGEST or len(scalar) > _READ
+
+
+def one_line(text: str) -> str:
+    """Return a text with whitespace and control characters collapsed to single spaces."""
+    line = " ".join(text.split())
+    if line.isprintable():
+        return line
+    return " ".join("".join(character if character.isprintable() else " " for character in line).split())
+
+
+class _Template(NamedTuple):
+    calls_lookup: bool
+    included: frozenset[bytes]
+    defined: frozenset[bytes]
+
+
+def needs_lookup(folder: Path, error: str) -> bool:
+    """Return whether a template that an error of Helm names reaches a call of `lookup`.
+
+    Args:
+        folder: with the files of the chart and of its dependencies.
+        error: of a template that was executed.
+    """
+    templates = _read_templates(folder)
+    defining: dict[bytes, list[str]] = {}
+    for name, template in templates.items():
+        for defined in template.defined:
+            defining.setdefault(defined, []).append(name)
+    seen: set[str] = set()
+    waiting = _find_named(error, templates)
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if templates[name].calls_lookup:
+            return True
+        for included in templates[name].included:
+            waiting += defining.pop(included, ())  # those are seen from now on, whoever includes them
+    return False
+
+
+def _find_named(error: str, templates: Iterable[str]) -> list[str]:
+    """Return the templates that an error names, by their path in their chart: Helm replaces that of the chart."""
+    named = set(_PLACE.findall(error))
+    return [name for name in templates if _path_in_chart(name) in named]
+
+
+def _path_in_chart(path: str) -> str:
+    _, found, rest = path.partition(f"{_FOLDER}/")
+    return rest if found else ""
+
+
+def _read_templates(folder: Path) -> dict[str, _Template]:
+    """Return the templates by their path in the folder; none if they are too large."""
+    files = list(_find_files(folder))
+    if sum(path.stat().st_size for path in files) > _MOST_BYTES:
+        return {}
+    return {str(path.relative_to(folder)): _read_template(path.read_bytes()) for path in files}
+
+
+def _find_files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if _FOLDER in path.relative_to(folder).parts[:-1] and path.is_file():
+            yield path
+
+
+def _read_template(text: bytes) -> _Template:
+    return _Template(
+        calls_lookup=_CALL.search(text) is not None,
+        included=frozenset(_INCLUDED.findall(text)),
+        defined=frozenset(_DEFINED.findall(text)),
+    )
+
+
+def refuse_what_is_read(refused: Mapping[str, Refusal], folder: Path, values: Iterable[bytes]) -> None:
+    """Refuse a chart if something is read of it that must not be.
+
+    Args:
+        refused: what must not be read, by its path in the chart.
+        folder: with the files of the chart and of its dependencies.
+        values: the texts of all values.
+
+    Raises: BundleError with the reason of the first refused path that is read.
+    """
+    if not refused:
+        return
+    reads_all = any(map(_FILES.search, values)) or any(is_in_file(_FILES, path) for path in _templates(folder))
+    for path in sorted(refused):
+        if reads_all or _is_read_by_helm(path):
+            raise BundleError(refused[path].reason, refused[path].problem)
+
+
+def _is_read_by_helm(path: str) -> bool:
+    first, _, rest = path.partition("/")
+    if first != _CHARTS or not rest:
+        return first in _FILES_READ
+    dependency, _, inner = rest.partition("/")
+    return not dependency.startswith(_SKIPPED) and (not inner or _is_read_by_helm(inner))
+
+
+def _templates(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        if path.is_file() and (path.name in _EVALUATED or "templates" in path.relative_to(folder).parts):
+            yield path
 
 
 def explain(

@@ -22,23 +22,27 @@ from api.plugins import MEBIBYTE, Capabilities, ContentTree, Means, ProgramVersi
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.budget import LargeTextError, TextBudget
-from controller.formats.helm.asked_groups import refuse_unknown_groups
-from controller.formats.helm.chart import Chart, find_chart, find_refused, gather_chart, name_chart
-from controller.formats.helm.child import RunResult, run_guarded, scratch_of
-from controller.formats.helm.configuration import (
+from controller.formats.helm.chart import (
+    Chart,
+    find_chart,
+    find_refused,
+    gather_chart,
+    name_chart,
+    refuse_foreign_references,
+)
+from controller.formats.helm.failures import explain, needs_lookup, refuse_what_is_read
+from controller.formats.helm.output import find_unknown_hooks, read_output, refuse_unknown_groups
+from controller.formats.helm.program import ProgramFinder, RunResult, run_guarded, scratch_of
+from controller.formats.helm.values import (
     NAME_CHARACTERS,
     Configuration,
+    copy_values_files,
     find_name_problem,
     find_problems,
+    find_values_files,
     read_configuration,
+    write_values,
 )
-from controller.formats.helm.failures import explain
-from controller.formats.helm.lookups import needs_lookup
-from controller.formats.helm.output import find_unknown_hooks, read_output
-from controller.formats.helm.program import ProgramFinder
-from controller.formats.helm.refusals import refuse_what_is_read
-from controller.formats.helm.schemas import refuse_foreign_references
-from controller.formats.helm.values import copy_values_files, find_values_files, write_values
 from controller.formats.recognition import covers
 from controller.formats.values import merge_values
 from controller.processes.memory_limit import RESERVED_BYTES

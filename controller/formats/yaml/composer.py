@@ -111,7 +111,7 @@ class Composer:
         text: UTF-8.
         strict: refuse duplicate keys and directives; otherwise the last key wins, as in Helm.
         budget: charged while reading.
-        colon: a character that stands for a colon (`flow_colons`); '' if none does.
+        colon: a character that stands for a colon (scalars.py); '' if none does.
     """
 
     __slots__ = (

@@ -2,6 +2,10 @@
 
 These are YAML 1.1 with Go's own changes, and no Python library implements them: `n` is false, `0755` is 493, `22:22`
 and `2001-12-14` are strings, and `1.0` is the integer 1 because Go writes it so in JSON.
+
+libyaml refuses colons at the end of a plain scalar in `[]` or `{}`, as in `[echo a:]`, which go-yaml reads. Before
+parsing, each is replaced by a character that the text does not contain; the composer replaces it back. Colons after
+quotes, brackets, blanks and aliases are left alone, since both parsers may take them for the end of a key.
 """
 
 from __future__ import annotations
@@ -10,9 +14,17 @@ import base64
 import math
 import re
 import struct
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
+Hidden: TypeAlias = tuple[bytes, str]
+"""A text, and the character in it that stands for a colon; '' if there is none."""
+_INDICATORS = tuple(b":" + bytes((character,)) for character in b",[]{}")
+_REFUSED = re.compile(rb"""(?<=[\s,\[{])\*[^\s,\[\]{}]*|(?<=[^\s"'\[\]{},]):(?=[,\[\]{}])""")
+_PRIVATE_USE = range(0xE000, 0xF900)
+_PRIVATE = re.compile(rb"\xee[\x80-\xbf]{2}|\xef[\x80-\xa3][\x80-\xbf]")
+_ESCAPED = re.compile(rb"\\(?:u|U0000)([efEF][0-9a-fA-F]{3})")
 TEMPLATE_REMEDY = "publish the rendered output of the template"
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"), True),
@@ -34,6 +46,22 @@ _SINGLE_DIGITS = 9  # that any float32 needs at most
 _MOST_DIGITS = 100
 # strconv.FormatFloat(value, 'g', -1, 64) writes other powers of ten with an exponent.
 _PLAIN_EXPONENTS = range(-4, 6)
+
+
+def hide(text: bytes) -> Hidden:
+    """Return a text that libyaml reads as go-yaml does; without a free character, the text as it is."""
+    if not any(pair in text for pair in _INDICATORS):
+        return text, ""
+    stand_in = next(_unused(text), "")
+    replacement = stand_in.encode() or b":"
+    return _REFUSED.sub(lambda match: replacement if match[0] == b":" else match[0], text), stand_in
+
+
+def _unused(text: bytes) -> Iterator[str]:
+    """Yield characters that the text contains neither as such nor as an escape."""
+    used = {match[0].decode() for match in _PRIVATE.finditer(text)}
+    used |= {chr(int(match[1], 16)) for match in _ESCAPED.finditer(text)}
+    return (chr(code) for code in _PRIVATE_USE if chr(code) not in used)
 
 
 def read_plain(text: str) -> Any:

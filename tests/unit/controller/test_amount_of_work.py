@@ -24,9 +24,9 @@ from controller.cli.review.differences import Change, Comparison, Difference
 from controller.cli.review.overlay import overlay
 from controller.cli.review.unified import write
 from controller.content.limits import Rejection
-from controller.formats.helm import ignore
-from controller.formats.registry_v1.config.deployment_config import check_additions
-from controller.formats.yaml import flow_colons
+from controller.formats.helm import chart as ignore
+from controller.formats.registry_v1.config import check_additions
+from controller.formats.yaml import scalars as flow_colons
 from controller.kube.errors import ApiError
 from controller.observe.health.rules import assess
 from controller.observe.health.verdict import MOST_CONDITIONS, TEXT_CHARACTERS, Context, read_conditions

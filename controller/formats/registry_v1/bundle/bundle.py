@@ -1,32 +1,294 @@
-"""A bundle as values (upstream's `source.go`). Objects are selected by `kind`, whatever their group."""
+"""A bundle as values (upstream's `source.go`): a folder with `manifests/` and `metadata/annotations.yaml`.
+
+It is the root of the tree or of a destination. Objects are selected by `kind`, whatever their group. The files in
+`metadata/` (the package name, properties and dependencies) are read as Go reads them into structures: only known keys
+count, whatever their case; where a string is expected, numbers and booleans become text. `metadata/properties.yaml` is
+merged into the annotation `olm.properties`.
+"""
 
 from __future__ import annotations
 
+import json
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from api import names
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Limits
+from api.plugins import MEBIBYTE, ContentTree, Limits
 from api.v1alpha2.conditions import Reason
+from controller.content.limits import quote
 from controller.formats.budget import TextBudget
 from controller.formats.objects import Object
-from controller.formats.registry_v1.bundle.layout import MANIFESTS, Layout
-from controller.formats.registry_v1.bundle.metadata import read_dependencies, read_package, read_properties
-from controller.formats.registry_v1.bundle.properties import merge_properties
+from controller.formats.recognition import (
+    ANNOTATIONS,
+    Archives,
+    covers,
+    has_service_version,
+    is_below,
+    is_file,
+    is_folder,
+    is_other_bundle,
+    join,
+    mentions,
+    recognize_chart,
+    recognize_first,
+    recognize_image_lock,
+    recognize_manifests,
+    recognize_package,
+    recognize_plain_bundle,
+)
 from controller.formats.registry_v1.bundle.service_version import ServiceVersion, read_service_version
 from controller.formats.registry_v1.bundle.typed import (
     Reader,
     WrongTypeError,
     kubernetes_types,
+    parse_types,
+    split_list,
     write_path,
 )
+from controller.formats.registry_v1.bundle.typed import write as write_json
 from controller.formats.yaml.manifests import Document, end_last_line, read_documents
 
+_PACKAGE = "operators.operatorframework.io.bundle.package.v1"
+_TYPES = parse_types(
+    {
+        "AnnotationsFile": {"annotations": "Annotations"},
+        "Annotations": {_PACKAGE: "text"},
+        "PropertiesFile": {"properties": "[]Property"},
+        "DependenciesFile": {"dependencies": "[]Property"},
+        "Property": {"type": "!text", "value": "any"},
+    }
+)
+ANNOTATION = "olm.properties"
+_NAME = "operatorframework.io/suggested-namespace"
+_TEMPLATE = "operatorframework.io/suggested-namespace-template"
+_MOST_CHARACTERS = 1 << 20  # an API server allows a quarter of it for all annotations of an object
+_FIELDS = ("labels", "annotations")
+MANIFESTS = "manifests"
+PROPERTIES = "metadata/properties.yaml"
+DEPENDENCIES = "metadata/dependencies.yaml"
 SERVICE_VERSION, DEFINITION = "ClusterServiceVersion", "CustomResourceDefinition"
 _OLD_DEFINITION = "apiextensions.k8s.io/v1beta1"
 # No API server accepts a larger ClusterServiceVersion.
 _HINT_LIMITS = Limits(manifest_bytes=2 * MEBIBYTE, text_bytes=4 * MEBIBYTE, nodes=100_000)
+
+
+def read_package(layout: Layout, budget: TextBudget) -> str:
+    """Return the name of the package; empty if `annotations.yaml` has none.
+
+    Raises: BundleError (InvalidBundle; RenderLimitExceeded).
+    """
+    package: str = _read(layout, ANNOTATIONS, "AnnotationsFile", budget).get("annotations", {}).get(_PACKAGE, "")
+    return package
+
+
+def read_properties(layout: Layout, budget: TextBudget) -> tuple[Mapping[str, Any], ...]:
+    """Return the properties, `{type, value}` each.
+
+    Raises: BundleError (InvalidBundle; RenderLimitExceeded).
+    """
+    return tuple(_read(layout, PROPERTIES, "PropertiesFile", budget).get("properties", ()))
+
+
+def read_dependencies(layout: Layout, budget: TextBudget) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+    """Return the dependencies, and a warning if they cannot be read: they never fail a bundle."""
+    try:
+        read = _read(layout, DEPENDENCIES, "DependenciesFile", budget).get("dependencies", ())
+    except BundleError as error:
+        return (), (error.message,)
+    return tuple(read), ()
+
+
+def _read(layout: Layout, file: str, type_: str, budget: TextBudget) -> dict[str, Any]:
+    data = layout.read_optional(file, budget)
+    values = [document.value for document in read_documents(data, file, strict=False, budget=budget)]
+    if not values:
+        return {}
+    try:
+        result: dict[str, Any] = Reader(_TYPES, folds_case=True).read(values[0], type_)
+    except WrongTypeError as error:
+        place = ": ".join(part for part in (file, write_path(error.path)) if part)
+        raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {error.problem}") from error
+    return result
+
+
+def merge_properties(annotations: Mapping[str, str], properties: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the annotations of a CSV with properties, `{type, value}` each, appended to those it has.
+
+    Raises: BundleError (InvalidBundle) if the annotation is invalid, which matters only if there are properties.
+    """
+    if not properties:
+        return dict(annotations)
+    merged = [*_read_annotation(annotations.get(ANNOTATION, "")), *(_write(item) for item in properties)]
+    return {**annotations, ANNOTATION: f"[{','.join(merged)}]"}
+
+
+def _read_annotation(text: str) -> list[str]:
+    if not text:
+        return []
+    try:
+        return [_join(*_type_and_value(item)) for item in split_list(text)]
+    except (ValueError, RecursionError) as error:
+        raise BundleError(
+            Reason.INVALID_BUNDLE,
+            f'metadata.annotations["{ANNOTATION}"]: must be a JSON array of {{"type", "value"}}; correct it in the CSV',
+        ) from error
+
+
+def _type_and_value(item: Mapping[str, str]) -> tuple[str, str]:
+    members = {key.casefold(): value for key, value in item.items()}  # encoding/json ignores case
+    type_ = json.loads(members.get("type", "null")) or ""
+    if type_.__class__ is not str:
+        raise ValueError(type_)
+    return type_, members.get("value", "null")
+
+
+def _join(type_: str, value: str) -> str:
+    return f'{{"type":{write_json(type_)},"value":{value}}}'
+
+
+def _write(item: Mapping[str, Any]) -> str:
+    return _join(item["type"], write_json(item.get("value"), sort_keys=True))
+
+
+def suggest_name(package: str, annotations: Mapping[str, str]) -> str:
+    """Return the namespace that a CSV suggests, by default one named after the package."""
+    return annotations.get(_NAME) or f"{package}-system"
+
+
+def read_template(annotations: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Return labels and annotations of the Namespace in a CSV's annotation, and a warning if it cannot be read."""
+    text = annotations.get(_TEMPLATE)
+    if not text:
+        return {}, []
+    try:
+        template = json.loads(text[:_MOST_CHARACTERS])
+        metadata = Reader(kubernetes_types()).read(template.get("metadata"), "ObjectMeta")
+    except (ValueError, AttributeError, RecursionError, WrongTypeError):
+        return {}, [f'metadata.annotations["{_TEMPLATE}"]: ignored because it is not a Namespace in JSON']
+    kept = {field: _drop_ours(metadata.get(field, {})) for field in _FIELDS}
+    return {field: marks for field, marks in kept.items() if marks}, []
+
+
+def _drop_ours(marks: Mapping[str, str]) -> dict[str, str]:
+    """Remove keys that are reserved for the controller."""
+    return {key: value for key, value in marks.items() if not key.startswith(f"{names.GROUP}/")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """One bundle on disk."""
+
+    root: Path
+    """Of the bundle."""
+
+    def manifests(self) -> Iterator[str]:
+        """Yield the files in `manifests/` as paths in the bundle, in byte order of their names.
+
+        Raises: BundleError (InvalidBundle).
+        """
+        folder = self.root / MANIFESTS
+        for path in sorted(folder.iterdir(), key=lambda path: path.name.encode("utf-8", "surrogateescape")):
+            name = f"{MANIFESTS}/{path.name}"
+            if path.is_dir() and not path.is_symlink():
+                raise BundleError(
+                    Reason.INVALID_BUNDLE,
+                    f'subdirectories are not allowed within the "{MANIFESTS}" directory of the bundle image filesystem:'
+                    f' found "{name}"',
+                )
+            self._refuse_irregular(name)
+            yield name
+
+    def read(self, name: str, budget: TextBudget) -> bytes:
+        """Return a file of the bundle.
+
+        Raises: BundleError (InvalidBundle) if it is not a regular file; what `TextBudget.read` raises.
+        """
+        self._refuse_irregular(name)
+        return budget.read(self.root / name, name)
+
+    def mentions(self, name: str, word: bytes) -> bool:
+        """Return whether a file of the bundle contains a word."""
+        return mentions(self.root / name, word)
+
+    def read_optional(self, name: str, budget: TextBudget) -> bytes:
+        """Return a file of the bundle; empty if it does not exist.
+
+        Raises: as `read`.
+        """
+        return self.read(name, budget) if (self.root / name).exists() else b""
+
+    def _refuse_irregular(self, name: str) -> None:
+        if not is_file(self.root / name):
+            raise BundleError(Reason.INVALID_BUNDLE, f"{name}: not a regular file; replace it with the file itself")
+
+
+def find_layout(tree: ContentTree) -> Layout:
+    """Return the bundle in a tree.
+
+    Raises: BundleError (NoContent if there is none; InvalidBundle if it is incomplete, or there are several; the reason
+        of what must not be read of it).
+    """
+    folders = list(dict.fromkeys(("", *tree.destinations)))
+    _check(tree, *(join(folder, name) for folder in folders for name in (MANIFESTS, ANNOTATIONS)))
+    found = [folder for folder in folders if _is_bundle(tree.root, folder)]
+    if len(found) > 1:
+        places = " and ".join(f'"{folder or "."}"' for folder in found)
+        problem = f"found {len(found)} bundles: {places}; create a BundleDeployment for each"
+        raise BundleError(Reason.INVALID_BUNDLE, problem)
+    if not found:
+        raise _no_bundle(tree, folders)
+    tree.check(lambda path: is_below(path, join(found[0], MANIFESTS)))
+    _check(tree, join(found[0], PROPERTIES), join(found[0], DEPENDENCIES))
+    return Layout(root=tree.root / found[0])
+
+
+def _check(tree: ContentTree, *places: str) -> None:
+    tree.check(lambda path: any(covers(path, place) for place in places))
+
+
+def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
+    for folder in folders:
+        if is_file(tree.root / folder / ANNOTATIONS) and not is_folder(tree.root / folder / MANIFESTS):
+            return BundleError(
+                Reason.INVALID_BUNDLE, f'found "{ANNOTATIONS}" but no directory "{join(folder, MANIFESTS)}"; add it'
+            )
+    looked = ", ".join(f'"{join(folder, ANNOTATIONS)}"' for folder in folders)
+    recognizers = (
+        _recognize_elsewhere,
+        recognize_plain_bundle,
+        recognize_package,
+        recognize_chart,
+        Archives().recognize,
+        _recognize_service_version,
+        recognize_image_lock,
+        recognize_manifests,
+    )
+    remedy = recognize_first(tree.root, *recognizers) or "add this file and manifests/"
+    problem = f"no registry-v1 bundle found: looked for {looked}; {remedy}"
+    return BundleError(Reason.NO_CONTENT, problem + tree.describe_refused())
+
+
+def _recognize_elsewhere(root: Path, folder: str) -> str:
+    """Return the message for a folder with a bundle that is not read; empty if it has none."""
+    remedy = "remove its parent directories with git.directory or http.stripComponents"
+    return f"found {quote(join(folder, ANNOTATIONS))}: {remedy}" if _is_bundle(root, folder) else ""
+
+
+def _recognize_service_version(root: Path, folder: str) -> str:
+    """Return the message for a folder that looks like `manifests/` of a bundle; empty if it does not."""
+    annotations = posixpath.join(posixpath.dirname(folder), ANNOTATIONS)
+    if Path(folder).name != MANIFESTS or is_file(root / annotations) or not has_service_version(root, folder):
+        return ""
+    return f'found a ClusterServiceVersion in "{folder}": add {ANNOTATIONS}'
+
+
+def _is_bundle(root: Path, folder: str) -> bool:
+    has_both = is_folder(root / folder / MANIFESTS) and is_file(root / folder / ANNOTATIONS)
+    return has_both and not is_other_bundle(root, folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

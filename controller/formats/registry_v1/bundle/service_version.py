@@ -1,8 +1,11 @@
-"""The fields of a ClusterServiceVersion that rendering uses, decoded like upstream's typed structure."""
+"""The fields of a ClusterServiceVersion that rendering uses, decoded like upstream's typed structure.
+
+Install modes say which namespaces an operator may watch (upstream's `render.go`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,6 +19,9 @@ from controller.formats.registry_v1.bundle.typed import (
     write_path,
 )
 
+ALL, MULTI, OWN, SINGLE = "AllNamespaces", "MultiNamespace", "OwnNamespace", "SingleNamespace"
+ALL_NAMESPACES = ("",)
+"""The targets of an operator that watches every namespace."""
 VALIDATING, MUTATING, CONVERSION = "ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "ConversionWebhook"
 _DEFAULT_PORT = 443
 # Descriptions for consoles: typed, but not used.
@@ -119,6 +125,30 @@ _TYPES: Types = parse_types(
 _USED = ("spec.install.", "spec.webhookdefinitions[")
 # In the order of rbacv1.PolicyRule, after `verbs`.
 _RULE_FIELDS = ("apiGroups", "resources", "resourceNames", "nonResourceURLs")
+
+
+def write_list(items: Collection[str], separator: str = " ") -> str:
+    """Return a list as Go prints it."""
+    return f"[{separator.join(items)}]"
+
+
+def find_target_problem(modes: Collection[str], namespace: str, targets: Sequence[str]) -> str:
+    """Return why the supported modes do not allow the watched namespaces; empty if they do."""
+    reason = _find_reason(modes, namespace, targets)
+    return f"invalid option(s): invalid target namespaces {write_list(targets)}: {reason}" if reason else ""
+
+
+def _find_reason(modes: Collection[str], namespace: str, targets: Sequence[str]) -> str:
+    supported = f"supported install modes {write_list(sorted(modes))} do not support"
+    if not targets:
+        number = "at least" if MULTI in modes else "exactly"
+        return f"{number} one target namespace must be specified"
+    if set(targets) == {""}:
+        return "" if ALL in modes else f"{supported} targeting all namespaces"
+    if namespace in targets and OWN not in modes:
+        return f"{supported} targeting own namespace"
+    needed = MULTI if len(set(targets)) > 1 else OWN if namespace in targets else SINGLE
+    return "" if needed in modes and "" not in targets else f"{supported} target namespaces {write_list(targets)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

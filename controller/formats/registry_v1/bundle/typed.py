@@ -1,9 +1,11 @@
 """Typed values: JSON as Go writes it after decoding it into typed structures, as upstream does with a bundle.
 
 A value of the wrong type is an error; unknown fields are removed and recorded; zero values are left out where Go leaves
-them out. `kubernetes_types.json` describes the types of Kubernetes; `hack/kubernetes_types` generates it.
+them out. `kubernetes_types.json` describes the types of Kubernetes; `hack/kubernetes_types` generates it. Flags before
+a field's type: `+` required by the API, `!` written by Go even if empty, `*` a pointer.
 
-Flags before a field's type: `+` required by the API, `!` written by Go even if empty, `*` a pointer.
+Go's encoding/json writes compact UTF-8, with `<`, `>`, `&`, U+2028 and U+2029 escaped. Names of RBAC objects contain
+hashes of it, and annotations contain it.
 """
 
 from __future__ import annotations
@@ -15,15 +17,24 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from controller.formats.objects import describe_type
-from controller.formats.registry_v1.bundle.versions import is_version
 from controller.formats.yaml.scalars import write_number
 
+_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
+_TOKEN = re.compile(r'[ \t\r\n]+|"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^ \t\r\n{}\[\]:,"]+')
+_MOST_CHARACTERS = 1 << 20  # an API server allows a quarter of it for all annotations of an object
+_NUMBER = r"(?:0|[1-9][0-9]{0,18})"
+_IDENTIFIER = rf"(?:{_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+_IS_STRICT = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_IDENTIFIER}(?:\.{_IDENTIFIER})*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+).fullmatch
+_LEADING_ZEROS = re.compile(r"\A0+(?=[0-9])").sub
+_PARTS = 3
+_OPENING, _CLOSING = frozenset("{["), frozenset("}]")
 FieldPath: TypeAlias = tuple["FieldPath", str | int] | None
 """The location of a value: its parent and the last key, which is cheap to create for each value."""
-
 _TABLE = Path(__file__).with_name("kubernetes_types.json")
 _QUANTITY = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?\Z").match
 _ZEROS: Mapping[str, Any] = {
@@ -32,6 +43,76 @@ _ZEROS: Mapping[str, Any] = {
 _EMPTY: tuple[Any, ...] = ("", False, 0, [], {}, None)
 # Left out if they are empty, as in OLM's output after the API server's defaulting.
 _SILENT = frozenset({"resources", "strategy"})
+_UNIONS: Mapping[str, tuple[str, ...]] = {
+    # The types of a boolean, a list and a mapping; see marshal.go of apiextensions-apiserver.
+    "JSONSchemaPropsOrBool": ("bool", "", "JSONSchemaProps"),
+    "JSONSchemaPropsOrArray": ("", "[]JSONSchemaProps", "JSONSchemaProps"),
+    "JSONSchemaPropsOrStringArray": ("", "[]string", "JSONSchemaProps"),
+}
+_SCALARS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "string": ((str,), "a string"),
+    "text": ((str, bool, int, float), "a string"),
+    "version": ((str,), "a string"),
+    "bytes": ((str,), "a string"),
+    "time": ((str,), "a string"),
+    "bool": ((bool,), "a boolean"),
+    "int32": ((int,), "an integer"),
+    "int64": ((int,), "an integer"),
+    "float": ((int, float), "a number"),
+    "intOrString": ((int, str), "an integer or a string"),
+    "quantity": ((int, float, str), "a quantity"),
+}
+_INT32, _INT64 = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
+_BEYOND_INT32 = f"must be at least {_INT32[0]} and at most {_INT32[-1]}"
+
+
+def write(value: Any, *, sort_keys: bool = False) -> str:
+    """Return a value as json.Marshal writes it; sort keys if it was a map in Go."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
+    return escape(text)
+
+
+def escape(text: str) -> str:
+    """Return JSON with the escapes that Go adds; these characters occur only in strings."""
+    return text.translate(_ESCAPES)
+
+
+def split_list(text: str) -> list[dict[str, str]]:
+    """Return the members of the objects in a list: keys to the unparsed text of their values, compact and escaped.
+
+    Raises: ValueError if the text is not a list of objects, or longer than any annotation. RecursionError.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError("too long")
+    items = json.loads(text, parse_constant=_refuse)
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise ValueError("not a list of objects")
+    tokens = [match[0] for match in _TOKEN.finditer(text) if not match[0].isspace()]
+    return [{json.loads(key): escape(value) for key, value in _members(part)} for part in _split(tokens[1:-1])]
+
+
+def _members(tokens: list[str]) -> Iterator[tuple[str, str]]:
+    for member in _split(tokens[1:-1]):
+        yield member[0], "".join(member[2:])  # member[1] is the colon
+
+
+def _split(tokens: list[str]) -> Iterator[list[str]]:
+    """Yield the tokens between the commas of the outermost level."""
+    depth = 0
+    part: list[str] = []
+    for token in tokens:
+        depth += (token in _OPENING) - (token in _CLOSING)
+        if token == "," and not depth:  # noqa: S105 - a token of JSON
+            yield part
+            part = []
+        else:
+            part.append(token)
+    if part:
+        yield part
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f'JSON has no "{name}"')
 
 
 class WrongTypeError(Exception):
@@ -171,27 +252,6 @@ class Reader:
         raise _wrong(value, "another type", path)
 
 
-_UNIONS: Mapping[str, tuple[str, ...]] = {
-    # The types of a boolean, a list and a mapping; see marshal.go of apiextensions-apiserver.
-    "JSONSchemaPropsOrBool": ("bool", "", "JSONSchemaProps"),
-    "JSONSchemaPropsOrArray": ("", "[]JSONSchemaProps", "JSONSchemaProps"),
-    "JSONSchemaPropsOrStringArray": ("", "[]string", "JSONSchemaProps"),
-}
-_SCALARS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "string": ((str,), "a string"),
-    "text": ((str, bool, int, float), "a string"),
-    "version": ((str,), "a string"),
-    "bytes": ((str,), "a string"),
-    "time": ((str,), "a string"),
-    "bool": ((bool,), "a boolean"),
-    "int32": ((int,), "an integer"),
-    "int64": ((int,), "an integer"),
-    "float": ((int, float), "a number"),
-    "intOrString": ((int, str), "an integer or a string"),
-    "quantity": ((int, float, str), "a quantity"),
-}
-
-
 def is_quantity(value: Any) -> bool:
     """Return whether Kubernetes accepts a value as a quantity."""
     return not isinstance(value, bool) and (isinstance(value, int | float) or bool(_QUANTITY(str(value))))
@@ -224,13 +284,19 @@ def _as_float(value: float) -> float:
     return int(Decimal(repr(nearest))) if nearest.is_integer() else nearest
 
 
+def is_version(text: str) -> bool:
+    """Return whether a text is a version; leading zeros, a leading v and missing parts are accepted."""
+    parts = [_LEADING_ZEROS("", part) for part in text.strip().removeprefix("v").split(".", _PARTS - 1)]
+    if len(parts) < _PARTS and re.search("[+-]", parts[-1]):
+        return False
+    return bool(_IS_STRICT(".".join([*parts, *["0"] * (_PARTS - len(parts))])))
+
+
 _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     "text": _write_text,
     "float": _as_float,
     "quantity": lambda value: value.strip(" ") if isinstance(value, str) else value,  # like Quantity.UnmarshalJSON
 }
-_INT32, _INT64 = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
-_BEYOND_INT32 = f"must be at least {_INT32[0]} and at most {_INT32[-1]}"
 _CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "quantity": (is_quantity, "must be a quantity such as 100m or 64Mi"),
     "version": (is_version, "must be a version such as 1.2.3"),

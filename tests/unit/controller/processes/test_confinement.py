@@ -20,7 +20,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Means
 from api.v1alpha2.conditions import Reason
-from controller.formats.helm.child import run_guarded
+from controller.formats.helm.program import run_guarded
 from controller.processes import landlock
 from controller.processes.confinement import Mechanisms, View, confined
 from controller.sources.git.connection import Connection, connect, parse_repository

@@ -11,7 +11,7 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.helm.asked_groups import refuse_unknown_groups
+from controller.formats.helm.output import refuse_unknown_groups
 
 HAS = '{{ .Capabilities.APIVersions.Has "down.example.com/v1" }}'
 INDIRECT = "{{ .Capabilities.APIVersions.Has .Values.api }}"

@@ -14,8 +14,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import ContentTree, Limits
 from api.v1alpha2.conditions import Reason
-from controller.formats.helm.chart import Chart, find_chart, gather_chart
-from controller.formats.helm.schemas import refuse_foreign_references
+from controller.formats.helm.chart import Chart, find_chart, gather_chart, refuse_foreign_references
 from tests.support.charts import chart_of, files_of, pack, write
 from tests.support.tarballs import Link, Special, tarball
 

@@ -15,8 +15,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Means
 from api.v1alpha2.conditions import Reason
-from controller.formats.helm.child import RunResult, run_guarded
-from controller.formats.helm.program import ProgramFinder
+from controller.formats.helm.program import ProgramFinder, RunResult, run_guarded
 from tests.support.charts import DATA, packaged_helm, render, write
 from tests.support.processes import wait_for_end
 

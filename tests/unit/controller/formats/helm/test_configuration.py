@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from controller.formats.helm.configuration import Configuration, find_problems, read_configuration
-from controller.formats.helm.values import scalars_of, write_values
+from controller.formats.helm.values import Configuration, find_problems, read_configuration, scalars_of, write_values
 
 KNOWN = "disableHooks, includeCRDs, isUpgrade, releaseName, skipTests, values, valuesFiles"
 NO_PATH = 'must be a path relative to the root of the content, without ".."'

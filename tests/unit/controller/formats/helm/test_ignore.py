@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.formats.helm.ignore import read_rules
+from controller.formats.helm.chart import read_rules
 
 PATH = "charts/old-1.2.tgz"
 

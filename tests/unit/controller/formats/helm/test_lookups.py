@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.formats.helm.lookups import needs_lookup
+from controller.formats.helm.failures import needs_lookup
 from tests.support.charts import write
 
 CALL = '{{ $s := lookup "v1" "Secret" "a" "b" }}'

@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 from api.errors import BundleError
 from api.plugins import ContentTree, Limits
 from controller.formats.budget import TextBudget
-from controller.formats.helm.chart import find_chart, gather_chart
-from controller.formats.helm.child import RunResult
-from controller.formats.helm.configuration import find_problems, read_configuration
+from controller.formats.helm.chart import find_chart, gather_chart, refuse_foreign_references
 from controller.formats.helm.failures import explain
 from controller.formats.helm.output import read_output
-from controller.formats.helm.schemas import refuse_foreign_references
-from controller.formats.helm.values import write_values
+from controller.formats.helm.program import RunResult
+from controller.formats.helm.values import find_problems, read_configuration, write_values
 from tests.support.charts import chart_of, pack, render, write
 
 KEYS = st.sampled_from(

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.formats.helm.child import RunResult
-from controller.formats.helm.failures import explain
-from controller.formats.helm.redaction import HIDDEN, Redactor
+from controller.formats.helm.failures import HIDDEN, Redactor, explain
+from controller.formats.helm.program import RunResult
 
 MOST_SECONDS = 15.0
 """Of what took most of a minute or more; some tenths of a second where nothing else goes on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.formats.registry_v1.bundle.versions import is_version
+from controller.formats.registry_v1.bundle.typed import is_version
 
 VERSIONS = [
     "1.2.3",

@@ -10,8 +10,7 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.registry_v1.config.deployment_config import configure, read_deployment_config
-from controller.formats.registry_v1.config.deployment_config_schema import find_errors
+from controller.formats.registry_v1.config import configure, find_errors, read_deployment_config
 from tests.support.operator_bundles import deployment, of_kind, refusal, render, service_version, webhook, write_bundle
 
 

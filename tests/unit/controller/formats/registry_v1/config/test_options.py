@@ -10,8 +10,8 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.registry_v1.bundle.install_modes import find_target_problem
-from controller.formats.registry_v1.config.options import read_options
+from controller.formats.registry_v1.bundle.service_version import find_target_problem
+from controller.formats.registry_v1.config import read_options
 from tests.support.operator_bundles import NAMESPACE, refusal, service_version, write_bundle
 
 NAMES = {"A": "AllNamespaces", "M": "MultiNamespace", "O": "OwnNamespace", "S": "SingleNamespace"}

@@ -10,7 +10,7 @@ import pytest
 
 from api.plugins import Capabilities, Rendering
 from api.v1alpha2.conditions import Reason
-from controller.formats.registry_v1.generators.certificates import choose_provider
+from controller.formats.registry_v1.generators import choose_provider
 from tests.support.operator_bundles import (
     CERT_MANAGER,
     MODES,

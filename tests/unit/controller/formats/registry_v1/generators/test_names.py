@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.formats.registry_v1.bundle import go_json
-from controller.formats.registry_v1.generators import names
+from controller.formats.registry_v1 import generators as names
+from controller.formats.registry_v1.bundle import typed as go_json
 
 LONG = "my.object.thing.has.a.really.really.really.really.really.long.name"
 HASHES: list[tuple[Any, str]] = [

@@ -1,24 +1,41 @@
-"""Validations: all problems of a bundle at once (upstream's `validator.go`, then our own).
+"""What refuses a bundle: gates, then validations, all problems at once (upstream's `provider.go`, `validator.go`).
 
-Messages are upstream's, too, and in the order of the table.
+Messages are upstream's, too, and in the order of the table; then follow our own. Requirements of a bundle are not
+resolved: those that are not met cause warnings, never failures.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
 from api import names as rukpak
+from api.bounds import read_count
 from api.errors import BundleError
+from api.plugins import Capabilities
 from api.v1alpha2.conditions import Reason
 from controller.formats.registry_v1.bundle.bundle import Bundle
-from controller.formats.registry_v1.bundle.install_modes import ALL, write_list
-from controller.formats.registry_v1.bundle.service_version import CONVERSION, MUTATING, VALIDATING, Webhook
-from controller.formats.registry_v1.generators.kinds import SCOPES, name_of
+from controller.formats.registry_v1.bundle.service_version import (
+    ALL,
+    CONVERSION,
+    MULTI,
+    MUTATING,
+    OWN,
+    SINGLE,
+    VALIDATING,
+    Api,
+    ServiceVersion,
+    Webhook,
+    write_list,
+)
+from controller.formats.registry_v1.generators import SCOPES, name_of
+from controller.untrusted import mapping
 
+_APIS = frozenset({"olm.gvk", "olm.gvk.required"})
+_REQUIRING_PROPERTIES = frozenset({"olm.gvk.required", "olm.package.required", "olm.constraint"})
 # apimachinery, pkg/util/validation: IsDNS1123Subdomain and its messages.
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _IS_SUBDOMAIN = re.compile(_SUBDOMAIN + r"\Z", re.ASCII).match
@@ -43,6 +60,48 @@ _FORBIDDEN_RESOURCES = frozenset(
         "validatingwebhookconfigurations",
     }
 )
+_LARGEST = 10**9
+_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)(?:\.([0-9]+))?(?:[-+].*)?\Z").match
+
+
+def find_unmet(bundle: Bundle, capabilities: Capabilities) -> list[str]:
+    """Return a warning for each required API that is not served, and one for requirements that are not checked."""
+    needed = [
+        *bundle.dependencies,
+        *(item for item in bundle.properties if item["type"] in _REQUIRING_PROPERTIES),
+    ]
+    apis = [*bundle.service_version.required_apis, *_apis(needed)]
+    unmet = [
+        f"bundle requires {_write(api)}, which the cluster does not serve; install its API"
+        for api in dict.fromkeys(apis)
+        if not _is_served(api, capabilities)
+    ]
+    unchecked = sorted({item["type"] for item in needed if item["type"] not in _APIS})
+    if unchecked:
+        unmet.append(
+            f"bundle has dependencies that are not checked: {', '.join(unchecked)}; make sure that they are met"
+        )
+    return unmet
+
+
+def _apis(needed: list[Mapping[str, Any]]) -> Iterator[Api]:
+    for item in needed:
+        if item["type"] in _APIS:
+            value = mapping(item, "value")
+            yield Api(**{key: str(value.get(key) or "") for key in ("group", "version", "kind")})
+
+
+def _is_served(api: Api, capabilities: Capabilities) -> bool:
+    """Whether the kind is served, or may be as soon as its API server is up again; a CSV may omit the version."""
+    if api.group in capabilities.unknown:
+        return True
+    if api.version:
+        return (api.group, api.version, api.kind) in capabilities.kinds
+    return capabilities.is_namespaced(api.group, api.kind) is not None
+
+
+def _write(api: Api) -> str:
+    return f"{'/'.join(part for part in (api.group, api.version) if part)} {api.kind}"
 
 
 def validate(bundle: Bundle) -> None:
@@ -221,3 +280,49 @@ def _find_name_problems(name: str) -> list[str]:
     """Return Kubernetes' messages for a name that is not a subdomain, in its order."""
     too_long = [_TOO_LONG] if len(name.encode()) > _LONGEST else []
     return [*too_long, *([] if _IS_SUBDOMAIN(name) else [_NOT_A_SUBDOMAIN])]
+
+
+def check_gates(version: ServiceVersion, capabilities: Capabilities, *, has_provider: bool) -> None:
+    """Refuse a bundle that is not supported, with the first reason.
+
+    Raises: BundleError (NotSupported).
+    """
+    if version.owns_api_services:
+        raise _unsupported("unsupported bundle: apiServiceDefintions are not supported")
+    if version.webhooks and not has_provider:
+        raise _unsupported(
+            "spec.config.certificateProvider: the webhooks of this bundle need certificates, which the cluster does not"
+            ' issue; install cert-manager, or set it to "none" and bring your own'
+            " (controller/formats/registry_v1/README.md)"
+        )
+    if version.install_modes.isdisjoint((ALL, MULTI, OWN, SINGLE)):
+        # Upstream's message, although MultiNamespace is supported here.
+        raise _unsupported(
+            f"unsupported bundle: bundle must support at least one of [{ALL} {SINGLE} {OWN}] install modes"
+        )
+    needed, served = _parse(version.minimum_kubernetes), _parse(capabilities.kubernetes_version)
+    if needed and served and needed > served:
+        raise _unsupported(
+            f"bundle requires Kubernetes {_write_version(needed)} or later (minKubeVersion), but the cluster runs"
+            f" {_write_version(served)}; upgrade the cluster"
+        )
+
+
+def find_version_warnings(version: ServiceVersion) -> list[str]:
+    """Return a warning if `minKubeVersion` is not a version."""
+    text = version.minimum_kubernetes
+    return [f'spec.minKubeVersion: ignored because "{text}" is not a version'] if text and not _parse(text) else []
+
+
+def _parse(text: str) -> tuple[int, ...]:
+    """Return major, minor and patch; empty if the text is not a version."""
+    match = _VERSION(text.strip())
+    return tuple(read_count(part or "0", _LARGEST) or 0 for part in match.groups()) if match else ()
+
+
+def _write_version(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _unsupported(message: str) -> BundleError:
+    return BundleError(Reason.NOT_SUPPORTED, message)

@@ -1,1 +1,0 @@
-"""What refuses a bundle (`gates`, then `validations`), and what only causes a warning (`requirements`)."""

@@ -1,0 +1,589 @@
+"""From a bundle to objects: upstream's generators, in their order.
+
+1 to 3: ServiceAccounts, Roles and ClusterRoles with their bindings. 4: CustomResourceDefinitions, with conversion
+webhooks. 5: other objects, by the supported kinds and their namespaces; kinds are matched whatever their group
+(operator-registry, `supported_resources.go`). 6: Deployments of the install strategy, with webhook certificates
+mounted. 7 and 8: admission webhook configurations. 9: the Services that webhooks call, unless the bundle brings one
+that serves them, which gets generated fields where it has none; otherwise it conflicts with the generated one. Then
+certificates of webhooks: who issues them, and the objects for it (upstream's `certproviders`).
+
+Names are shortened and hashed as in operator-controller (`util.go`, `hash.go`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from api.errors import BundleError
+from api.plugins import Capabilities
+from api.v1alpha2.conditions import Reason
+from controller.formats.objects import Object, drop_nulls, group_of
+from controller.formats.registry_v1.bundle.service_version import (
+    ALL_NAMESPACES,
+    CONVERSION,
+    MUTATING,
+    VALIDATING,
+    Permission,
+    ServiceVersion,
+    StrategyDeployment,
+    Webhook,
+)
+from controller.formats.registry_v1.bundle.typed import write as write_json
+from controller.untrusted import integer, mapping, mappings
+
+LONGEST = 63
+"""Bytes of a name that is a DNS label."""
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_DEFAULT_ACCOUNT = "default"
+_GROUP = "rbac.authorization.k8s.io"
+_SEE_NAMESPACES: Mapping[str, Any] = {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["namespaces"]}
+CERT_MANAGER, SERVICE_CA, NONE = "cert-manager", "service-ca", "none"
+PROVIDERS = (CERT_MANAGER, SERVICE_CA, NONE)
+_CERT_MANAGER_API = ("cert-manager.io", "v1")
+# Groups that only OpenShift serves; operators install other groups of openshift.io on any cluster.
+_OPENSHIFT_GROUPS = frozenset(
+    {"config.openshift.io", "operator.openshift.io", "project.openshift.io", "security.openshift.io"}
+)
+# cert-manager rejects longer ones.
+_LONGEST_COMMON_NAME = 64
+_NAMESPACED = (
+    "Service",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "Secret",
+    "ConfigMap",
+    "PodDisruptionBudget",
+    "NetworkPolicy",
+    "PrometheusRule",
+    "ServiceMonitor",
+    "PodMonitor",
+    "VerticalPodAutoscaler",  # cluster-scoped in upstream
+)
+_CLUSTER_SCOPED = (
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "PriorityClass",
+    "ConsoleYAMLSample",
+    "ConsoleQuickStart",
+    "ConsoleCLIDownload",
+    "ConsoleLink",
+    "ConsolePlugin",
+)
+SCOPES = {**dict.fromkeys(_NAMESPACED, True), **dict.fromkeys(_CLUSTER_SCOPED, False)}
+"""Supported kinds, and whether they are namespaced."""
+Scope = Callable[[str, str], bool | None]
+"""Group and kind to whether it is namespaced; None if the cluster does not serve it."""
+_COPIED = (
+    "rules",
+    "failurePolicy",
+    "matchPolicy",
+    "objectSelector",
+    "sideEffects",
+    "timeoutSeconds",
+    "admissionReviewVersions",
+)
+_FIELDS: Mapping[str, tuple[str, ...]] = {VALIDATING: _COPIED, MUTATING: (*_COPIED, "reinvocationPolicy")}
+_KINDS: Mapping[str, str] = {
+    VALIDATING: "ValidatingWebhookConfiguration",
+    MUTATING: "MutatingWebhookConfiguration",
+}
+_REVISION_HISTORY_LIMIT = 1
+# apimachinery, ValidateAnnotationsSize: keys and values of all annotations.
+_ANNOTATIONS_LIMIT = 256 * 1024
+
+
+def join_name(base: str, suffix: str) -> str:
+    """Return `base-suffix`, with the base shortened to fit.
+
+    If base and suffix have exactly 63 bytes together, the result is one byte too long, as in upstream.
+    """
+    kept, tail = base.encode(), suffix.encode()
+    if len(kept) + len(tail) > LONGEST:
+        kept = kept[: max(LONGEST - len(tail) - 1, 0)]
+    return f"{kept.decode(errors='ignore')}-{suffix}"
+
+
+def service_name(deployment: str) -> str:
+    """Return the name of the Service of a Deployment, of at most 63 bytes: upstream's may be invalid."""
+    name = _upstream_service_name(deployment)
+    return name if len(name) <= LONGEST else join_name(deployment.replace(".", "-")[:-1], "service")
+
+
+def certificate_name(deployment: str) -> str:
+    """Return the name of the Certificate and the Secret of a Deployment."""
+    return join_name(_upstream_service_name(deployment), "cert")
+
+
+def issuer_name(deployment: str) -> str:
+    """Return the name of the Issuer of a Deployment."""
+    return join_name(certificate_name(deployment), "selfsigned-issuer")
+
+
+def _upstream_service_name(deployment: str) -> str:
+    return join_name(deployment.replace(".", "-"), "service")
+
+
+def hash_of(value: Any) -> str:
+    """Return the SHA-224 of a value's JSON and a newline in base 36, 43 or 44 characters; keys are in Go's order."""
+    number = int.from_bytes(hashlib.sha224(f"{write_json(value)}\n".encode()).digest(), "big")
+    digits = ""
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return digits
+
+
+def make_service_accounts(version: ServiceVersion, namespace: str) -> list[Object]:
+    """Return the accounts that permissions name, sorted, except `default`, which every namespace has."""
+    permissions = (*version.permissions, *version.cluster_permissions)
+    accounts = sorted({_account(permission) for permission in permissions} - {_DEFAULT_ACCOUNT})
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
+        for name in accounts
+    ]
+
+
+def make_roles(version: ServiceVersion, namespace: str, targets: Sequence[str]) -> list[Object]:
+    """Return a Role and a RoleBinding for each watched namespace and permission; none if all are watched."""
+    if tuple(targets) == ALL_NAMESPACES:
+        return []
+    return [
+        item
+        for target in targets
+        for permission in version.permissions
+        for item in _make_pair(version.name, permission, namespace, {"namespace": target}, "")
+    ]
+
+
+def make_cluster_roles(version: ServiceVersion, namespace: str, targets: Sequence[str]) -> list[Object]:
+    """Return a ClusterRole and a ClusterRoleBinding for each cluster permission, or for each if all are watched."""
+    promoted = map(_promote, version.permissions) if tuple(targets) == ALL_NAMESPACES else ()
+    return [
+        item
+        for permission in (*version.cluster_permissions, *promoted)
+        for item in _make_pair(version.name, permission, namespace, {}, "Cluster")
+    ]
+
+
+def _promote(permission: Permission) -> Permission:
+    return replace(permission, rules=(*(permission.rules or ()), _SEE_NAMESPACES))
+
+
+def _make_pair(
+    version: str, permission: Permission, namespace: str, place: Mapping[str, str], prefix: str
+) -> tuple[Object, Object]:
+    """Return a role and its binding, which have the same name."""
+    account = _account(permission)
+    name = join_name(f"{version}-{account}", hash_of(permission.as_hashed()))
+    role = _make_object(f"{prefix}Role", name, place)
+    if permission.rules is not None:
+        role["rules"] = [drop_nulls(rule) for rule in permission.rules]
+    binding = _make_object(f"{prefix}RoleBinding", name, place)
+    binding["roleRef"] = {"apiGroup": _GROUP, "kind": role["kind"], "name": name}
+    binding["subjects"] = [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]
+    return role, binding
+
+
+def _make_object(kind: str, name: str, place: Mapping[str, str]) -> Object:
+    return {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": {"name": name, **place}}
+
+
+def _account(permission: Permission) -> str:
+    return permission.service_account or _DEFAULT_ACCOUNT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """Issues certificates. Functions take the name of a Deployment and the install namespace."""
+
+    certifies: bool = True
+    """Whether a Secret must be mounted."""
+    webhook_annotations: Callable[[str, str], dict[str, str]] = lambda _deployment, _namespace: {}
+    """For objects that call the Deployment: webhook configurations, and CRDs with conversion."""
+    service_annotations: Callable[[str], dict[str, str]] = lambda _deployment: {}
+    objects: Callable[[str, str], list[Object]] = lambda _deployment, _namespace: []
+
+
+def choose_provider(capabilities: Capabilities) -> str:
+    """Return the name of the provider in the cluster; empty if there is none."""
+    # Also if its API server is down: discovery still lists the group.
+    if _OPENSHIFT_GROUPS & {*capabilities.unknown, *(group for group, _, _ in capabilities.kinds)}:
+        return SERVICE_CA
+    served = any((group, version) == _CERT_MANAGER_API for group, version, _ in capabilities.kinds)
+    return CERT_MANAGER if served else ""
+
+
+def _name_certificate(deployment: str, namespace: str) -> dict[str, str]:
+    return {"cert-manager.io/inject-ca-from": f"{namespace}/{certificate_name(deployment)}"}
+
+
+def _make_certificate(deployment: str, namespace: str) -> list[Object]:
+    issuer, certificate = issuer_name(deployment), certificate_name(deployment)
+    host = f"{service_name(deployment)}.{namespace}"
+    common_name = {"commonName": host} if len(host.encode()) <= _LONGEST_COMMON_NAME else {}
+    spec: dict[str, Any] = {
+        "secretName": certificate,
+        **common_name,
+        "dnsNames": [host, f"{host}.svc", f"{host}.svc.cluster.local"],
+        "duration": "17520h0m0s",
+        "renewBefore": "24h0m0s",
+        "usages": ["server auth"],
+        "issuerRef": {"name": issuer},
+    }
+    return [
+        _make_certificate_object("Issuer", issuer, namespace, {"selfSigned": {}}),
+        _make_certificate_object("Certificate", certificate, namespace, spec),
+    ]
+
+
+def _make_certificate_object(kind: str, name: str, namespace: str, spec: Mapping[str, Any]) -> Object:
+    return {
+        "apiVersion": "cert-manager.io/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": dict(spec),
+    }
+
+
+_BY_NAME: Mapping[str, Provider] = {
+    CERT_MANAGER: Provider(webhook_annotations=_name_certificate, objects=_make_certificate),
+    SERVICE_CA: Provider(
+        webhook_annotations=lambda _deployment, _namespace: {"service.beta.openshift.io/inject-cabundle": "true"},
+        service_annotations=lambda deployment: {
+            "service.beta.openshift.io/serving-cert-secret-name": certificate_name(deployment)
+        },
+    ),
+    NONE: Provider(certifies=False),
+    "": Provider(certifies=False),
+}
+
+
+def provider_of(name: str) -> Provider:
+    """Return a provider by its name; '' is for bundles that need none."""
+    return _BY_NAME[name]
+
+
+def annotate(item: Object, annotations: Mapping[str, str]) -> Object:
+    """Return an object with annotations, which replace those of the same keys."""
+    if not annotations:
+        return item
+    metadata = item["metadata"]
+    return {**item, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}}
+
+
+def find_bundled_services(version: ServiceVersion, others: Sequence[Object]) -> dict[str, Object]:
+    """Return the Services among others that serve the webhooks of a Deployment, by the name of the Deployment."""
+    services = {
+        name_of(item): item for item in others if (item.get("apiVersion"), item.get("kind")) == ("v1", "Service")
+    }
+    found = {}
+    for deployment, webhooks in _serving(version):
+        service = services.get(service_name(deployment.name))
+        if service is not None and _serves(mapping(service, "spec"), deployment, webhooks):
+            found[deployment.name] = service
+    return found
+
+
+def make_webhook_services(
+    version: ServiceVersion, namespace: str, provider: Provider, bundled: Mapping[str, Object]
+) -> list[Object]:
+    """Return a Service for each Deployment that webhooks name, including conversion webhooks.
+
+    `bundled` are those of `find_bundled_services`.
+    """
+    services = []
+    for deployment, webhooks in _serving(version):
+        service = _make_service(deployment, webhooks, namespace)
+        if own := bundled.get(deployment.name):
+            service = {**service, **own, "spec": {**service["spec"], **drop_nulls(mapping(own, "spec"))}}
+        services.append(annotate(service, provider.service_annotations(deployment.name)))
+    return services
+
+
+def _serving(version: ServiceVersion) -> Iterator[tuple[StrategyDeployment, Sequence[Webhook]]]:
+    """Yield the Deployments that webhooks name, with these webhooks."""
+    serving: defaultdict[str, list[Webhook]] = defaultdict(list)
+    for webhook in version.webhooks:
+        serving[webhook.deployment].append(webhook)
+    for deployment in version.deployments:
+        if webhooks := serving.get(deployment.name):
+            yield deployment, webhooks
+
+
+def _make_service(deployment: StrategyDeployment, webhooks: Sequence[Webhook], namespace: str) -> Object:
+    ports = sorted({(webhook.port, webhook.target_port) for webhook in webhooks}, key=_order_port)
+    selector = (deployment.spec.get("selector") or {}).get("matchLabels")
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": service_name(deployment.name), "namespace": namespace},
+        "spec": {
+            "ports": [{"name": str(port), "port": port, "targetPort": target} for port, target in ports],
+            **({"selector": selector} if selector else {}),
+        },
+    }
+
+
+def _order_port(port: tuple[int, int | str]) -> tuple[int, int, str]:
+    number, target = port
+    return number, target if isinstance(target, int) else 0, str(target)
+
+
+def _serves(spec: Mapping[str, Any], deployment: StrategyDeployment, webhooks: Sequence[Webhook]) -> bool:
+    """Return whether a Service selects the pods and has the ports of webhooks; fields that it lacks are generated."""
+    pod = mapping(deployment.spec, "template")
+    labels = mapping(pod, "metadata", "labels")
+    selector = spec.get("selector")
+    selects = selector is None or (isinstance(selector, dict) and selector.items() <= labels.items())
+    return spec.get("type") != "ExternalName" and selects and _has_ports(spec.get("ports"), pod, webhooks)
+
+
+def _has_ports(ports: Any, pod: Mapping[str, Any], webhooks: Sequence[Webhook]) -> bool:
+    if ports is None:
+        return True
+    containers = mapping(pod, "spec").get("containers", ())
+    named = {each.get("name"): each.get("containerPort") for item in containers for each in item.get("ports", ())}
+    served = {
+        (integer(port, "port"), _resolve(port.get("targetPort") or port.get("port"), named))
+        for port in mappings(ports)
+        if port.get("protocol") in (None, "TCP")
+    }
+    return all((webhook.port, _resolve(webhook.target_port, named)) in served for webhook in webhooks)
+
+
+def _resolve(target: Any, named: Mapping[Any, Any]) -> Any:
+    """Return the number of a port that a container names."""
+    return named.get(target, target) if isinstance(target, str) else target
+
+
+def convert_definitions(
+    definitions: Sequence[Object], webhooks: Sequence[Webhook], namespace: str, provider: Provider
+) -> list[Object]:
+    """Return the CRDs; those that a conversion webhook lists are configured to call it.
+
+    Raises: BundleError (InvalidBundle) for `preserveUnknownFields` in one of these.
+    """
+    by_crd = {crd: each for each in webhooks if each.type == CONVERSION for crd in each.conversion_crds}
+    return [
+        _convert(definition, by_crd[name], namespace, provider)
+        if (name := definition["metadata"].get("name", "")) in by_crd
+        else definition
+        for definition in definitions
+    ]
+
+
+def _convert(definition: Object, webhook: Webhook, namespace: str, provider: Provider) -> Object:
+    name, spec = definition["metadata"]["name"], definition["spec"]
+    if spec.get("preserveUnknownFields"):
+        raise BundleError(
+            Reason.INVALID_BUNDLE,
+            f"custom resource definition '{name}' must have .spec.preserveUnknownFields set to false to let API Server"
+            " call webhook to do the conversion",
+        )
+    service = {
+        "namespace": namespace,
+        "name": service_name(webhook.deployment),
+        "path": "/" if webhook.path is None else webhook.path,
+        "port": webhook.port,
+    }
+    versions = webhook.definition.get("admissionReviewVersions")
+    conversion = {
+        "strategy": "Webhook",
+        "webhook": {
+            "clientConfig": {"service": service},
+            **({} if versions is None else {"conversionReviewVersions": versions}),
+        },
+    }
+    converted = {**definition, "spec": {**spec, "conversion": conversion}}
+    return annotate(converted, provider.webhook_annotations(webhook.deployment, namespace))
+
+
+def find_unnamed_conversions(definitions: Sequence[Object], webhooks: Sequence[Webhook]) -> list[str]:
+    """Return a warning for each CRD with a conversion webhook of its own, which no definition names."""
+    named = {crd for each in webhooks if each.type == CONVERSION for crd in each.conversion_crds}
+    return [
+        f'CustomResourceDefinition "{name}": has a conversion webhook that no webhook definition of the bundle names; '
+        "it is left as it is; name it in spec.webhookdefinitions"
+        for definition in definitions
+        if (name := definition["metadata"].get("name", "")) not in named
+        and mapping(definition, "spec", "conversion").get("strategy") == "Webhook"
+    ]
+
+
+def place_others(others: Sequence[Object], namespace: str, scope: Scope) -> list[Object]:
+    """Return the objects: namespaced ones moved to the install namespace, cluster-scoped ones without a namespace."""
+    return [_place(item, namespace, scope) for item in others]
+
+
+def name_of(item: Object) -> str:
+    """Return the name of an unchecked object."""
+    return str(mapping(item, "metadata").get("name", ""))
+
+
+def _place(item: Object, namespace: str, scope: Scope) -> Object:
+    kind = item["kind"]
+    served = scope(group_of(item), kind) if isinstance(item.get("apiVersion"), str) else None
+    metadata = item.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        return item  # refused later, when identities are checked
+    kept = {key: value for key, value in (metadata or {}).items() if key != "namespace"}
+    is_namespaced = SCOPES[kind] if served is None else served
+    return {**item, "metadata": {**kept, "namespace": namespace} if is_namespaced else kept}
+
+
+def make_webhook_configurations(
+    version: ServiceVersion, namespace: str, targets: Sequence[str], provider: Provider
+) -> Iterator[Object]:
+    """Yield a configuration for each validating webhook, then for each mutating one."""
+    for type_ in (VALIDATING, MUTATING):
+        for webhook in version.webhooks:
+            if webhook.type == type_:
+                made = _make_configuration(webhook, namespace, targets)
+                yield annotate(made, provider.webhook_annotations(webhook.deployment, namespace))
+
+
+def _make_configuration(webhook: Webhook, namespace: str, targets: Sequence[str]) -> Object:
+    path = {} if webhook.path is None else {"path": webhook.path}
+    service = {"namespace": namespace, "name": service_name(webhook.deployment), **path, "port": webhook.port}
+    entry = {
+        "name": webhook.generate_name,
+        "clientConfig": {"service": service},
+        **{field: webhook.definition[field] for field in _FIELDS[webhook.type] if field in webhook.definition},
+        **_select_namespaces(targets),
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": _KINDS[webhook.type],
+        "metadata": {"name": webhook.generate_name},
+        "webhooks": [entry],
+    }
+
+
+def _select_namespaces(targets: Sequence[str]) -> dict[str, Any]:
+    if tuple(targets) == ALL_NAMESPACES:
+        return {}
+    expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(targets)}
+    return {"namespaceSelector": {"matchExpressions": [expression]}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mount:
+    volume: str
+    path: str
+    files: Mapping[str, str]
+    """Keys of the Secret to file names."""
+
+
+_MOUNTS = (
+    _Mount(
+        volume="webhook-cert",
+        path="/tmp/k8s-webhook-server/serving-certs",  # noqa: S108 - where controller-runtime looks
+        files={"tls.crt": "tls.crt", "tls.key": "tls.key"},
+    ),
+    _Mount(
+        volume="apiservice-cert",
+        path="/apiserver.local.config/certificates",
+        files={"tls.crt": "apiserver.crt", "tls.key": "apiserver.key"},
+    ),
+)
+
+
+def make_deployments(
+    version: ServiceVersion, namespace: str, targets: Sequence[str], certified: frozenset[str]
+) -> Iterator[Object]:
+    """Yield the Deployments in order of the CSV; those named in `certified` serve webhooks with certificates."""
+    marks = {"olm.targetNamespaces": ",".join(targets), "olm.operatorNamespace": namespace}
+    for deployment in version.deployments:
+        made = _make_deployment(deployment, version.annotations, marks, namespace)
+        yield _mount_certificates(made) if deployment.name in certified else made
+
+
+def check_annotations(deployment: Object) -> None:
+    """Refuse a pod template with more annotations than the API server accepts.
+
+    Raises: BundleError (InvalidBundle).
+    """
+    annotations: Mapping[str, str] = deployment["spec"]["template"]["metadata"]["annotations"]
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size > _ANNOTATIONS_LIMIT:
+        largest = max(annotations, key=lambda key: len(annotations[key].encode()))
+        raise BundleError(
+            Reason.INVALID_BUNDLE,
+            f"Deployment {deployment['metadata']['name']}: spec.template.metadata.annotations: {size} bytes, but the"
+            f" API server accepts {_ANNOTATIONS_LIMIT}; these include the annotations of the CSV, shorten"
+            f' "{largest}"',
+        )
+
+
+def _make_deployment(
+    deployment: StrategyDeployment, annotations: Mapping[str, str], marks: Mapping[str, str], namespace: str
+) -> Object:
+    spec = deployment.spec
+    template = spec["template"]
+    metadata = template["metadata"]
+    merged = {**annotations, **metadata.get("annotations", {}), **marks}
+    labels = {"labels": dict(deployment.label)} if deployment.label else {}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": deployment.name, "namespace": namespace, **labels},
+        "spec": {
+            **spec,
+            "revisionHistoryLimit": _REVISION_HISTORY_LIMIT,
+            "template": {**template, "metadata": {**metadata, "annotations": merged}},
+        },
+    }
+
+
+def _mount_certificates(deployment: Object) -> Object:
+    spec = deployment["spec"]
+    template = spec["template"]
+    secret = certificate_name(deployment["metadata"]["name"])
+    pod = _mount_in_pod(template["spec"], secret)
+    return {**deployment, "spec": {**spec, "template": {**template, "spec": pod}}}
+
+
+def _mount_in_pod(pod: Mapping[str, Any], secret: str) -> dict[str, Any]:
+    containers = pod.get("containers") or []
+    successors = _find_successors(containers)
+    volumes = [volume for volume in pod.get("volumes", ()) if volume["name"] not in successors]
+    result = {
+        **pod,
+        "containers": [_mount_in_container(container, successors) for container in containers],
+        "volumes": [*volumes, *(_make_volume(mount, secret) for mount in _MOUNTS)],
+    }
+    if "initContainers" in pod:
+        result["initContainers"] = [_follow_volumes(container, successors) for container in pod["initContainers"]]
+    return result
+
+
+def _find_successors(containers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the volumes that are replaced, each with the volume that replaces it."""
+    by_path = {mount.path: mount.volume for mount in _MOUNTS}
+    mounts = [mount for container in containers for mount in container.get("volumeMounts", ())]
+    found = {mount["name"]: by_path[mount["mountPath"]] for mount in mounts if mount["mountPath"] in by_path}
+    return {**found, **{mount.volume: mount.volume for mount in _MOUNTS}}
+
+
+def _mount_in_container(container: Mapping[str, Any], successors: Mapping[str, str]) -> dict[str, Any]:
+    kept = [mount for mount in container.get("volumeMounts", ()) if mount["name"] not in successors]
+    added = [{"name": mount.volume, "mountPath": mount.path} for mount in _MOUNTS]
+    return {**container, "volumeMounts": [*kept, *added]}
+
+
+def _follow_volumes(container: Mapping[str, Any], successors: Mapping[str, str]) -> dict[str, Any]:
+    """Change mounts of replaced volumes: upstream leaves them, and the API server rejects the pod."""
+    if "volumeMounts" not in container:
+        return dict(container)
+    mounts = [{**mount, "name": successors.get(mount["name"], mount["name"])} for mount in container["volumeMounts"]]
+    return {**container, "volumeMounts": mounts}
+
+
+def _make_volume(mount: _Mount, secret: str) -> dict[str, Any]:
+    items = [{"key": key, "path": path} for key, path in mount.files.items()]
+    return {"name": mount.volume, "secret": {"secretName": secret, "items": items}}
