@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HACK = Path(__file__).parents[3] / "hack"
-COMMANDS = ["cluster", "fix", "lock", "run", "test"]
+COMMANDS = ["cluster", "fix", "lock", "mutate", "run", "test"]
 
 
 def run(command: Path, *arguments: str, path: str) -> subprocess.CompletedProcess[str]:
