@@ -13,9 +13,9 @@ from contextlib import suppress
 import pytest
 
 from api import names
-from controller.kube.client import ApiError
 from hack.control_plane.kubectl import KubectlError
 from tests.support.bundles import ROOT, Deployed, Manifest, config_map
+from tests.support.inside import ApiError
 from tests.support.tenants import ANN, OWN, Tenants
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
-from controller.kube.client import ApiError
 from hack.control_plane.kubectl import KubectlError
 from tests.support.bundles import DEPLOYMENTS, ROOT, Manifest, World
+from tests.support.inside import ApiError
 from tests.support.tenants import ANN, OWN, Tenants
 
 pytestmark = pytest.mark.timeout(300)

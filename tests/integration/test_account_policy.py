@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from controller.kube.client import User
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
-from tests.support.accounts import ACCOUNT, CONFIG_MAPS, deploy, tenant, written_as
+from tests.support.accounts import ACCOUNT, CONFIG_MAPS, deploy, tenant, user_of, written_as
 from tests.support.bundles import config_map, exists, new_world
 from tests.support.registry import LocalRegistry
 
@@ -30,7 +29,7 @@ def test_the_account_of_those_that_name_none(
         since = world.position()
         deployed = world.deploy(config_map("settings"), name=name)
         deployed.wait_ready()
-        assert written_as(world, since, name) == {User.service_account(name, ACCOUNT).name}
+        assert written_as(world, since, name) == {user_of(name)}
         nowhere = world.deploy(config_map("settings"), installNamespace=None)
         found = nowhere.wait_for("Ready", "False", "InsecureRefused")
         assert found["message"].startswith("spec.installNamespace: required")

@@ -12,17 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
-from controller.apply.drift import first_uncovered
-from controller.formats.applicable.applicable import make_applicable
-from controller.formats.objects import Object
-from controller.formats.yaml.manifests import read_documents
-from controller.kube.client import ApiError, connect
 from hack.control_plane.kubectl import Cluster
+from tests.support.inside import ApiError, connect, first_uncovered, make_applicable, read_documents
 
+Object: TypeAlias = dict[str, Any]
 YAML = Path(__file__).parents[1] / "data" / "yaml"
 MANAGER = "rukpak/x"
 LABELS = {"app": "a"}

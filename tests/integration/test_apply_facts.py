@@ -12,15 +12,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.drift import covers
-from controller.kube.client import ApiError
-from controller.kube.encoding import APPLY_PATCH, JSON_PATCH
-from controller.observe.records import entry_hash, entry_of
 from hack.control_plane.kubectl import Cluster
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map, definition
+from tests.support.inside import ApiError, covers, entry_hash, entry_of
 from tests.support.objects import NOBODY, deployment, labelled, make, read, remove, service, template
 from tests.support.places import APPS, CORE, OURS, Place, managers, new_place
+
+APPLY_PATCH = "application/apply-patch+yaml"
 
 
 @pytest.fixture
@@ -201,7 +200,7 @@ def test_a_sidecar_is_no_drift(place: Place) -> None:
     path = place.path("deployments", prefix=APPS)
     before = place.apply(path, deployment("a"))
     add = [{"op": "add", "path": "/spec/template/spec/containers/-", "value": SIDECAR[1]}]
-    after = place.client.request("PATCH", path, body=add, content_type=JSON_PATCH).value
+    after = place.client.json_patch(path, add).value
     assert len(after["spec"]["template"]["spec"]["containers"]) == 2
     assert entry_hash(entry_of(after, OURS)) == entry_hash(entry_of(before, OURS))
 
@@ -287,7 +286,7 @@ def test_a_stale_version_is_a_conflict_in_a_merge_patch_and_unspecific_in_a_json
     with pytest.raises(ApiError) as merged:
         place.client.merge_patch(path, {"metadata": {"resourceVersion": "1"}, "data": {"x": "y"}})
     with pytest.raises(ApiError) as patched:
-        place.client.request("PATCH", path, body=test, content_type=JSON_PATCH)
+        place.client.json_patch(path, test)
     assert (merged.value.status, patched.value.status) == (409, 422)
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from api import names
-from controller.kube.client import ApiError
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
@@ -36,6 +35,7 @@ from tests.support.bundles import (
     new_world,
 )
 from tests.support.controller import Controller
+from tests.support.inside import ApiError
 from tests.support.objects import custom, make, read, service
 from tests.support.registry import LocalRegistry
 from tests.support.tampering import (

@@ -15,7 +15,6 @@ import pytest
 
 from api.errors import BundleError
 from api.plugins import Access, Credentials
-from controller.sources.chart.source import ChartSource
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, World, new_name, new_world
@@ -28,6 +27,7 @@ from tests.support.chart_repositories import (
     repository_of,
 )
 from tests.support.faulty_server import FaultyServer
+from tests.support.inside import source_of
 from tests.support.private_sources import BASIC, secret_manifest
 from tests.support.registries import PASSWORD, USER, Authority
 from tests.support.registry import MANIFEST, LocalRegistry, RegistryClient, digest_of
@@ -84,7 +84,7 @@ def by_us(charts: FaultyServer, authority: Authority, text: str, scratch: Path) 
 
 def resolve(parameters: dict[str, str], scratch: Path, credentials: Credentials | None = None) -> str | None:
     """Return the version that a source is resolved to; None for none."""
-    source, parameters = ChartSource(), {**parameters, "name": "web"}
+    source, parameters = source_of("chart"), {**parameters, "name": "web"}
     if source.validate(parameters, "spec.sources[0].chart"):
         return None
     access = Access(

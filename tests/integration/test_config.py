@@ -15,11 +15,11 @@ from urllib.request import Request, urlopen
 import pytest
 
 from api import names
-from controller.formats.yaml.manifests import read_documents
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import ROOT, Deployed, Manifest, World, config_map, definition, exists
+from tests.support.inside import read_documents
 from tests.support.installations import (
     ACCOUNT,
     NAMESPACE,

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.apply.crd_upgrade.definition import read_definition
-from controller.kube.client import ApiError, connect
 from hack.bench.usage import read_usage
 from hack.control_plane.kubectl import Cluster
 from hack.control_plane.processes import running_process
@@ -20,6 +18,7 @@ from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Deployed, World, config_map, exists, image, is_answered, new_name
 from tests.support.definitions import Manifest, definition, schema, version
 from tests.support.fitting import CASES as FITTING
+from tests.support.inside import ApiError, connect
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TEXT = {"type": "string"}
@@ -197,6 +196,11 @@ def test_a_definition_that_somebody_changed_is_put_right_without_a_check(greetin
 # existing objects
 
 
+def is_established(crd: Manifest) -> bool:
+    conditions = (crd.get("status") or {}).get("conditions") or []
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
 def test_the_api_server_agrees_on_what_fits(cluster: Cluster) -> None:
     client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
     group = f"{new_name()}.example.com"
@@ -207,7 +211,7 @@ def test_the_api_server_agrees_on_what_fits(cluster: Cluster) -> None:
     path = f"{CRDS}/greetings.{group}"
     crd = definition(version(value=value), name=f"greetings.{group}", scope="Cluster")
     client.apply(path, crd, manager="somebody", force=True)
-    wait_for(lambda: read_definition(client.get(path).value).established, SECONDS, "established")
+    wait_for(lambda: is_established(client.get(path).value), SECONDS, "established")
     wait_for(lambda: is_answered(client, f"/apis/{group}/v1/greetings"), SECONDS, "served")
 
     def is_taken(index: int) -> bool:

@@ -25,6 +25,7 @@ from tests.support.bundles import (
 )
 from tests.support.controller import Controller
 from tests.support.hurried import hurry
+from tests.support.inside import AGAIN_SECONDS, BLOCKED_AFTER_SECONDS, TROUBLED_SECONDS
 from tests.support.objects import (
     claim,
     custom,
@@ -44,9 +45,9 @@ pytestmark = pytest.mark.long
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 BLOCKED_SECONDS = 60.0
 TIMERS = {
-    "controller.apply.teardown:BLOCKED_AFTER_SECONDS": 8.0,  # a minute, for users
-    "controller.observe.explanations:TROUBLED_SECONDS": 3.0,
-    "controller.observe.explanations:AGAIN_SECONDS": 5.0,
+    BLOCKED_AFTER_SECONDS: 8.0,  # a minute, for users
+    TROUBLED_SECONDS: 3.0,
+    AGAIN_SECONDS: 5.0,
 }
 NAMESPACE_SECONDS = 90.0
 """The namespace controller tries again with growing pauses while its discovery is behind a definition that has gone."""

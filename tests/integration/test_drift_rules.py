@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.apply.ledger import FIRST_SECONDS
 from tests.support.bundles import Deployed, Manifest, World, config_map
 from tests.support.objects import deployment, labelled, make, read
 
 APPS = "/apis/apps/v1"
+BACKOFF_SECONDS = 2.0
+"""Between the first two repairs of what another client keeps modifying (controller/apply/README.md, Drift)."""
 REPLICAS = {"group": "apps", "kind": "Deployment", "paths": ["spec.replicas"]}
 
 
@@ -296,9 +297,9 @@ def test_a_fight_is_told_with_field_and_manager_and_ends_when_the_other_gives_up
     deployed.wait_ready()
     for _ in range(3):
         deployed.edit("a", color="red")
-        world.wait(lambda: deployed.data("a") == {"color": "blue"}, "repaired", seconds=FIRST_SECONDS * 3 + 20)
+        world.wait(lambda: deployed.data("a") == {"color": "blue"}, "repaired", seconds=BACKOFF_SECONDS * 3 + 20)
     message = deployed.wait_for("Drifted", "True", "DriftConflict")["message"]
     about = f'ConfigMap {deployed.namespace}/a (data.color, owned by "somebody")'
     assert (about in message, "it is repaired" in message) == (True, True)
     assert deployed.status()["objects"]["drifted"] == 0
-    world.wait(lambda: "Drifted" not in deployed.conditions(), "given up", seconds=FIRST_SECONDS * 9 + 20)
+    world.wait(lambda: "Drifted" not in deployed.conditions(), "given up", seconds=BACKOFF_SECONDS * 9 + 20)

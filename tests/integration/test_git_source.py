@@ -27,11 +27,6 @@ import trustme
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.content.store import ContentStore
-from controller.sources import redirects as detours
-from controller.sources.git.objects import Objects
-from controller.sources.git.source import GitSource
 from tests.support.git_servers import (
     EXECUTABLE,
     LINK,
@@ -43,11 +38,12 @@ from tests.support.git_servers import (
     GitSshServer,
     serve_ssh,
 )
+from tests.support.inside import ContentStore, Objects, detours, source_of, write_entries
 
 pytestmark = pytest.mark.long
 
 PATH = "spec.sources[0].git"
-SOURCE = GitSource()
+SOURCE = source_of("git")
 CANARY = "canary-4711"
 FORGE = {"uploadpack.allowFilter": "true", "uploadpack.allowAnySHA1InWant": "true"}
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"

@@ -21,10 +21,6 @@ import trustme
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits, Network, Refusal
 from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.processes.confinement import View, start_confined
-from controller.sources.git import process, submodules
-from controller.sources.git.source import GitSource
 from tests.support.git_servers import (
     ENVIRONMENT,
     LINK,
@@ -35,12 +31,13 @@ from tests.support.git_servers import (
     GitRepository,
     serve_ssh,
 )
+from tests.support.inside import View, git_process, git_submodules, source_of, start_confined, write_entries
 
 pytestmark = pytest.mark.long
 
 PATH = "spec.sources[0].git"
 FIELD = f"{PATH}.submodules"
-SOURCE = GitSource()
+SOURCE = source_of("git")
 CANARY = "canary-4711"
 FORGE = {"uploadpack.allowFilter": "true", "uploadpack.allowAnySHA1InWant": "true"}
 
@@ -486,14 +483,14 @@ def test_limits_are_for_all_together(limits: Limits, told: str, forge: Forge, ac
 
 
 def test_how_deep_submodules_are_nested(forge: Forge, access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submodules, "MAX_DEPTH", 1)
+    monkeypatch.setattr(git_submodules, "MAX_DEPTH", 1)
     error = failure(lambda: fetch(forge.parameters(), access))
     assert error.reason is Reason.CONTENT_REJECTED
     assert error.message.startswith(f'{FIELD}: "deploy/lib/inner": it is nested in more than 1 submodules')
 
 
 def test_how_many_submodules_there_are(forge: Forge, access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submodules, "MAX_COUNT", 1)
+    monkeypatch.setattr(git_submodules, "MAX_COUNT", 1)
     error = failure(lambda: fetch(forge.parameters(), access))
     assert error.message.startswith(f'{FIELD}: "deploy/lib/inner": the source has more than 1 submodules')
 
@@ -524,7 +521,7 @@ def test_git_that_asks_another_host_sees_no_credential(
         started.append((views[-1], f"{command} {others}"))
         return execute(self, command, **others)
 
-    monkeypatch.setattr(process, "start_confined", start)
+    monkeypatch.setattr(git_process, "start_confined", start)
     monkeypatch.setattr(git.Git, "execute", run)
     own = replace(access, credentials=CREDENTIALS)
     fetch(secure_forge.parameters(), own)

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from controller.observe.health.explain import explain, explain_namespace
-from controller.observe.health.rules import assess
-from controller.observe.health.verdict import Context, State, StorageClassInfo, Verdict
 from hack.control_plane import waiting
 from hack.control_plane.kubectl import Cluster
+from tests.support.inside import Context, State, StorageClassInfo, Verdict, assess, explain, explain_namespace
 
 SECONDS = 60
 Json = dict[str, Any]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from controller.kube.client import Client
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name
+from tests.support.inside import Client
 from tests.support.objects import NOBODY, claim, custom, make, namespace, remove
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

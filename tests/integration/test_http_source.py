@@ -8,7 +8,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,14 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Entry, Limits, Resolution
 from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.content.store import ContentStore
-from controller.sources.http.source import HttpSource
 from hack.control_plane.certificates import write_certificates
 from tests.support.faulty_server import FaultyServer
+from tests.support.inside import ContentStore, source_of, write_entries
 from tests.support.tarballs import Link, tarball
 from tests.support.zips import zipped
 
 PATH = "spec.sources[0].http"
-SOURCE = HttpSource()
+SOURCE = source_of("http")
 CREDENTIALS = Credentials(username="robot", password="secret")
 AUTHORIZATION = "Basic cm9ib3Q6c2VjcmV0"
 ITEMS = (("bundle-1/manifests/a.yaml", b"a: 1\n"), ("bundle-1/manifests/b.yaml", b"b: 1\n"))
@@ -103,11 +100,6 @@ def failure(call: Callable[[], object]) -> BundleError:
         call()
     assert caught.value.message.startswith(PATH)
     return caught.value
-
-
-def test_the_source_is_found_by_its_kind() -> None:
-    (found,) = entry_points(group="rukpak.sources", name="http")
-    assert found.load() is HttpSource
 
 
 @pytest.mark.parametrize("body", [TARBALL, zipped(*ITEMS)], ids=["tar.gz", "zip"])

@@ -18,8 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from controller.kube.client import connect
-from controller.processes.confinement import Mechanisms
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
@@ -29,6 +27,7 @@ from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, Manifest, World, c
 from tests.support.charts import chart_of, write
 from tests.support.controller import Controller
 from tests.support.git_servers import GitHttpServer, GitRepository, serve_ssh
+from tests.support.inside import Mechanisms, connect, manager, run_command
 from tests.support.private_sources import FORGE, commit_bundle, secret_manifest
 from tests.support.registry import LocalRegistry
 
@@ -128,7 +127,7 @@ def test_it_is_small(image: Path) -> None:
 
 
 def test_what_it_imports_is_compiled(image: Path) -> None:
-    modules = ", ".join(("controller.manager.manager", "controller.cli.run", *(point.module for point in PLUGINS)))
+    modules = ", ".join((manager.__name__, run_command.__name__, *(point.module for point in PLUGINS)))
     script = f"import sys; from pathlib import Path; import {modules}; loaded = sys.modules.items(); "
     script += "print([name for name, each in loaded if not Path(getattr(each, '__cached__', '') or '/').exists()])"
     assert run(image, "python", "-c", script) == "[]\n"
@@ -173,7 +172,7 @@ def test_it_runs_as_in_a_pod(image: Path) -> None:
 
 
 def test_the_kernel_confines_programs_in_a_pod(image: Path) -> None:
-    script = "from controller.processes.confinement import Mechanisms as M; print(M.found().landlock, M.found().lack())"
+    script = f"from {Mechanisms.__module__} import Mechanisms as M; print(M.found().landlock, M.found().lack())"
     assert run(image, "python", "-c", script) == f"{Mechanisms.found().landlock} \n"
 
 

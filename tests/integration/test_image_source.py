@@ -19,11 +19,8 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits, Network, RegistryCredentials, Resolution
 from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.content.store import ContentStore
-from controller.content.tree import assemble
-from controller.sources.image.source import ImageSource
 from hack.control_plane.binaries import Binaries
+from tests.support.inside import ContentStore, assemble, source_of, write_entries
 from tests.support.registries import (
     IDENTITY_TOKEN,
     PASSWORD,
@@ -40,7 +37,7 @@ PATH = "spec.sources[0].image"
 LOWER = {"manifests/a.yaml": b"a: 1\n", "manifests/b.yaml": b"b: 1\n"}
 UPPER = {"manifests/.wh.b.yaml": b"", "manifests/c.yaml": b"c: 1\n"}
 EXPECTED = {"manifests/a.yaml": "a: 1\n", "manifests/c.yaml": "c: 1\n"}
-SOURCE = ImageSource()
+SOURCE = source_of("image")
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import json
 import pytest
 import yaml
 
-from controller.kube.resources import DEPLOYMENTS
-from tests.support.bundles import Deployed, World, config_map, exists, new_name
+from tests.support.bundles import DEPLOYMENTS, Deployed, World, config_map, exists, new_name
 from tests.support.commands import Rukpak, command
 
 ROLE = {
@@ -61,7 +60,7 @@ def test_nothing_is_created_without_an_answer_or_by_a_dry_run(world: World, rukp
         "installNamespace": name,
         "sources": [{"kind": "image", "image": {"ref": words[3]}}],
     }
-    assert not exists(world.client, DEPLOYMENTS.path(name=name))
+    assert not exists(world.client, f"{DEPLOYMENTS}/{name}")
     world.cluster.kubectl("apply", "--dry-run=server", "-f", "-", input=json.dumps(printed))
 
 
@@ -81,4 +80,4 @@ def test_what_cannot_be_rendered_is_not_created(world: World, rukpak: Rukpak) ->
     name = new_name()
     missing = world.push(name, config_map("a")).replace(name, f"{name}-missing")
     assert "spec.sources[0]" in rukpak("install", name, "--image", missing, "-n", name, "--yes", status=1).stderr
-    assert not exists(world.client, DEPLOYMENTS.path(name=name))
+    assert not exists(world.client, f"{DEPLOYMENTS}/{name}")

@@ -21,8 +21,6 @@ from typing import Any
 
 import pytest
 
-from controller.kube.client import ApiError
-from controller.kube.encoding import JSON_PATCH
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import (
@@ -35,6 +33,7 @@ from tests.support.bundles import (
     image,
     new_name,
 )
+from tests.support.inside import ApiError
 from tests.support.mortal import new_mortal_world
 from tests.support.objects import custom, deployment, make, namespace, service, webhook
 from tests.support.registry import LocalRegistry
@@ -262,7 +261,7 @@ def renumber(_: World, deployed: Deployed) -> None:
     """Change the key of a list item: ours beside the new one would be a duplicate name."""
     change = [{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]
     path = deployed.path_of("web", "services")
-    deployed.client.request("PATCH", path, query=[("fieldManager", "x")], body=change, content_type=JSON_PATCH)
+    deployed.client.json_patch(path, change, manager="x")
 
 
 def is_renumbered(deployed: Deployed) -> bool:

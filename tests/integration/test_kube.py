@@ -17,13 +17,20 @@ from typing import Any, Protocol
 
 import pytest
 
-from controller.kube.client import ApiError, Client, User, connect
-from controller.kube.discovery import Discovery
-from controller.kube.encoding import APPLY_PATCH
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.kube.watch.pace import Pace
-from controller.kube.watch.reflector import Reflector
-from controller.retries import Backoff
+from tests.support.inside import (
+    ApiError,
+    Backoff,
+    Client,
+    Collection,
+    Discovery,
+    GroupVersionKind,
+    Pace,
+    Reflector,
+    Resource,
+    User,
+    connect,
+    discovery,
+)
 
 pytestmark = pytest.mark.long
 
@@ -181,7 +188,7 @@ def test_what_json_dumps_makes_of_an_emoji_is_refused(client: Client, namespace:
             CONFIG_MAPS.path(namespace, "a"),
             query=[("fieldManager", MANAGER)],
             body=body,
-            content_type=APPLY_PATCH,
+            content_type="application/apply-patch+yaml",
         )
 
 
@@ -318,7 +325,7 @@ def test_discovery_is_the_same_on_a_server_that_does_not_aggregate(
 ) -> None:
     aggregated = Discovery(client)
     known = {resource.gvk: resource for resource in aggregated.resources()}
-    monkeypatch.setattr("controller.kube.discovery.AGGREGATED", "application/json")
+    monkeypatch.setattr(discovery, "AGGREGATED", "application/json")
     assert {resource.gvk: resource for resource in Discovery(client).resources()} == known
 
 
@@ -449,7 +456,7 @@ def follow(client: Client, namespace: str, request: pytest.FixtureRequest) -> It
     def start(**options: Any) -> Follower:
         with pytest.MonkeyPatch.context() as patch:
             if not request.param:
-                patch.setattr("controller.kube.watch.collection.Collection.open_list", lambda *_: None)
+                patch.setattr(Collection, "open_list", lambda *_: None)
             started.append(Follower(client, namespace, **options))
         return started[-1]
 

@@ -16,14 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from controller.kube.watch.cache import Trace, make_trace
-from controller.kube.watch.reflector import Reflector
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import LEASES, Deployed, Manifest, World, config_map, definition, new_name, new_world
 from tests.support.controller import Controller
+from tests.support.inside import Reflector, Trace, make_trace
 from tests.support.registry import LocalRegistry
 from tests.support.tampering import wipe_status
 

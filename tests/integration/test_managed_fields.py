@@ -12,13 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.drift import covers
-from controller.kube.client import ApiError
-from controller.kube.encoding import JSON_PATCH, METADATA
-from controller.observe.records import entry_hash, entry_of
 from hack.control_plane.kubectl import Cluster
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map, definition, exists
+from tests.support.inside import ApiError, covers, entry_hash, entry_of
 from tests.support.objects import deployment, labelled, make, read, remove, service, webhook
 from tests.support.places import APPS, OURS, Place, managers, new_place
 
@@ -27,6 +24,7 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CONTAINER = 'k:{"name":"main"}'
 COLLECTOR_SECONDS = 90.0
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
 
 @pytest.fixture
@@ -123,7 +121,7 @@ HARMLESS = [
 def test_what_is_no_drift(place: Place, case: Edit) -> None:
     path = place.path(case.plural, prefix=case.prefix)
     before = place.apply(path, case.manifest)
-    after = place.client.request("PATCH", path, body=case.changes, content_type=JSON_PATCH).value
+    after = place.client.json_patch(path, case.changes).value
     assert after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
     assert entry_hash(entry_of(after, OURS)) == entry_hash(entry_of(before, OURS))
     assert covers(fields_of(after), case.manifest)
@@ -134,7 +132,7 @@ def test_a_ca_bundle_that_we_did_not_set_is_no_drift(place: Place) -> None:
     before = place.client.apply(path, made, manager=OURS, force=True).value
     try:
         injected = [_add("/webhooks/0/clientConfig/caBundle", "Cg==")]
-        after = place.client.request("PATCH", path, body=injected, content_type=JSON_PATCH).value
+        after = place.client.json_patch(path, injected).value
     finally:
         remove(place.client, path)
     assert after["webhooks"][0]["clientConfig"]["caBundle"]
@@ -145,7 +143,7 @@ def test_a_container_that_was_renamed_and_is_applied_runs_twice(place: Place) ->
     path = place.path("deployments", prefix=APPS)
     place.apply(path, deployment("a"))
     renamed = [{"op": "replace", "path": "/spec/template/spec/containers/0/name", "value": "theirs"}]
-    place.client.request("PATCH", path, body=renamed, content_type=JSON_PATCH)
+    place.client.json_patch(path, renamed)
     containers = place.apply(path, deployment("a"))["spec"]["template"]["spec"]["containers"]
     assert {container["name"] for container in containers} == {"main", "theirs"}
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from controller.kube.encoding import APPLY_PATCH
 from hack.control_plane.kubectl import Cluster
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name, new_world
@@ -178,10 +177,9 @@ def unanswered(world: World) -> Iterator[tuple[str, str]]:
 def is_asked(world: World, name: str) -> bool:
     """Whether the API server has taken notice of the webhook."""
     path = f"/api/v1/namespaces/{name}/configmaps/probe"
-    query = [("fieldManager", "probe"), ("dryRun", "All")]
     body = labelled(config_map("probe"), namespace=name)
     try:
-        world.client.request("PATCH", path, query=query, body=body, content_type=APPLY_PATCH)
+        world.client.apply(path, body, manager="probe", force=False, dry_run=True)
     except Exception as error:  # noqa: BLE001 - any refusal will do
         return "webhook" in str(getattr(error, "message", ""))
     return False

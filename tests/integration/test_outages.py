@@ -18,15 +18,12 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.conditions import Reason
-from controller.apply.replies import DATABASE_FULL_SECONDS, ApplyFailure, classify
-from controller.kube.client import ApiError, Client, Response, User, connect
-from controller.kube.encoding import APPLY_PATCH
-from controller.observe.records import key_of
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.components import TOKEN
 from hack.control_plane.processes import Process
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map
+from tests.support.inside import ApiError, ApplyFailure, Client, Response, User, classify, connect, key_of
 from tests.support.objects import labelled, make
 
 MANAGER = "rukpak/x"
@@ -181,7 +178,12 @@ def test_while_etcd_hangs_writes_hang_and_the_cache_answers(client: Client, fres
         body, asked = placed(config_map("hangs", color=color)), [("fieldManager", MANAGER), ("force", "true"), *query]
         timeout = (5.0, seconds)
         return client.request(
-            "PATCH", path_of("hangs"), query=asked, body=body, content_type=APPLY_PATCH, timeout=timeout
+            "PATCH",
+            path_of("hangs"),
+            query=asked,
+            body=body,
+            content_type="application/apply-patch+yaml",
+            timeout=timeout,
         )
 
     with stopped(fresh_cluster._etcd):
@@ -254,7 +256,7 @@ def test_a_full_etcd_takes_deletions_alone_until_it_is_made_room_in_and_disarmed
 
     error, failure = refusal(lambda: apply(client, "kept", "red"), config_map("kept"))
     assert (error.status, failure.reason) == (500, Reason.API_UNAVAILABLE)
-    assert failure.retry_after == DATABASE_FULL_SECONDS
+    assert failure.retry_after == 60
     assert "the database of the API server is full" in failure.message
     assert client.get(path_of("kept")).value["data"] == {"color": "blue"}
     assert apply(client, "kept").status == 200  # changes nothing

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from controller.processors.patch.processor import PatchProcessor
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.kubectl import KubectlError
 from tests.support.bundles import Manifest, config_map
+from tests.support.inside import processor_of
 from tests.support.objects import make
 from tests.support.rendered import processed
 
@@ -157,7 +157,9 @@ def by_kubectl(cluster: ControlPlane, item: Manifest, way: str, patch: Any) -> M
 
 def by_processor(item: Manifest, way: str, patch: Any) -> Manifest | None:
     try:
-        [patched] = processed(PatchProcessor(), {"target": {"name": "web"}, way: patch}, item)
+        [patched] = processed(
+            processor_of("patch", "spec.processors[0]"), {"target": {"name": "web"}, way: patch}, item
+        )
     except BundleError:
         return None
     return patched

@@ -21,8 +21,6 @@ import pytest
 import yaml
 
 from api.names import GROUP, PLURAL, SHARD
-from controller.kube.client import ApiError
-from controller.manager.metrics import DESCRIBED, PROCESS_METRICS
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
@@ -35,12 +33,21 @@ from tests.support.chart_repositories import repository_of
 from tests.support.controller import Controller
 from tests.support.faulty_server import FaultyServer
 from tests.support.git_servers import GitHttpServer, GitRepository
+from tests.support.inside import ApiError
 from tests.support.objects import deployment
 from tests.support.private_sources import FORGE, archive_of, commit_bundle
 from tests.support.registry import LocalRegistry
 
 SECONDS = 60.0
 RULES = ROOT / "config/prometheus/rules.yaml"
+DOCUMENTED = {
+    name: (kind, frozenset(re.findall(r"`(\w+)`", labels)))
+    for name, kind, labels in re.findall(
+        r"^\| `(\w+)` \| (counter|gauge|histogram) \| (.*?) \|", (ROOT / "config/README.md").read_text(), re.MULTILINE
+    )
+}
+"""The metrics that users are told of, with type and labels, but for those of every process."""
+PROCESS_METRICS = frozenset(re.findall(r"`(process_\w+)`", (ROOT / "config/README.md").read_text()))
 NAMES = re.compile(r"\b((?:rukpak|controller_runtime|workqueue|rest_client|leader_election|process)_[a-z_]+)\b")
 
 
@@ -72,8 +79,8 @@ def test_every_alert_is_tested() -> None:
 
 @pytest.mark.parametrize("name", ["rules.yaml", "dashboard.json"])
 def test_rules_and_dashboard_name_metrics_that_there_are(name: str) -> None:
-    known = {*DESCRIBED, "process_resident_memory_bytes"}
-    known |= {f"{each.name}_bucket" for each in DESCRIBED.values() if each.type == "histogram"}
+    known = {*DOCUMENTED, "process_resident_memory_bytes"}
+    known |= {f"{name}_bucket" for name, (kind, _) in DOCUMENTED.items() if kind == "histogram"}
     text = (ROOT / "config/prometheus" / name).read_text()
     expressions = re.sub(r"rukpak:[\w:]+", "", text)
     assert set(NAMES.findall(expressions)) <= known
@@ -399,19 +406,20 @@ FEW = frozenset({"kind", "outcome", "phase", "result", "state"})
 
 def movements(name: str) -> Iterator[str]:
     """Yield expressions each of whose samples is above 0 if a metric moved during the whole run."""
-    described = DESCRIBED.get(name)
+    kind, labels = DOCUMENTED.get(name, ("", frozenset()))
     if name == "rukpak_bundledeployment_condition":  # its series come and go
         yield f"changes(count({name})[1h:1s])"
         return
-    shown = f"{name}_count" if described and described.type == "histogram" else name
-    for label in sorted(FEW.intersection(described.labels if described else ())) or ["job"]:
+    shown = f"{name}_count" if kind == "histogram" else name
+    for label in sorted(FEW & labels) or ["job"]:
         yield f"max by ({label}) (max_over_time({shown}[1h]) - min_over_time({shown}[1h]))"
 
 
 def test_every_metric_has_moved(watched: Watched) -> None:
+    assert DO_NOT_MOVE.keys() < DOCUMENTED.keys() | PROCESS_METRICS
     samples = {
         f"{name}: {expression}": watched.prometheus.query(expression)
-        for name in {*DESCRIBED, *PROCESS_METRICS} - set(DO_NOT_MOVE)
+        for name in {*DOCUMENTED, *PROCESS_METRICS} - set(DO_NOT_MOVE)
         for expression in movements(name)
     }
     still = {

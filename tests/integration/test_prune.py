@@ -7,9 +7,9 @@ from http import HTTPStatus
 import pytest
 
 from api import names
-from controller.kube.client import ApiError
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, image, new_name
+from tests.support.inside import ApiError
 from tests.support.objects import claim, custom, deployment, is_released, labelled, namespace, read
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -25,12 +25,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from api.v1alpha2.conditions import Reason
-from controller.apply import managed_fields
-from controller.apply.replies import ApplyFailure, Recovery, classify
-from controller.kube.client import ApiError, Client, User, connect
-from controller.kube.encoding import JSON_PATCH
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.records import key_of
+from tests.support.inside import (
+    ApiError,
+    ApplyFailure,
+    Client,
+    GroupVersionKind,
+    Recovery,
+    Resource,
+    User,
+    classify,
+    connect,
+    key_of,
+    managed_fields,
+)
 
 PLANTED = "s3cr3t-planted"
 DEADLINE = 30
@@ -310,7 +317,7 @@ def test_a_renamed_list_item_that_somebody_left_behind(place: Place) -> None:
     place.apply(_service(""))
     path, _ = place.locate(_service(""))
     renumber = [{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]
-    place.client.request("PATCH", path, body=renumber, content_type=JSON_PATCH)
+    place.client.json_patch(path, renumber)
     failure = place.refusal(_service(""))
     assert (failure.reason, failure.recovery) == (Reason.REFUSED, Recovery.TAKE_OVER_ITEMS)
     assert _said(failure) == "spec.ports[1].name: duplicate value"

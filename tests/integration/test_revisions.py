@@ -15,13 +15,20 @@ import pytest
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.build.revision import Revision, Terms
-from controller.formats.applicable.applicable import revision_digest
-from controller.kube.client import ApiError, Client, connect
-from controller.revisions.orphans import remove_orphans
-from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, is_answered
+from tests.support.inside import (
+    CHUNK_BYTES,
+    TENANT_BYTES,
+    ApiError,
+    Client,
+    Revision,
+    RevisionStore,
+    Terms,
+    connect,
+    remove_orphans,
+    revision_digest,
+)
 from tests.support.revisions import make_secrets
 
 Json = dict[str, Any]

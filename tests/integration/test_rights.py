@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -12,19 +14,23 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.apply.rights import RbacRight, find_rights, make_roles
-from controller.build.capabilities import shipped
-from controller.build.revision import Revision, Terms
-from controller.cli.review.resources import Resources
-from controller.kube.client import ApiError, Client, User
-from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.accounts import ACCOUNT, make_account, make_namespace
 from tests.support.bundles import Manifest, World, config_map, definition, exists, image, new_name, new_world
 from tests.support.commands import command
 from tests.support.golden_permissions import BUNDLES, read_bundle
+from tests.support.inside import (
+    ApiError,
+    Client,
+    Discovery,
+    GroupVersionKind,
+    Resources,
+    Revision,
+    Terms,
+    User,
+    shipped,
+)
 from tests.support.installations import kubeconfig_of
 from tests.support.objects import claim, secret
 from tests.support.registry import LocalRegistry
@@ -76,12 +82,16 @@ def _varied(name: str) -> list[Manifest]:
     ]
 
 
-def _rights(world: World, name: str, objects: list[Manifest], *, is_served: bool = True) -> list[RbacRight]:
-    terms = Terms(inputs="", install_namespace=name, service_account_name=ACCOUNT)
-    placed = [_place(item, name) for item in objects]
-    revision = Revision(digest="", objects=tuple(placed), terms=terms)
-    served = Discovery(world.client).resource if is_served else None
-    return find_rights(revision, Resources(revision, shipped(), served).find)
+def _roles(world: World, namespace: str, objects: list[Manifest], name: str, account: str = ACCOUNT) -> list[Manifest]:
+    """Return the roles and bindings that `rukpak rights` prints for a bundle, before anything of it is served."""
+    spec = {"sources": [image(world.push(name, *objects))], "format": "plain", "installNamespace": namespace}
+    about = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
+    text = json.dumps({**about, "spec": {**spec, "serviceAccountName": account}})
+    rukpak = command(world.cluster.kubeconfig)
+    # Accounts may have imagePullSecrets, whose use needs consent.
+    printed = rukpak("rights", "-f", "-", "--use-secrets", "-o", "json", stdin=text).stdout
+    roles: list[Manifest] = json.loads(printed)["items"]
+    return roles
 
 
 def _place(item: Manifest, namespace: str) -> Manifest:
@@ -93,8 +103,7 @@ def _place(item: Manifest, namespace: str) -> Manifest:
     return {**item, "metadata": {**({"namespace": namespace} if is_built_in else {}), **item["metadata"]}}
 
 
-def _grant(world: World, namespace: str, rights: list[RbacRight], name: str, account: str = ACCOUNT) -> None:
-    roles = make_roles(rights, name=f"rukpak-{name}", account=(namespace, account))
+def _grant(world: World, roles: list[Manifest]) -> None:
     world.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=_list(roles))
 
 
@@ -177,7 +186,7 @@ def test_they_suffice_for_a_bundle_with_every_kind_of_demand(world: World) -> No
     name = new_name()
     _tenant(world, name)
     objects = _varied(name)
-    _grant(world, name, _rights(world, name, objects, is_served=False), name)
+    _grant(world, _roles(world, name, objects, name))
     since = world.position()
     user = User.service_account(name, ACCOUNT)
     _install_upgrade_repair_delete(world, name, user, objects)
@@ -191,7 +200,7 @@ def test_they_suffice_for_a_real_bundle(world: World, folder: Path) -> None:
     objects, namespace, name = _installable(bundle["objects"]), bundle["installNamespace"], folder.name
     account = f"installer-of-{name}"  # some bundles share a namespace, but not their rights
     _tenant(world, namespace, account)
-    _grant(world, namespace, _rights(world, namespace, objects), name, account)
+    _grant(world, _roles(world, namespace, objects, name, account))
     since = world.position()
     user = User.service_account(namespace, account)
     _install_upgrade_repair_delete(world, name, user, objects)
@@ -201,26 +210,60 @@ def test_they_suffice_for_a_real_bundle(world: World, folder: Path) -> None:
 # none of them is too much
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Right:
+    """One verb for one resource or path, as a role grants it."""
+
+    role: str
+    """The path of the role."""
+    namespace: str
+    group: str = ""
+    resource: str = ""
+    name: str = ""
+    path: str = ""
+    verb: str
+
+    def as_rule(self) -> Manifest:
+        if self.path:
+            return {"nonResourceURLs": [self.path], "verbs": [self.verb]}
+        return _rule(
+            self.resource, self.verb, group=self.group, **({"resourceNames": [self.name]} if self.name else {})
+        )
+
+
+def _rights_in(role: Manifest, path: str) -> Iterator[_Right]:
+    place = {"role": path, "namespace": role["metadata"].get("namespace", "")}
+    for rule in role["rules"]:
+        for verb, url in product(rule["verbs"], rule.get("nonResourceURLs", ())):
+            yield _Right(**place, verb=verb, path=url)
+        subjects = product(rule.get("apiGroups", ()), rule.get("resources", ()), rule.get("resourceNames") or ("",))
+        for verb, (group, resource, name) in product(rule["verbs"], subjects):
+            yield _Right(**place, verb=verb, group=group, resource=resource, name=name)
+
+
 class _Grants:
     """The rights of an account, of which one at a time is revoked."""
 
-    def __init__(self, world: World, namespace: str, rights: list[RbacRight]) -> None:
-        self._world, self._namespace, self._rights = world, namespace, rights
+    def __init__(self, world: World, namespace: str, roles: list[Manifest]) -> None:
+        self._world = world
         self._written: dict[str, Manifest] = {}
-        self._taken: RbacRight | None = None
+        self._taken: _Right | None = None
         self.user = User.service_account(namespace, ACCOUNT)
-        for item in make_roles(rights, name=f"rukpak-{namespace}", account=(namespace, ACCOUNT)):
+        for item in roles:
             self._write(item)
+        self.rights = [
+            right for path, item in self._written.items() if "rules" in item for right in _rights_in(item, path)
+        ]
 
-    def take(self, right: RbacRight) -> None:
+    def take(self, right: _Right) -> None:
         """Take one right away, give the one before it back, and wait until the API server knows both."""
-        self._grant([each for each in self._rights if each != right])
+        self._grant([each for each in self.rights if each != right])
         self._world.wait(lambda: not self._allows(right), f"{right}: taken")
         self._give_back()
         self._taken = right
 
     def give_all(self) -> None:
-        self._grant(self._rights)
+        self._grant(self.rights)
         self._give_back()
 
     def _give_back(self) -> None:
@@ -228,13 +271,10 @@ class _Grants:
         if taken:
             self._world.wait(lambda: self._allows(taken), f"{taken}: given back")
 
-    def _grant(self, rights: list[RbacRight]) -> None:
-        made = {
-            self._path(item): item for item in make_roles(rights, name=f"rukpak-{self._namespace}", account=("", ""))
-        }
+    def _grant(self, rights: list[_Right]) -> None:
         for path, item in list(self._written.items()):
             if "rules" in item:
-                self._write({**item, "rules": made.get(path, {"rules": []})["rules"]})
+                self._write({**item, "rules": [right.as_rule() for right in rights if right.role == path]})
 
     def _path(self, item: Manifest) -> str:
         kind = Discovery(self._world.client).resource(GroupVersionKind.of(item))
@@ -247,12 +287,12 @@ class _Grants:
             self._world.client.apply(path, item, manager="tests", force=True)
             self._written[path] = item
 
-    def _allows(self, right: RbacRight) -> bool:
-        if right.paths:
-            asked: Manifest = {"nonResourceAttributes": {"path": right.paths[0], "verb": right.verbs[0]}}
+    def _allows(self, right: _Right) -> bool:
+        if right.path:
+            asked: Manifest = {"nonResourceAttributes": {"path": right.path, "verb": right.verb}}
         else:
-            about = {"namespace": right.namespace, "group": right.groups[0], "resource": right.resources[0]}
-            asked = {"resourceAttributes": {**about, "verb": right.verbs[0], "name": "".join(right.resource_names)}}
+            about = {"namespace": right.namespace, "group": right.group, "resource": right.resource}
+            asked = {"resourceAttributes": {**about, "verb": right.verb, "name": right.name}}
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
@@ -301,7 +341,7 @@ def test_none_of_them_can_be_left_out(world: World) -> None:
     name = new_name()
     _tenant(world, name)
     objects = _varied(name)
-    rights = _rights(world, name, objects, is_served=False)
+    roles = _roles(world, name, objects, name)
     # Without them, others are not found before rights are checked: a kind, and a role that is bound.
     wanted = (f"widgets.{name}.example.com", name)
     first = [item for item in objects if item["metadata"]["name"] in wanted and "roleRef" not in item]
@@ -309,12 +349,12 @@ def test_none_of_them_can_be_left_out(world: World) -> None:
     world.cluster.kubectl("wait", "--for=condition=Established", made[0])
     attempts = _attempts(world, name, objects)
     assert len(attempts) == len(objects)
-    grants = _Grants(world, name, rights)
+    grants = _Grants(world, name, roles)
     client = world.client.acting_as(grants.user)
     world.wait(lambda: not _is_refused(client, attempts), "the rights")
 
     not_refused = []
-    for right in rights:
+    for right in grants.rights:
         grants.take(right)
         not_refused += [] if _is_refused(client, attempts) else [right]
     grants.give_all()
@@ -324,13 +364,11 @@ def test_none_of_them_can_be_left_out(world: World) -> None:
 
     # What no attempt needs is used by a request, which would be refused without it: only one right allows each.
     used = _used(world, grants.user, since)
-    assert [str(right) for right in not_refused if right.verbs[0] not in ("get", "delete")] == []
+    assert [right for right in not_refused if right.verb not in ("get", "delete")] == []
     assert [
-        right
-        for right in not_refused
-        if (right.verbs[0], right.groups[0], right.resources[0], right.namespace) not in used
+        right for right in not_refused if (right.verb, right.group, right.resource, right.namespace) not in used
     ] == []
-    assert len(rights) > 30
+    assert len(grants.rights) > 30
 
 
 # the command, and what it knows without a cluster

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.kube.client import Client
-from controller.kube.encoding import MERGE_PATCH
 from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, config_map, definition, exists, new_name
+from tests.support.inside import Client
 from tests.support.objects import claim, is_owned, is_released, labelled, namespace, read, secret, service
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -350,13 +349,7 @@ def test_an_object_that_lost_a_mark_is_taken_back(world: World, lost: Manifest) 
     deployed.wait_ready()
     before = deployed.get("a")
     assert before
-    world.client.request(
-        "PATCH",
-        deployed.path_of("a"),
-        query=[("fieldManager", "somebody")],
-        body={"metadata": lost},
-        content_type=MERGE_PATCH,
-    )
+    world.client.merge_patch(deployed.path_of("a"), {"metadata": lost}, manager="somebody")
 
     def is_back() -> bool:
         found = deployed.get("a")

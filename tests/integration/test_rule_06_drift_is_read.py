@@ -13,12 +13,20 @@ from typing import Any, Protocol
 
 import pytest
 
-from controller.apply.drift import covers, equal_by_value, first_uncovered
-from controller.apply.ownership import Owner, make_body
-from controller.kube.client import ApiError, Client, connect
-from controller.kube.encoding import JSON_PATCH
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.records import entry_hash, entry_of
+from tests.support.inside import (
+    ApiError,
+    Client,
+    GroupVersionKind,
+    Owner,
+    Resource,
+    connect,
+    covers,
+    entry_hash,
+    entry_of,
+    equal_by_value,
+    first_uncovered,
+    make_body,
+)
 
 MANAGER = "rukpak/x"
 OWNER = Owner("x", "00000000-0000-0000-0000-000000000001")
@@ -237,8 +245,7 @@ def _edit(client: Client, path: str, live: dict[str, Any], dice: random.Random) 
         else:
             operation = {"op": "remove"} if remove else {"op": "replace", "value": _changed(value, dice)}
             pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in where)
-            query = [("fieldManager", "somebody")]
-            client.request("PATCH", path, query=query, body=[{**operation, "path": pointer}], content_type=JSON_PATCH)
+            client.json_patch(path, [{**operation, "path": pointer}], manager="somebody")
     except ApiError:
         return False
     return True

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.apply.ledger import FIRST_SECONDS
-from controller.kube.encoding import JSON_PATCH
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
 from tests.support.objects import custom, deployment, is_owned, make, read, secret, service, template
 
 APPS, BATCH, RBAC = "/apis/apps/v1", "/apis/batch/v1", "/apis/rbac.authorization.k8s.io/v1"
 NETWORKING, POLICY = "/apis/networking.k8s.io/v1", "/apis/policy/v1"
+BACKOFF_SECONDS = 2.0
+"""Between the first two repairs of what another client keeps modifying (controller/apply/README.md, Drift)."""
 REPAIR_SECONDS = 1.0
 """A promise; where the machine is busy it may take longer, which a test of behaviour does not punish."""
 
@@ -141,7 +141,7 @@ def test_a_renamed_port_of_a_service_is_put_right(world: World) -> None:
     deployed.wait_ready()
     path = deployed.path_of("web", "services")
     change = [{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]
-    world.client.request("PATCH", path, query=[("fieldManager", "x")], body=change, content_type=JSON_PATCH)
+    world.client.json_patch(path, change, manager="x")
 
     deployed.wait(lambda: [port["port"] for port in world.client.get(path).value["spec"]["ports"]] == [80], "repaired")
     deployed.wait_ready()
@@ -164,7 +164,7 @@ def test_a_renamed_container_is_put_right_and_does_not_run_beside_ours(world: Wo
     path = deployed.path_of("web", "deployments", APPS)
     generation = world.client.get(path).value["metadata"]["generation"]
     change = [{"op": "replace", "path": "/spec/template/spec/containers/0/name", "value": "theirs"}]
-    world.client.request("PATCH", path, query=[("fieldManager", "x")], body=change, content_type=JSON_PATCH)
+    world.client.json_patch(path, change, manager="x")
 
     def containers() -> list[str]:
         found = world.client.get(path).value["spec"]["template"]["spec"]["containers"]
@@ -180,11 +180,11 @@ def test_a_container_that_others_added_stays_when_ours_is_repaired(world: World)
     deployed.wait_ready()
     path = deployed.path_of("web", "deployments", APPS)
     sidecar = {"name": "sidecar", "image": "example.com/sidecar:1"}
-    changes = [
+    changes: list[dict[str, Any]] = [
         {"op": "add", "path": "/spec/template/spec/containers/-", "value": sidecar},
         {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "example.com/other:1"},
     ]
-    world.client.request("PATCH", path, query=[("fieldManager", "x")], body=changes, content_type=JSON_PATCH)
+    world.client.json_patch(path, changes, manager="x")
 
     def images() -> list[str]:
         found = world.client.get(path).value["spec"]["template"]["spec"]["containers"]
@@ -265,7 +265,7 @@ def test_who_edits_again_and_again_is_named_in_drift_conflict(world: World) -> N
     deployed.wait_ready()
     for _ in range(3):
         deployed.edit("a", color="red")
-        world.wait(lambda: deployed.data("a") == {"color": "blue"}, "repaired", seconds=FIRST_SECONDS * 3 + 20)
+        world.wait(lambda: deployed.data("a") == {"color": "blue"}, "repaired", seconds=BACKOFF_SECONDS * 3 + 20)
     assert "it is repaired" in deployed.wait_for("Drifted", "True", "DriftConflict")["message"]
     deployed.edit("a", color="red")
     keeps_changing = lambda: "keeps changing it" in deployed.conditions()["Drifted"]["message"]  # noqa: E731

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from controller.formats.yaml.manifests import read_documents
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
@@ -19,6 +18,7 @@ from tests.support.charts import chart_of
 from tests.support.charts import pack as pack_chart
 from tests.support.file_server import FileServer
 from tests.support.git_servers import GitHttpServer, GitRepository
+from tests.support.inside import read_documents
 from tests.support.private_sources import FORGE, commit_bundle, serve_private_sources
 from tests.support.registries import PASSWORD, USER
 from tests.support.registry import MANIFEST, LocalRegistry, pack

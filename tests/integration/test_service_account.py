@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.formats.yaml.manifests import read_documents
-from controller.kube.client import User
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
@@ -26,9 +24,11 @@ from tests.support.accounts import (
     make_account,
     make_namespace,
     tenant,
+    user_of,
     written_as,
 )
 from tests.support.bundles import Deployed, Manifest, World, config_map, exists, new_name, new_world
+from tests.support.inside import read_documents
 from tests.support.objects import claim, labelled
 from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources
 from tests.support.registry import LocalRegistry
@@ -56,7 +56,7 @@ def test_everything_in_its_namespace_is_done_as_the_account(world: World) -> Non
     deployed.delete()
     deployed.wait_gone()
     assert not deployed.objects()
-    assert written_as(world, since, name) == {User.service_account(name, ACCOUNT).name}
+    assert written_as(world, since, name) == {user_of(name)}
 
 
 def test_another_namespace_is_out_of_reach(world: World) -> None:
@@ -65,7 +65,7 @@ def test_another_namespace_is_out_of_reach(world: World) -> None:
     stray["metadata"]["namespace"] = other
     deployed = deploy(world, name, config_map("settings"), stray)
     found = deployed.wait_for("Installed", "False", "Forbidden")
-    assert f'"{User.service_account(name, ACCOUNT).name}"' in found["message"]
+    assert f'"{user_of(name)}"' in found["message"]
     assert deployed.data("settings")
     assert not exists(world.client, f"/api/v1/namespaces/{other}/configmaps/stray")
 
@@ -116,7 +116,7 @@ def test_another_account_counts_from_then_on_also_after_a_restart(world: World) 
     since = world.position()
     deployed.edit("settings", color="red")
     deployed.wait(lambda: deployed.data("settings") == {"color": "blue"}, "repair")
-    assert written_as(world, since, name) == {User.service_account(name, "other").name}
+    assert written_as(world, since, name) == {user_of(name, "other")}
 
 
 def test_another_account_is_checked_at_once(world: World) -> None:
@@ -266,7 +266,7 @@ def test_all_missing_rights_are_listed_as_a_role_and_granting_it_brings_the_next
 
 def asked_as(world: World, name: str, since: int = 0, account: str = ACCOUNT) -> list[str]:
     """Return what the controller asked for as the account of a tenant: verb and address."""
-    user = User.service_account(name, account).name
+    user = user_of(name, account)
     events = world._control_plane().audit_requests(since)
     ours = [event for event in events if (event.get("impersonatedUser") or {}).get("username") == user]
     return [f"{event['verb']} {event['requestURI']}" for event in ours]
@@ -358,7 +358,7 @@ def test_a_secret_that_the_account_may_not_read_is_not_used_until_it_may(world: 
     sources.put_file(name, config_map("settings", color="blue"))
     deployed = deploy_private(world, name, sources.file(name, {"name": "login"}))
     found = deployed.wait_for("Unpacked", "False", "SecretForbidden")
-    assert f'Secret "{name}/login" cannot be read by "{User.service_account(name, ACCOUNT).name}"' in found["message"]
+    assert f'Secret "{name}/login" cannot be read by "{user_of(name)}"' in found["message"]
     grant(world, name, CONFIG_MAPS, READS_SECRETS)
     deployed.wait_ready()
 
@@ -399,7 +399,7 @@ def test_without_the_rights_of_the_giver_nothing_is_taken_over_until_they_are_gr
     before = giver.get("settings")
     grant(world, name, {**CONFIG_MAPS, "verbs": ["get"]})
     taker = world.deploy(config_map("settings", color="red"), installNamespace=name, takeOver=[{"name": name}])
-    saying = f'"{User.service_account(name, ACCOUNT).name}", the account of BundleDeployment "{name}", may not hand it'
+    saying = f'"{user_of(name)}", the account of BundleDeployment "{name}", may not hand it'
     taker.wait_for("Installed", "False", "Forbidden", saying=saying)
     assert giver.get("settings") == before
 

@@ -12,7 +12,6 @@ from functools import partial
 
 import pytest
 
-from controller.kube.watch.pace import Pace
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.kubectl import Cluster
@@ -26,7 +25,7 @@ from tests.support.weather import WATCH, Weather
 FULL = int(os.environ.get("RUKPAK_STORMS", "1")) > 1
 CONTROLLERS = {"without patience": (partial(Controller, program=PROGRAM), QUIET_SECONDS)}
 if FULL:
-    CONTROLLERS["as shipped"] = (partial(Controller), Pace().quiet)
+    CONTROLLERS["as shipped"] = (partial(Controller), 150.0)
 SLACK_SECONDS = 30.0
 RELIST_SECONDS = 10
 

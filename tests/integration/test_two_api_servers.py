@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from controller.kube.client import ApiError, Client, User, connect
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.ports import free_ports
@@ -19,6 +18,7 @@ from hack.control_plane.processes import Process
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, World, config_map, definition, exists, image, new_name, new_world
+from tests.support.inside import ApiError, Client, User, connect
 from tests.support.objects import custom, labelled, make, read
 from tests.support.registry import LocalRegistry
 from tests.support.weather import Weather

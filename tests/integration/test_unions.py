@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
-from controller.kube.encoding import JSON_PATCH
 from tests.support.bundles import Deployed, Manifest, World, definition, image, new_name
 from tests.support.objects import deployment, make, read, template
 
@@ -305,7 +304,7 @@ def test_an_edit_to_another_member_is_undone_and_leaves_nothing(world: World, ed
     path = f"{api}/{plural}/{name}" if kind in CLUSTER_SCOPED else deployed.path_of(name, plural, api)
     before = read(world.client, path)
     assert before
-    world.client.request("PATCH", path, body=edit.patch, content_type=JSON_PATCH)
+    world.client.json_patch(path, edit.patch)
 
     deployed.wait(lambda: spec_of(read(world.client, path)) == spec_of(before), "undone")
     assert "Refused" not in deployed.events()
@@ -337,7 +336,7 @@ def corrected(world: World, path: str) -> None:
         {"op": "remove", "path": "/spec/strategy/rollingUpdate"},
         {"op": "replace", "path": "/spec/strategy/type", "value": "Recreate"},
     ]
-    world.client.request("PATCH", path, body=patch, content_type=JSON_PATCH)
+    world.client.json_patch(path, patch)
 
 
 def deleted(world: World, path: str) -> None:

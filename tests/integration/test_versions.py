@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import highest
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, World, bundle_of, config_map, new_name, new_world
 from tests.support.charts import pack
 from tests.support.file_server import FileServer
 from tests.support.git_servers import GitHttpServer, GitRepository
+from tests.support.inside import Range, highest
 from tests.support.private_sources import FORGE, commit_bundle
 from tests.support.registry import LocalRegistry
 from tests.support.version_ranges import RANGES, VERSIONS

@@ -12,6 +12,11 @@ EVERYTHING = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
 CONFIG_MAPS = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch", "delete"]}
 
 
+def user_of(namespace: str, account: str = ACCOUNT) -> str:
+    """Return the name by which the API server knows a ServiceAccount."""
+    return f"system:serviceaccount:{namespace}:{account}"
+
+
 def make(world: World, path: str, value: Manifest) -> None:
     world.client.apply(path, value, manager="tests", force=True)
 

@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.formats.yaml.manifests import read_documents
-from controller.kube.client import connect
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, Manifest, World, is_answered
 from tests.support.controller import Controller
+from tests.support.inside import connect, read_documents
 from tests.support.registry import RegistryClient
 
 CONFIG = ROOT / "config"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from controller.kube.client import connect
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, World, is_answered
 from tests.support.forking import ForkedController
+from tests.support.inside import connect
 from tests.support.registry import LocalRegistry
 from tests.support.weather import Weather
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from api import names
-from controller.kube.client import ApiError, Client
 from tests.support.bundles import Manifest, definition
+from tests.support.inside import ApiError, Client
 
 NOBODY = "https://127.0.0.1:1/"
 """An address at which nothing listens."""

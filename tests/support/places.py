@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from controller.kube.client import ApiError, Client, connect
 from hack.control_plane.kubectl import Cluster
 from tests.support.bundles import Manifest
+from tests.support.inside import ApiError, Client, connect
 from tests.support.objects import make
 
 OURS = "rukpak/x"

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from api import names
-from controller.kube.client import ApiError
 from tests.support.bundles import STORE, Deployed
+from tests.support.inside import ApiError
 
 PERSON = "somebody"
 NONSENSE = {

@@ -1,0 +1,119 @@
+"""The inside of the controller, as far as integration and e2e tests need it: none of them imports it otherwise.
+
+They use the API, the command line, metrics and logs, as users do. What is here is what those cannot replace: a client
+of the API server, sources and the content store, and what is compared with a real server, such as the replies that it
+gives, the fields that it records and the health of its objects. A module that moves is one line.
+"""
+
+from __future__ import annotations
+
+from controller.apply import managed_fields
+from controller.apply.drift import covers, equal_by_value, first_uncovered
+from controller.apply.ownership import Owner, make_body
+from controller.apply.replies import ApplyFailure, Recovery, classify
+from controller.build.capabilities import shipped
+from controller.build.plugins import processor_of, source_of
+from controller.build.revision import Revision, Terms
+from controller.cli import run as run_command
+from controller.cli.review.resources import Resources
+from controller.content.archive import write_entries
+from controller.content.store import ContentStore
+from controller.content.tree import assemble
+from controller.formats.applicable.applicable import make_applicable, revision_digest
+from controller.formats.yaml.manifests import read_documents
+from controller.kube import discovery
+from controller.kube.client import ApiError, Client, Response, User, connect
+from controller.kube.discovery import Discovery
+from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
+from controller.kube.watch.cache import Trace, make_trace
+from controller.kube.watch.collection import Collection
+from controller.kube.watch.pace import Pace
+from controller.kube.watch.reflector import Reflector
+from controller.manager import manager
+from controller.observe.health.explain import explain, explain_namespace
+from controller.observe.health.rules import assess
+from controller.observe.health.verdict import Context, State, StorageClassInfo, Verdict
+from controller.observe.records import entry_hash, entry_of, key_of
+from controller.processes.confinement import Mechanisms, View, start_confined
+from controller.retries import Backoff
+from controller.revisions.orphans import remove_orphans
+from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore
+from controller.sources import detours
+from controller.sources.git import process as git_process
+from controller.sources.git import submodules as git_submodules
+from controller.sources.git.objects import Objects
+from controller.sources.versions.ranges import Range
+from controller.sources.versions.selection import highest
+
+__all__ = [
+    "AGAIN_SECONDS",
+    "BLOCKED_AFTER_SECONDS",
+    "BUILT_IN_GROUPS",
+    "CHUNK_BYTES",
+    "TENANT_BYTES",
+    "TROUBLED_SECONDS",
+    "ApiError",
+    "ApplyFailure",
+    "Backoff",
+    "Client",
+    "Collection",
+    "ContentStore",
+    "Context",
+    "Discovery",
+    "GroupVersionKind",
+    "Mechanisms",
+    "Objects",
+    "Owner",
+    "Pace",
+    "Range",
+    "Recovery",
+    "Reflector",
+    "Resource",
+    "Resources",
+    "Response",
+    "Revision",
+    "RevisionStore",
+    "State",
+    "StorageClassInfo",
+    "Terms",
+    "Trace",
+    "User",
+    "Verdict",
+    "View",
+    "assemble",
+    "assess",
+    "classify",
+    "connect",
+    "covers",
+    "detours",
+    "discovery",
+    "entry_hash",
+    "entry_of",
+    "equal_by_value",
+    "explain",
+    "explain_namespace",
+    "first_uncovered",
+    "git_process",
+    "git_submodules",
+    "highest",
+    "key_of",
+    "make_applicable",
+    "make_body",
+    "make_trace",
+    "managed_fields",
+    "manager",
+    "processor_of",
+    "read_documents",
+    "remove_orphans",
+    "revision_digest",
+    "run_command",
+    "shipped",
+    "source_of",
+    "start_confined",
+    "write_entries",
+]
+
+# For `hurry`: after them the controller says that a deletion is blocked, and asks what explains an object in trouble.
+BLOCKED_AFTER_SECONDS = "controller.apply.teardown:BLOCKED_AFTER_SECONDS"
+TROUBLED_SECONDS = "controller.observe.explanations:TROUBLED_SECONDS"
+AGAIN_SECONDS = "controller.observe.explanations:AGAIN_SECONDS"

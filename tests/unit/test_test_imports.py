@@ -1,0 +1,57 @@
+"""Integration and e2e tests use RukPak as users do; what they need of its inside is in `tests.support.inside` alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = [path for folder in ("integration", "e2e") for path in sorted((ROOT / "tests" / folder).rglob("*.py"))]
+NAMED = re.compile(r"(controller(?:\.\w+)+)[.:]\w+")
+"""A name in a module, as monkeypatch and `hurry` take it."""
+
+
+def find_modules(source: str) -> Iterator[str]:
+    """Yield the modules of the controller that a test imports, or of which it changes something by name."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=imported):
+                yield from (each.name for each in imported if each.name.partition(".")[0] == "controller")
+            case ast.ImportFrom(module=str(module)) if module.partition(".")[0] == "controller":
+                yield module
+            case ast.Constant(value=str(text)) if found := NAMED.fullmatch(text):
+                if (ROOT / found[1].replace(".", "/")).with_suffix(".py").exists():
+                    yield found[1]
+
+
+def test_there_are_tests() -> None:
+    assert len(FILES) > 100
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_inside_of_the_controller_is_reached_through_one_module(path: Path) -> None:
+    assert list(find_modules(path.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "module"),
+    [
+        ("import controller.retries as r", "controller.retries"),
+        ("def test():\n    from controller.apply import plan", "controller.apply"),
+        ("hurry({'controller.retries:SLOW_SECONDS': 1.0})", "controller.retries"),
+        ("monkeypatch.setattr('controller.retries.SLOW_SECONDS', 1.0)", "controller.retries"),
+    ],
+)
+def test_it_is_found_by_import_and_by_name(source: str, module: str) -> None:
+    assert list(find_modules(source)) == [module]
+
+
+@pytest.mark.parametrize(
+    "source", ["import controllers", "path / 'controller.pid'", "logger = 'controller.kube.watch'"]
+)
+def test_files_and_loggers_are_no_modules(source: str) -> None:
+    assert list(find_modules(source)) == []
