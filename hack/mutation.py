@@ -1,4 +1,4 @@
-"""`hack/mutate`: change the controller at places drawn by a seed, and see whether a unit test fails.
+"""`hack/mutate`: change the controller at places drawn by a seed, and see whether a test fails.
 
 A change that no test notices has SURVIVED: it is equivalent to the code, or a test is missing. Each is made in a copy
 of the last commit, and is found only if the test that fails passes without it. What no test should notice is not
@@ -29,8 +29,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CODE, TESTS = "controller", "tests/unit"
 WORKERS = 2
-TEST_SECONDS, RUN_SECONDS = 60, 900
-"""Longer than a unit test and all of them take: a change with which they take longer is found."""
+RUN_SECONDS = 900
+"""Longer than all unit tests take: a change with which they take longer is found."""
 TEST_BYTES = 4 << 30
 """Memory of each process that runs tests: a change may make a loop endless."""
 LAST_FAILED = ".pytest_cache/v/cache/lastfailed"
@@ -175,7 +175,7 @@ def find_failure(copy: Path, tests: Sequence[str], workers: int = 0, without: It
     """Run tests in a copy, without some, until one fails. Returns: which one, or what else ended them; empty: none."""
     (copy / LAST_FAILED).unlink(missing_ok=True)
     command = ["prlimit", f"--data={TEST_BYTES}", sys.executable, "-m", "pytest", "-x", "-q", f"-n{workers}"]
-    command += [f"--timeout={TEST_SECONDS}", *(f"--deselect={test}" for test in without), *tests]
+    command += [*(f"--deselect={test}" for test in without), *tests]
     environment, quiet = os.environ | {"PYTHONPATH": str(copy)}, subprocess.DEVNULL
     with subprocess.Popen(
         command, cwd=copy, env=environment, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
@@ -194,33 +194,33 @@ def find_failure(copy: Path, tests: Sequence[str], workers: int = 0, without: It
     return next(iter(failed), f"pytest failed with status {status}")
 
 
-def try_out(mutation: Mutation, copy: Path, broken: set[str], *, only_near: bool = False) -> str:
-    """Make one change in a copy, and undo it.
+def try_out(mutation: Mutation, copy: Path, runs: Iterable[tuple[Sequence[str], int]], broken: set[str]) -> str:
+    """Make one change in a copy, run tests until one fails, and undo it.
 
     Args:
         mutation: the change.
         copy: of the repository.
+        runs: tests, and the number of workers that run them, one after the other.
         broken: tests that are known to fail without a change; others are added.
-        only_near: whether only the tests of the nearest folder are run.
     Returns: the test that finds it, or what else ended the tests; empty: none.
     """
-    sources = {str(test.relative_to(copy)): test.read_text("utf-8") for test in (copy / TESTS).rglob("test_*.py")}
-    near, others = choose_tests(mutation.path, sources)
     file = copy / mutation.path
     source = file.read_text("utf-8")
-    while True:
-        file.write_text(mutation.apply(source), "utf-8")
-        try:
-            failed = find_failure(copy, near, 0, broken)
-            if not (failed or only_near or not others):
-                failed = find_failure(copy, others, WORKERS, broken)
-        finally:
-            file.write_text(source, "utf-8")
-        if not failed.startswith(TESTS) or not find_failure(copy, [failed]):
-            return failed
-        if failed in broken:
-            raise SystemExit(f"hack/mutate: {failed} fails without a change; fix it first")
-        broken.add(failed)
+    for tests, workers in runs:
+        while True:
+            file.write_text(mutation.apply(source), "utf-8")
+            try:
+                failed = find_failure(copy, tests, workers, broken)
+            finally:
+                file.write_text(source, "utf-8")
+            if not failed:
+                break
+            if not failed.startswith("tests/") or not find_failure(copy, [failed]):
+                return failed
+            if failed in broken:
+                raise SystemExit(f"hack/mutate: {failed} fails without a change; fix it first")
+            broken.add(failed)
+    return ""
 
 
 @contextmanager
@@ -244,15 +244,17 @@ def main(arguments: Sequence[str]) -> int:
     end = time.monotonic() + options.seconds
     survived, broken, tried = list[int](), set[str](), 0
     with copied() as copy:
-        files = sorted((copy / CODE).rglob("*.py"))
-        found = [find_mutations(str(file.relative_to(copy)), file.read_text("utf-8")) for file in files]
-        for number, mutation in enumerate(draw(list(chain.from_iterable(found)), options.count, options.seed), 1):
+        sources, tests = _read_files(copy, CODE, "*.py"), _read_files(copy, TESTS, "test_*.py")
+        found = chain.from_iterable(find_mutations(path, source) for path, source in sources.items())
+        for number, mutation in enumerate(draw(list(found), options.count, options.seed), 1):
             if (options.only and number not in options.only) or time.monotonic() > end:
                 continue
             print(f"{number:3}  {mutation}", flush=True)
             if options.list:
                 continue
-            failed = try_out(mutation, copy, broken, only_near=options.near)
+            near, others = choose_tests(mutation.path, tests)
+            rest = [] if options.tests or options.near else [(others, WORKERS)]
+            failed = try_out(mutation, copy, [(options.tests or near, 0), *rest], broken)
             print(f"     {failed or 'SURVIVED'}", flush=True)
             tried += 1
             survived += [] if failed else [number]
@@ -263,12 +265,17 @@ def main(arguments: Sequence[str]) -> int:
     return int(bool(survived))
 
 
+def _read_files(copy: Path, folder: str, pattern: str) -> dict[str, str]:
+    return {str(file.relative_to(copy)): file.read_text("utf-8") for file in sorted((copy / folder).rglob(pattern))}
+
+
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="hack/mutate", description="Change the code, and see whether a test fails.")
+    parser.add_argument("tests", nargs="*", metavar="TEST", help="files to run instead of the unit tests")
     parser.add_argument("--seed", type=int, default=1, help="of the places (default: %(default)s)")
     parser.add_argument("--count", type=int, default=60, help="how many places (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="list the changes, and make none")
-    parser.add_argument("--only", type=int, nargs="+", metavar="N", help="make only the changes with these numbers")
+    parser.add_argument("--only", type=int, action="append", metavar="N", help="make only this change; may be repeated")
     parser.add_argument("--near", action="store_true", help="run only the tests of the nearest folder")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no other change after so long")
     return parser.parse_args(arguments)

@@ -113,6 +113,7 @@ TEST = "from controller.code import larger\n\ndef test_larger():\n    assert lar
 
 
 OWN_TEST = "tests/unit/controller/test_code.py"
+RUNS = [([OWN_TEST], 0)]
 
 
 @pytest.fixture
@@ -133,26 +134,26 @@ TURNED = next(each for each in find_mutations("controller/code.py", CODE) if eac
 
 
 def test_a_change_is_found_by_the_test_that_fails_and_undone(copy: Path) -> None:
-    assert try_out(TURNED, copy, set()) == f"{OWN_TEST}::test_larger"
+    assert try_out(TURNED, copy, RUNS, set()) == f"{OWN_TEST}::test_larger"
     assert (copy / "controller/code.py").read_text() == CODE
 
 
 def test_a_change_that_no_test_notices_survives(copy: Path) -> None:
     (copy / OWN_TEST).write_text(TEST.replace("larger(1, 2)", "larger(2, 2)"))
-    assert try_out(TURNED, copy, set()) == ""
+    assert try_out(TURNED, copy, RUNS, set()) == ""
 
 
 def test_a_test_that_fails_without_the_change_finds_nothing(copy: Path) -> None:
     broken = set[str]()
     (copy / OWN_TEST).write_text(TEST.replace("== 2", "== 3"))
-    assert try_out(TURNED, copy, broken) == ""
+    assert try_out(TURNED, copy, RUNS, broken) == ""
     assert broken == {f"{OWN_TEST}::test_larger"}
 
 
 def test_a_change_with_which_tests_hang_is_found(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutation, "RUN_SECONDS", 2)
     (copy / OWN_TEST).write_text("while True:\n    pass\n")
-    assert try_out(TURNED, copy, set()) == "tests took more than 2 s"
+    assert try_out(TURNED, copy, RUNS, set()) == "tests took more than 2 s"
 
 
 def test_a_place_is_told_in_one_line_of_bounded_length() -> None:
