@@ -6,7 +6,7 @@ import pytest
 
 from controller.cli.deployments import waiting
 from controller.cli.inspection import events, status, tree
-from controller.cli.operation import changes
+from controller.cli.operation import changes, push
 from tests.support.deployments import DIGEST, READY, observed
 from tests.support.fake_cluster import FakeCluster
 
@@ -16,7 +16,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """A cluster with one BundleDeployment, `shop`, that is Ready."""
     made = FakeCluster()
     made.put(observed(status={"conditions": [READY], "revision": DIGEST, "installedRevision": DIGEST}))
-    for module in (changes, events, status, tree):
+    for module in (changes, events, push, status, tree):
         monkeypatch.setattr(module, "connect", lambda _options: made.client)
     monkeypatch.setattr(waiting, "POLL_SECONDS", 0.001)
     return made

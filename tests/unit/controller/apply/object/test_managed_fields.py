@@ -82,6 +82,14 @@ def test_a_nested_item_is_taken_over_alone() -> None:
     assert moved[1]["fieldsV1"] == {"f:spec": {"f:containers": {other: ITEM}}}
 
 
+def test_an_item_that_has_none_of_its_keys_is_not_taken_for_one_that_we_have_applied() -> None:
+    body = {**BODY, "spec": {"ports": [{"name": "web"}]}}  # the default of protocol alone says nothing
+    entries = [entry(OURS, ports(WANTED), "Apply"), entry("x", ports(STRAY))]
+    moved = moved_items({"metadata": {"managedFields": entries}}, body, OURS)
+    assert moved is not None
+    assert moved[0]["fieldsV1"]["f:spec"]["f:ports"].keys() == {WANTED, STRAY}
+
+
 # without any entries
 
 

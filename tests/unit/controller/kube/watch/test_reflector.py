@@ -12,7 +12,7 @@ import pytest
 
 import controller.kube.watch.reflector as module
 from controller.kube.errors import ApiError, unanswered
-from controller.kube.watch.collection import parse_events
+from controller.kube.watch.collection import INITIAL_EVENTS_END, parse_events, read_list
 from controller.kube.watch.pace import Pace
 from controller.kube.watch.reflector import Reflector
 from controller.processes.supervision import Kind, Supervisor
@@ -632,6 +632,32 @@ def test_a_bug_that_ends_the_thread_begins_it_again(stack: ExitStack) -> None:
     reflector.start()
     wait(lambda: reflector.synced)
     assert (died, reflector.stuck) == ([Kind.WATCH], False)
+
+
+def test_the_first_failure_before_the_first_list_is_told_once_and_none_after_it(stack: ExitStack) -> None:
+    told: list[None] = []
+    followed = Followed(stack, FakeApi(FOOS), on_failed=lambda: told.append(None))
+    followed.api.faults = [Fault(500)] * 3
+    followed.start("a")
+    assert told == [None]
+    followed.api.faults = [Fault(500)]
+    followed.api.end_watches = True
+    wait(lambda: not followed.api.faults)
+    followed.api.end_watches = False
+    followed.api.put(FOOS, "b")
+    wait(lambda: followed.names() == ["a", "b"])
+    assert told == [None]
+
+
+def test_what_is_deleted_while_it_is_listed_is_not_in_the_list() -> None:
+    def event(kind: str, name: str, **annotations: str) -> tuple[str, dict[str, Any]]:
+        return kind, {"metadata": {"name": name, "uid": "u", "resourceVersion": "7", "annotations": annotations}}
+
+    end = event("BOOKMARK", "", **{INITIAL_EVENTS_END: "true"})
+    events = [event("ADDED", "a"), event("ADDED", "b"), event("DELETED", "a"), event("DELETED", "c"), end]
+    found = read_list(iter(events), project)
+    assert found is not None
+    assert (list(found[0]), found[1]) == ([("", "b")], "7")
 
 
 @pytest.mark.parametrize("notice", ["on_synced", "on_failed"])
