@@ -99,6 +99,7 @@ STRATEGIC: dict[str, Any] = {
     "a text added": {"metadata": {"finalizers": ["x.y/z"]}},
     "a text that is there": {"metadata": {"finalizers": ["d.e/f", "x.y/z"]}},
     "a text removed": {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.b/c", "none"]}},
+    "a text removed that is not in a list": {"metadata": {"$deleteFromPrimitiveList/finalizers": "a.b/c"}},
     "kept keys": {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}},
     "kept keys that lack one": {"spec": {"strategy": {"$retainKeys": ["type"], "type": "a", "rollingUpdate": {}}}},
     "kept keys of an item": pods(

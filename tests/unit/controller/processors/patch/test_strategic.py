@@ -47,6 +47,14 @@ def test_without_lists_it_is_a_merge_patch(value: dict[str, Any], patch: dict[st
     assert merge_strategically(value, patch, DEPLOYMENT) == merge(value, patch)
 
 
+@pytest.mark.parametrize("change", ["ab", {"a": 1}, 1])
+def test_what_is_deleted_from_a_list_is_a_list(change: Any) -> None:
+    """As in kubectl, anything else deletes nothing: a text is not the list of its letters."""
+    value = {"metadata": {"finalizers": ["a", "b"]}}
+    patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": change}}
+    assert merge_strategically(value, patch, DEPLOYMENT) == value
+
+
 REFUSED = {
     "an item without the key": (
         pods(containers=[{"image": "x"}]),
