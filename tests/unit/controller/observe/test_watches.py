@@ -5,7 +5,7 @@ import pytest
 from controller.kube.watch.cache import make_trace
 from controller.kube.watch.reflector import Reflector
 from tests.support.fake_api import Fault
-from tests.support.watching import CONFIG_MAP, SERVICES, WIDGET, WIDGETS, World, define
+from tests.support.watching import CONFIG_MAP, MAPS, SERVICES, WEBS, WIDGET, WIDGETS, WORKLOAD, World, define
 
 
 def test_a_definition_that_comes_makes_its_kind_known(world: World) -> None:
@@ -44,6 +44,13 @@ def test_who_has_objects_of_an_aggregated_kind_is_told_when_its_service_changes(
     assert "objects shop" not in world.hear("cluster")
     world.api.put(SERVICES, "v1.example.com")
     assert [text for text in world.hear("cluster") if text.startswith("objects")] == ["objects shop"]
+
+
+def test_only_kinds_whose_health_needs_it_are_watched_in_full(world: World) -> None:
+    world.start()
+    world.know(CONFIG_MAP, WORKLOAD)
+    asked = {received.path: " ".join(received.header("Accept")) for received in world.api.received}
+    assert ["PartialObjectMetadata" in asked[path] for path in (MAPS, WEBS)] == [True, False]
 
 
 def test_a_namespace_ends_waits_and_has_nothing_to_do_with_discovery(world: World) -> None:

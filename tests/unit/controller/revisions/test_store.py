@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
@@ -177,6 +178,20 @@ def test_a_retired_revision_can_be_read_and_is_recalled_when_it_is_written_again
 
     assert sorted(store.digests("shop")) == sorted([new.digest, old.digest])
     assert store.retired("shop") == []
+
+
+@pytest.mark.parametrize(
+    "make", [make_seeing, lambda cluster: make_store(cluster.client, NAMESPACE)], ids=["seen", "read"]
+)
+def test_whether_a_revision_is_retired_is_known(
+    make: Callable[[FakeCluster], RevisionStore], cluster: FakeCluster
+) -> None:
+    store, old, new = make(cluster), revision(1), revision(2)
+    store.write("shop", old)
+    store.write("shop", new)
+    store.keep_only("shop", [new.digest], [old.digest])
+    known = [store.is_retired("shop", digest) for digest in (old.digest, new.digest, "sha256:" + "0" * 64)]
+    assert known == [True, False, False]
 
 
 def test_only_retired_revisions_make_room(cluster: FakeCluster) -> None:
