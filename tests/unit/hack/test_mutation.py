@@ -52,12 +52,12 @@ def test_what_is_changed(case: Case) -> None:
     assert [found.apply(case.source) for found in find_mutations("a.py", case.source)] == case.changed
 
 
-def test_every_change_of_the_controller_is_python_and_another_program() -> None:
-    for path in sorted((ROOT / "controller/apply").glob("*.py")):
-        source = path.read_text("utf-8")
-        for found in find_mutations(str(path), source)[::20]:
-            changed = ast.parse(found.apply(source))
-            assert found.after == "True" or ast.dump(changed) != ast.dump(ast.parse(source)), found
+def test_every_change_of_a_module_is_another_program() -> None:
+    source = (ROOT / "controller/retries.py").read_text("utf-8")
+    original = ast.dump(ast.parse(source))
+    changes = find_mutations("controller/retries.py", source)
+    assert len(changes) > 50
+    assert [found for found in changes if ast.dump(ast.parse(found.apply(source))) == original] == []
 
 
 def some(kind: str, count: int) -> list[Mutation]:
@@ -117,8 +117,9 @@ RUNS = [([OWN_TEST], 0)]
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with one module and its test."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")  # it takes most of the time
     for path, text in {
         "controller/__init__.py": "",
         "controller/code.py": CODE,
