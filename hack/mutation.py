@@ -200,7 +200,7 @@ def try_out(mutation: Mutation, copy: Path, runs: Iterable[tuple[Sequence[str], 
     Args:
         mutation: the change.
         copy: of the repository.
-        runs: tests, and the number of workers that run them, one after the other.
+        runs: tests with options of pytest, and the number of workers that run them, one after the other.
         broken: tests that are known to fail without a change; others are added.
     Returns: the test that finds it, or what else ended the tests; empty: none.
     """
@@ -215,7 +215,8 @@ def try_out(mutation: Mutation, copy: Path, runs: Iterable[tuple[Sequence[str], 
                 file.write_text(source, "utf-8")
             if not failed:
                 break
-            if not failed.startswith("tests/") or not find_failure(copy, [failed]):
+            alone = [failed, *(word for word in tests if word.startswith("--"))]
+            if not failed.startswith("tests/") or not find_failure(copy, alone):
                 return failed
             if failed in broken:
                 raise SystemExit(f"hack/mutate: {failed} fails without a change; fix it first")
@@ -253,8 +254,10 @@ def main(arguments: Sequence[str]) -> int:
             if options.list:
                 continue
             near, others = choose_tests(mutation.path, tests)
-            rest = [] if options.tests or options.near else [(others, WORKERS)]
-            failed = try_out(mutation, copy, [(options.tests or near, 0), *rest], broken)
+            runs = [(near, 0)] if options.near else [(near, 0), (others, WORKERS)]
+            if options.tests:  # what somebody names is run, whatever it is
+                runs = [([*options.tests, "--all"], 0)]
+            failed = try_out(mutation, copy, runs, broken)
             print(f"     {failed or 'SURVIVED'}", flush=True)
             tried += 1
             survived += [] if failed else [number]
