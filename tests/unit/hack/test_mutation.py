@@ -151,6 +151,14 @@ def test_a_test_that_fails_without_the_change_finds_nothing(copy: Path) -> None:
     assert broken == {f"{OWN_TEST}::test_larger"}
 
 
+def test_a_test_that_fails_now_and_then_finds_nothing(copy: Path) -> None:
+    text = TEST.replace("    assert", '    flag = Path("flag")\n    assert flag.exists() or flag.touch()\n    assert')
+    (copy / OWN_TEST).write_text(f"from pathlib import Path\n{text.replace('larger(1, 2)', 'larger(2, 2)')}")
+    broken = set[str]()
+    assert try_out(TURNED, copy, RUNS, broken) == ""
+    assert broken == {f"{OWN_TEST}::test_larger"}
+
+
 def test_a_change_with_which_tests_hang_is_found(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutation, "RUN_SECONDS", 2)
     (copy / OWN_TEST).write_text("while True:\n    pass\n")
