@@ -299,6 +299,24 @@ def test_the_annotation_asks_once_and_taking_it_off_asks_for_nothing(world: Worl
     assert world.cluster.objects[A]["data"] == {"a": "new"}
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_asked_for_again_is_rendered_again_although_its_pins_are_the_same(
+    world: World, *, restarts: bool
+) -> None:
+    installed(world)
+    world.ask("now")
+    world.background.building = True
+    world.reconcile()
+    assert world.conditions == {**READY, "Reconciling": "True Fetching"}
+    assert world.deployment.status.last_handled_reconcile_at == "now"
+    if restarts:
+        world.restart()
+    world.background.building = False
+    world.settle()
+    assert world.shelf.calls == ["resolve v1", "build v1"] * 2
+    assert world.conditions == READY
+
+
 def test_what_is_renewed_and_not_found_leaves_the_pin(world: World) -> None:
     installed(world)
     del world.shelf.tags["v1"]
