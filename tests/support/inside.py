@@ -38,7 +38,7 @@ from controller.processes.confinement import Mechanisms, View, start_confined
 from controller.retries import Backoff
 from controller.revisions.orphans import remove_orphans
 from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore
-from controller.sources import detours
+from controller.sources import redirects as detours
 from controller.sources.git import process as git_process
 from controller.sources.git import submodules as git_submodules
 from controller.sources.git.objects import Objects
