@@ -4,19 +4,15 @@ Results are written to stdout, everything else to stderr. Exit status: 0 done, 1
 user error is reported in one line, never as a traceback. What a verb does is imported when it runs: help and mistakes
 need neither the Kubernetes client nor the models of the API.
 
-    parsing        START HERE: the verbs and their flags
-    command        shared by the verbs: exit statuses, the client, files, stderr
-    output         formats of results
-    packing        a folder as one file
-    deployments    shared by all that read or change BundleDeployments: access, selection, --wait
-    inspection     verbs that show BundleDeployments
-    operation      verbs that change BundleDeployments
-    rendering      render and capabilities
-    review         verbs that show what a bundle may do, and what installing it takes
-    adoption       adopt: objects of another tool or BundleDeployment change hands
-    installation   verbs for RukPak itself
+    verbs          START HERE: every verb, its flags and the function that runs it
+    parser         argparse, with help as kubectl has it
     completion     what shells and kubectl ask to complete command lines
-    run            the controller
+    command        shared by the verbs: exit statuses, the client, files, stderr, questions
+    output         formats of results
+    deployments    BundleDeployments: reading and changing them, which ones are named, --wait
+    installation   RukPak itself on a cluster; version, crd
+
+A verb, or a family of verbs, is a module; README.md has the table.
 """
 
 from __future__ import annotations
@@ -29,8 +25,8 @@ from importlib.metadata import version
 
 from api.errors import BundleError
 from controller.cli.command import MISUSE, MisuseError, explain, tell
-from controller.cli.parsing.parser import program, suggest
-from controller.cli.parsing.verbs import GROUPS, VERBS, make_parser
+from controller.cli.parser import program, suggest
+from controller.cli.verbs import GROUPS, VERBS, make_parser
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -66,7 +62,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _complete(line: Sequence[str]) -> int:
-    from controller.cli.completion.command import answer  # noqa: PLC0415 - only for shells
+    from controller.cli.completion import answer  # noqa: PLC0415 - only for shells
 
     return answer(line)
 

@@ -1,4 +1,4 @@
-"""Shared by the verbs: exit statuses, the client of the cluster, reading of files, messages on stderr."""
+"""Shared by the verbs: exit statuses, the client of the cluster, reading of files, messages and questions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from controller.content.limits import visible
 
 if TYPE_CHECKING:
     from controller.kube.client import Client, User
-
 FAILED = 1
 MISUSE = 2
 REQUESTS = 8
 """How many are sent at the same time."""
+TERMINAL = Path("/dev/tty")
 
 
 class MisuseError(Exception):
@@ -72,3 +72,20 @@ def read_file(name: str) -> bytes:
 def tell(line: str) -> None:
     """Print a line that is not a result to stderr, with control characters escaped."""
     print(visible(line), file=sys.stderr, flush=True)
+
+
+def ask(no_terminal: str) -> bool:
+    """Ask whether to continue, and return the answer.
+
+    Args:
+        no_terminal: the message where nobody can be asked.
+
+    Raises: MisuseError if there is no terminal.
+    """
+    try:
+        with TERMINAL.open("w", encoding="utf-8") as screen, TERMINAL.open(encoding="utf-8") as keys:
+            screen.write("Do you want to continue? (y/N): ")
+            screen.flush()
+            return keys.readline().strip().lower() in ("y", "yes")
+    except OSError:
+        raise MisuseError(no_terminal) from None

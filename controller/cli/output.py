@@ -15,11 +15,12 @@ from typing import Any
 import yaml
 
 from controller.cli.jsonpath import evaluate
-from controller.cli.parsing.arguments import JSONPATH
+from controller.cli.verbs import JSONPATH
 from controller.content.limits import visible
 
 WIDTH = 100
 """Columns of prose."""
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 # Words, paths and versions that start with a letter: no number, date or YAML indicator does.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
 _RESERVED = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
@@ -118,3 +119,9 @@ def to_table(heading: Sequence[str], rows: Iterable[Sequence[str]], least: int =
     widths = [max(width, least and max(least, len(heading[column]) + 3)) for column, width in enumerate(widths)]
     padded = ("".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines)
     return "".join(f"{line.rstrip()}\n" for line in padded)
+
+
+def age(seconds: float) -> str:
+    """Return a duration as kubectl shows an age: 5s, 3h, 8d."""
+    unit, letter = next((unit for unit in _UNITS if seconds >= 2 * unit[0]), _UNITS[-1])
+    return f"{max(int(seconds), 0) // unit}{letter}"

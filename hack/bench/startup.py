@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 
-from controller.cli.parsing.verbs import VERBS
+from controller.cli.verbs import VERBS
 
 RUNS = 5
 LIMIT_SECONDS = 0.25

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.cli.output import to_yaml
-from controller.cli.packing import pack
+from controller.cli.push import pack
 from hack.image.assemble import ROOT, install_packages
 
 NAME = "rukpak"

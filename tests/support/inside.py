@@ -15,7 +15,7 @@ from controller.build.capabilities import shipped
 from controller.build.plugins import processor_of, source_of
 from controller.build.revision import Revision, Terms
 from controller.cli import run as run_command
-from controller.cli.review.resources import Resources
+from controller.cli.permissions import Resources
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
 from controller.content.tree import assemble

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.cli.parsing.parser import Parser
+from controller.cli.parser import Parser
 from controller.options import add_options
 from controller.settings import Settings
 

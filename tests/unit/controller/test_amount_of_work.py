@@ -20,9 +20,8 @@ from controller.apply.ownership import Owner
 from controller.apply.replies import classify
 from controller.apply.rights import MOST_RIGHTS, grants_in, parse_escalation
 from controller.apply.teardown import plan_teardown
-from controller.cli.review.differences import Change, Comparison, Difference
-from controller.cli.review.overlay import overlay
-from controller.cli.review.unified import write
+from controller.cli.comparison import Change, Comparison, Difference, write
+from controller.cli.diff import overlay
 from controller.content.limits import Rejection
 from controller.formats.helm import chart as ignore
 from controller.formats.registry_v1.config import check_additions

@@ -8,7 +8,7 @@ from api import names
 from controller.apply.rights import find_rights, make_roles
 from controller.build.capabilities import shipped
 from controller.build.revision import Revision, Terms
-from controller.cli.review.resources import Resources
+from controller.cli.permissions import Resources
 from controller.kube.resources import GroupVersionKind
 
 RBAC = "rbac.authorization.k8s.io"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cli.deployments import waiting
-from controller.cli.inspection import events, status, tree
-from controller.cli.operation import changes, push
+from controller.cli import changes, deployments, events, push, status, tree
 from tests.support.deployments import DIGEST, READY, observed
 from tests.support.fake_cluster import FakeCluster
 
@@ -18,5 +16,5 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     made.put(observed(status={"conditions": [READY], "revision": DIGEST, "installedRevision": DIGEST}))
     for module in (changes, events, push, status, tree):
         monkeypatch.setattr(module, "connect", lambda _options: made.client)
-    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(deployments, "POLL_SECONDS", 0.001)
     return made

@@ -13,7 +13,7 @@ import pytest
 
 from controller import cli
 from controller.cli import main
-from controller.cli.parsing.verbs import VERBS
+from controller.cli.verbs import VERBS
 from tests.support.fake_api import FakeApi
 
 

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.cli import events
 from controller.cli.command import MisuseError
-from controller.cli.inspection import events
-from controller.cli.inspection.branches import Branch, by_owner, draw, grow
-from controller.cli.inspection.description import describe_all
-from controller.cli.inspection.objects import judge
+from controller.cli.comparison import clean, mask
+from controller.cli.diff import overlay
 from controller.cli.jsonpath import evaluate
 from controller.cli.output import to_yaml
-from controller.cli.review.cleaning import clean, mask
-from controller.cli.review.overlay import overlay
+from controller.cli.status import describe_all
+from controller.cli.tree import Branch, by_owner, draw, grow, judge
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, LIVE, OBJECTS, nested, nonsense_in, objects_like
 
 Item = dict[str, Any]
@@ -67,7 +66,7 @@ def test_any_deployment_is_described(item: Item) -> None:
 @given(st.lists(nonsense_in(EVENT, IDENTITY), max_size=3))
 def test_any_events_are_listed(found: list[Item]) -> None:
     assert events._tabulate(found) or not found
-    assert all(map(events._line, found))
+    assert all(map(events._event_line, found))
 
 
 @pytest.mark.parametrize("how", ["map", "list", "both"])

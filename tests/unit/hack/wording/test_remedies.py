@@ -10,7 +10,7 @@ import pytest
 from api import names
 from api.v1alpha2.schema import crd
 from api.v1alpha2.types import Spec
-from controller.cli.parsing.verbs import VERBS
+from controller.cli.verbs import VERBS
 from tests.support.remedies import commands, fields, marks, nested, settings
 
 FOREIGN = {

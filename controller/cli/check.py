@@ -1,0 +1,367 @@
+"""`rukpak check`: what RukPak needs of a cluster and of this machine, with a remedy for what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from api import names
+from api.errors import BundleError
+from api.plugins import Means
+from controller.cli.command import FAILED, connect, explain
+from controller.cli.installation import (
+    DEFINITION,
+    compare_definitions,
+    is_served,
+    list_first,
+    read_holder,
+    read_if_exists,
+    server_time,
+)
+from controller.cli.output import one_line
+from controller.formats.helm.program import ProgramFinder
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError, ConfigurationError
+from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
+from controller.processes.confinement import Mechanisms
+
+OLDEST, NEWEST = 34, 36
+"""Minor versions of Kubernetes 1 that are supported."""
+SKEW_SECONDS = 30.0
+"""Difference of clocks above which certificates and tokens begin to be refused."""
+INSTALL_API = 'run "rukpak crd | kubectl apply --server-side -f -"'
+INSTALL = "kubectl apply -k config/default"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+WORKLOADS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
+POLICIES = Resource(
+    "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
+)
+LABEL = "app.kubernetes.io/name=rukpak"
+GIT_SECONDS = 10.0
+_HERE = "only for rukpak run and rukpak render on this machine"
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print the result of each check; return 1 if one failed, else 0."""
+    findings = [*_check_cluster(options), *check_machine(options.helm)]
+    width = max(len(finding.subject) for finding in findings)
+    for finding in findings:
+        print(one_line(f"{finding.level.value:8} {finding.subject:{width}}  {finding.text}"))
+    return FAILED if any(finding.is_failure for finding in findings) else 0
+
+
+def _check_cluster(options: argparse.Namespace) -> list[Finding]:
+    try:
+        client = connect(options)
+        found = [check_kubernetes(client)]
+    except (ApiError, ConfigurationError) as error:
+        return [failed("API server", explain(error))]
+    for check in CHECKS:
+        found += _guard(check.subject, partial(check.run, client, options.namespace))
+    return found
+
+
+def _guard(subject: str, run: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """Return the findings of a check; a question that the user may not ask is no failure."""
+    try:
+        return list(run())
+    except ApiError as error:
+        return [unknown(subject, f"cannot be checked: {error}")]
+
+
+class Level(Enum):
+    """How a part is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    """The user may not ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check: a part, how it is, and what to do if it is not in order."""
+
+    level: Level
+    subject: str
+    text: str
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether RukPak cannot work with it."""
+        return self.level is Level.FAILED
+
+
+def ok(subject: str, text: str) -> Finding:
+    """Return a finding without a problem."""
+    return Finding(Level.OK, subject, text)
+
+
+def warning(subject: str, text: str) -> Finding:
+    """Return a finding that may be a problem."""
+    return Finding(Level.WARNING, subject, text)
+
+
+def failed(subject: str, text: str) -> Finding:
+    """Return a finding without whose remedy RukPak does not work."""
+    return Finding(Level.FAILED, subject, text)
+
+
+def unknown(subject: str, text: str) -> Finding:
+    """Return that something could not be found out."""
+    return Finding(Level.UNKNOWN, subject, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One check of a cluster; it gets the client and the namespace of the controller, and may raise ApiError."""
+
+    subject: str
+    run: Callable[[Client, str], Iterator[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A permission that the controller needs."""
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str = ""
+    namespace: str = ""
+    """Empty: in all namespaces. `.`: in that of the controller."""
+
+    def __str__(self) -> str:
+        """Return `patch bundledeployments.core.rukpak.io`."""
+        group = f".{self.group}" if self.group else ""
+        return f"{self.verb} {self.resource}{group}{f'/{self.subresource}' if self.subresource else ''}"
+
+
+RIGHTS = (
+    *(Right(verb, names.GROUP, names.PLURAL) for verb in ("list", "watch", "patch")),
+    Right("patch", names.GROUP, names.PLURAL, "status"),
+    *(Right(verb, "", "secrets", namespace=".") for verb in ("get", "list", "create", "patch", "delete")),
+    *(Right(verb, "coordination.k8s.io", "leases", namespace=".") for verb in ("get", "create", "update")),
+    *(Right(verb, "events.k8s.io", "events", namespace="default") for verb in ("create", "patch")),
+    *(Right(verb, "apiextensions.k8s.io", "customresourcedefinitions") for verb in ("list", "watch")),
+    *(Right(verb, "", "namespaces") for verb in ("get", "list", "watch")),
+)
+"""What the controller needs, whatever it installs (config/rbac, config/restricted)."""
+
+
+def check_kubernetes(client: Client) -> Finding:
+    """Return whether the version of Kubernetes is supported.
+
+    Raises: ApiError.
+    """
+    found = Discovery(client).version()
+    major, _, rest = found.removeprefix("v").partition(".")
+    minor = rest.partition(".")[0]
+    is_tested = major == "1" and minor.isdecimal() and OLDEST <= int(minor) <= NEWEST
+    text = f"{found} at {client.host}"
+    return (
+        ok("Kubernetes", text)
+        if is_tested
+        else warning("Kubernetes", f"{text}; supported are 1.{OLDEST} to 1.{NEWEST}")
+    )
+
+
+def _check_api(client: Client, _namespace: str) -> Iterator[Finding]:
+    reply = read_if_exists(client, DEFINITION)
+    if reply is None:
+        yield failed("API", f"CustomResourceDefinition not installed; {INSTALL_API}")
+        return
+    difference = compare_definitions(reply.value)
+    conditions = {each["type"]: each["status"] for each in (reply.value.get("status") or {}).get("conditions") or []}
+    if conditions.get("Established") != "True":
+        yield failed("API", "CustomResourceDefinition not established; see its conditions")
+    elif difference:
+        yield warning("API", f"CustomResourceDefinition of another release: {difference}; {INSTALL_API}")
+    else:
+        yield ok("API", f"CustomResourceDefinition of release {version('rukpak')}")
+
+
+def _check_controller(client: Client, namespace: str) -> Iterator[Finding]:
+    holder = read_holder(client, namespace)
+    where = f'Lease "{namespace}/{names.LEASE}"'
+    if holder is None:
+        yield failed("controller", f'{where}: no controller holds it; run "rukpak run" or "{INSTALL}"')
+    elif not holder.is_running:
+        yield failed("controller", f'{where}: "{holder.host}" stopped renewing it; see its log, or start another one')
+    else:
+        yield ok("controller", f'release {holder.version or "unknown"} on "{holder.host}"')
+        if holder.version not in ("", version("rukpak")):
+            yield warning(
+                "controller", f"release {holder.version}, but this program is {version('rukpak')}; use the same"
+            )
+
+
+def _check_clock(client: Client, _namespace: str) -> Iterator[Finding]:
+    seconds = (datetime.now(UTC) - server_time(client.get("/version"))).total_seconds()
+    if abs(seconds) > SKEW_SECONDS:
+        word = "ahead of" if seconds > 0 else "behind"
+        yield warning(
+            "clock", f"this machine is more than {SKEW_SECONDS:.0f} s {word} the API server; synchronize both"
+        )
+    else:
+        yield ok("clock", "same time here and on the API server")
+
+
+def _check_rights(client: Client, namespace: str) -> Iterator[Finding]:
+    account = _account(client, namespace)
+    if not account:
+        yield ok("permissions", f'no Deployment of the controller in namespace "{namespace}": it has those of its user')
+        return
+    lacking = [str(right) for right in RIGHTS if not _is_allowed(client, account, right, namespace)]
+    if lacking:
+        yield failed("permissions", f"ServiceAccount {account} lacks: {', '.join(lacking)}; apply config/rbac again")
+    else:
+        yield ok("permissions", f"ServiceAccount {account} has those that the controller needs")
+
+
+def _account(client: Client, namespace: str) -> str:
+    """Return the account of the controller as namespace/name; empty if it does not run in the cluster."""
+    found = next(client.list(WORKLOADS.path(namespace), label_selector=LABEL), None)
+    return f"{namespace}/{found['spec']['template']['spec'].get('serviceAccountName') or 'default'}" if found else ""
+
+
+def _is_allowed(client: Client, account: str, right: Right, namespace: str) -> bool:
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": right.resource,
+        "subresource": right.subresource,
+        "namespace": namespace if right.namespace == "." else right.namespace,
+        "name": names.LEASE if right.resource == "leases" and right.verb != "create" else "",
+    }
+    user = f"system:serviceaccount:{account.replace('/', ':')}"
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{account.partition('/')[0]}", "system:authenticated"]
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
+    }
+    status: Mapping[str, Any] = client.create(REVIEWS, body).value.get("status") or {}
+    return bool(status.get("allowed"))
+
+
+def _check_watched(client: Client, namespace: str) -> Iterator[Finding]:
+    if read_if_exists(client, DEFINITION) is None:
+        return
+    values = list(client.list(DEPLOYMENTS.path()))
+    kinds = sorted({kind for value in values for kind in (value.get("status") or {}).get("managedKinds") or []})
+    yield ok("watched", f"{len(kinds)} kinds for {len(values)} BundleDeployments")
+    account, discovery = _account(client, namespace), Discovery(client)
+    resources = [(kind, discovery.resource(GroupVersionKind.parse(kind))) for kind in kinds]
+    if missing := [kind for kind, resource in resources if resource is None]:
+        yield warning("watched", f"not served by the cluster: {', '.join(missing)}; install their API, or wait for it")
+    denied = [kind for kind, found in resources if found and account and not _may_watch(client, account, found)]
+    if denied:
+        remedy = "grant list and watch to have it detected (config/README.md, Tenants)"
+        yield warning("watched", f"drift is not detected of {', '.join(denied)}; {remedy}")
+
+
+def _may_watch(client: Client, account: str, resource: Resource) -> bool:
+    rights = (Right(verb, resource.group, resource.plural) for verb in ("list", "watch"))
+    return all(_is_allowed(client, account, right, "") for right in rights)
+
+
+def _check_states(client: Client, _namespace: str) -> Iterator[Finding]:
+    if read_if_exists(client, DEFINITION) is None:
+        return
+    stalled = [value["metadata"]["name"] for value in client.list(DEPLOYMENTS.path()) if _is_stalled(value)]
+    if stalled:
+        shown = ", ".join(stalled[:5]) + (f" and {len(stalled) - 5} more" if len(stalled) > 5 else "")  # noqa: PLR2004
+        yield warning("BundleDeployments", f'stalled: {shown}; "rukpak status NAME" says why')
+
+
+def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
+    if read_if_exists(client, DEFINITION) is None:
+        return
+    found = client.list(DEPLOYMENTS.path(), metadata=True, label_selector=names.SHARD)
+    by_shard: dict[str, list[str]] = {}
+    for value in found:
+        by_shard.setdefault(value["metadata"]["labels"][names.SHARD], []).append(value["metadata"]["name"])
+    for shard, deployments in sorted(by_shard.items()):
+        count = f"{len(deployments)} BundleDeployments"
+        if is_served(client, namespace, shard):
+            yield ok("shards", f'a controller serves the shard "{shard}" with {count}')
+        else:
+            remedy = f"start one with --shard, or change the label {names.SHARD}"
+            shown = list_first(deployments)
+            yield failed("shards", f'no controller serves the shard "{shard}" of {count} ({shown}); {remedy}')
+
+
+def _is_stalled(value: Mapping[str, Any]) -> bool:
+    conditions: Sequence[Mapping[str, Any]] = (value.get("status") or {}).get("conditions") or []
+    return any(each.get("type") == "Stalled" and each.get("status") == "True" for each in conditions)
+
+
+def _check_policies(client: Client, _namespace: str) -> Iterator[Finding]:
+    found = [item["metadata"]["name"] for item in client.list(POLICIES.path(), metadata=True, label_selector=LABEL)]
+    if found:
+        yield ok("policies", ", ".join(sorted(found)))
+    else:
+        remedy = "grant rukpak-editor to administrators only, or apply config/policy"
+        yield warning("policies", f"none: whoever can write BundleDeployments can install anything; {remedy}")
+
+
+CHECKS = (
+    Check(subject="API", run=_check_api),
+    Check(subject="controller", run=_check_controller),
+    Check(subject="shards", run=_check_shards),
+    Check(subject="clock", run=_check_clock),
+    Check(subject="permissions", run=_check_rights),
+    Check(subject="policies", run=_check_policies),
+    Check(subject="watched", run=_check_watched),
+    Check(subject="BundleDeployments", run=_check_states),
+)
+
+
+def check_machine(helm: str) -> Iterator[Finding]:
+    """Yield what was found; `helm` is the option --helm."""
+    yield _check_helm(helm)
+    yield _check_git()
+    lack = Mechanisms.found().lack()
+    if lack:
+        yield warning("confinement", f"{lack}; use another kernel, or --confinement=best-effort ({_HERE})")
+    else:
+        yield ok("confinement", ", ".join(Mechanisms.found().described().values()))
+
+
+def _check_helm(named: str) -> Finding:
+    with tempfile.TemporaryDirectory(prefix="rukpak-") as scratch:
+        programs = {"helm": named} if named else {}
+        means = Means(programs=programs, confinement_required=False, scratch=Path(scratch))
+        try:
+            program = ProgramFinder().find(means)
+        except BundleError as error:
+            return warning("helm", f"{error.message.partition(': ')[2]} ({_HERE})")
+    return ok("helm", f"{program.version} ({program.path})")
+
+
+def _check_git() -> Finding:
+    path = shutil.which("git")
+    if path is None:
+        return warning("git", f"no git on PATH; install it ({_HERE})")
+    return ok("git", f"{_version_of_git(path).removeprefix('git version ')} ({path})")
+
+
+def _version_of_git(path: str) -> str:
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=GIT_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown version"
+    return (done.stdout.splitlines() or ["unknown version"])[0]

@@ -1,0 +1,404 @@
+"""BundleDeployments on a cluster: reading and changing them, which ones a command line names, and `--wait`.
+
+Not here: what each verb awaits (changes.py, approval.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from api import names
+from api.v1alpha2.conditions import DECISIONS, Reason
+from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.types import BundleDeployment, Stray
+from controller.cli.command import FAILED, MisuseError, tell
+from controller.cli.output import name_of, one_line, show
+from controller.kube.client import PAGE_ITEMS, Client, Response
+from controller.kube.errors import ApiError
+from controller.kube.resources import DEPLOYMENTS
+from controller.kube.watch.collection import Collection, parse_events
+
+Manifest = dict[str, Any]
+MANAGER = "kubectl-rukpak"
+WATCH_SECONDS = 300
+"""How long the API server is asked to keep a watch open."""
+POLL_SECONDS = 0.5
+MANY = 3
+"""From more on, all are listed instead of reading each."""
+SHOWN_OBJECTS = 3
+AWAITING_CONTROLLER = 'waiting for the controller; "rukpak check" shows whether one is running'
+_CLEAR = "\r\x1b[K"
+
+
+class NoApiError(ApiError):
+    """The cluster does not serve BundleDeployments."""
+
+    def __str__(self) -> str:
+        """Return the message, with the remedy."""
+        remedy = 'run "rukpak crd | kubectl apply --server-side -f -" to install the API'
+        return f"the cluster does not serve BundleDeployments; {remedy}"
+
+
+class Deployments:
+    """The BundleDeployments of a cluster. Every method raises ApiError, NoApiError where the API is not installed."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def all(self, selector: str = "") -> list[Manifest]:
+        """Return all BundleDeployments, or those whose labels match.
+
+        Raises: ApiError.
+        """
+        try:
+            return [_typed(item) for item in self._client.list(DEPLOYMENTS.path(), label_selector=selector)]
+        except ApiError as error:
+            raise _explain(error) from None
+
+    def follow(self, selector: str = "") -> Iterator[Manifest]:
+        """Yield the BundleDeployments whose labels match, then each that is created, changed or deleted. Endless.
+
+        Raises: ApiError, while iterating.
+        """
+        try:
+            yield from map(_typed, follow(self._client, DEPLOYMENTS.path(), label_selector=selector))
+        except ApiError as error:
+            raise _explain(error) from None
+
+    def get(self, name: str) -> Manifest | None:
+        """Return a BundleDeployment; None if it does not exist.
+
+        Raises: ApiError.
+        """
+        return _value_unless_missing(lambda: self._client.get(DEPLOYMENTS.path(name=name)))
+
+    def create(self, value: Manifest) -> Manifest:
+        """Create a BundleDeployment and return it.
+
+        Raises: ApiError.
+        """
+        try:
+            made: Manifest = self._client.create(DEPLOYMENTS.path(), value, manager=MANAGER).value
+        except ApiError as error:
+            raise _explain(error) from None
+        return made
+
+    def apply(self, value: Manifest) -> Manifest:
+        """Create a BundleDeployment, or set the fields of one and remove those that an earlier apply has set.
+
+        Raises: ApiError.
+        """
+        path = DEPLOYMENTS.path(name=value["metadata"]["name"])
+        try:
+            made: Manifest = self._client.apply(path, value, manager=MANAGER, force=True, metadata=False).value
+        except ApiError as error:
+            raise _explain(error) from None
+        return made
+
+    def change(self, name: str, change: Mapping[str, Any]) -> Manifest | None:
+        """Merge a change into a BundleDeployment and return the result; None if it does not exist.
+
+        Raises: ApiError.
+        """
+        path = DEPLOYMENTS.path(name=name)
+        return _value_unless_missing(lambda: self._client.merge_patch(path, change, manager=MANAGER))
+
+    def delete(self, name: str) -> None:
+        """Request the deletion of a BundleDeployment, if it exists.
+
+        Raises: ApiError.
+        """
+        _value_unless_missing(lambda: self._client.delete(DEPLOYMENTS.path(name=name)))
+
+
+def _value_unless_missing(request: Callable[[], Response]) -> Manifest | None:
+    try:
+        value: Manifest = request().value
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND and error.reason:
+            return None
+        raise _explain(error) from None
+    return value
+
+
+def _explain(error: ApiError) -> ApiError:
+    # Only an object that does not exist has a reason: for an unknown path the reply is plain text.
+    if error.status == HTTPStatus.NOT_FOUND and not error.reason:
+        return NoApiError(error.status, error.reason, error.message)
+    return error
+
+
+def _typed(item: Mapping[str, Any]) -> Manifest:
+    """Return an item of a list with its apiVersion and kind, which lists leave out."""
+    return {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, **item}
+
+
+def follow(
+    client: Client,
+    path: str,
+    *,
+    label_selector: str = "",
+    field_selector: str = "",
+    order: Callable[[Manifest], str] = lambda value: str(value["metadata"]["name"]),
+) -> Iterator[Manifest]:
+    """Yield the objects of a collection in order, then each that is created, changed or deleted. Endless.
+
+    Raises: ApiError, while iterating.
+    """
+    collection = Collection(
+        client=client, path=path, label_selector=label_selector, field_selector=field_selector, metadata=False
+    )
+    version = ""
+    while True:
+        if not version:
+            pages = list(collection.pages(PAGE_ITEMS))
+            version = pages[-1].resource_version
+            yield from sorted((item for page in pages for item in page.items), key=order)
+        try:
+            with collection.open_watch(version, WATCH_SECONDS, WATCH_SECONDS) as stream:
+                for kind, value in parse_events(stream):
+                    version = value["metadata"]["resourceVersion"]
+                    if kind != "BOOKMARK":
+                        yield value
+        except ApiError as error:
+            if error.status != HTTPStatus.GONE:
+                raise
+            version = ""
+
+
+def select(verb: str, options: argparse.Namespace, deployments: Deployments, *, default_all: bool) -> list[Manifest]:
+    """Return the BundleDeployments that the options select; report on stderr which names do not exist, or that none do.
+
+    Raises: MisuseError for options that contradict each other; ApiError.
+    """
+    check(options, default_all=default_all)
+    if options.names:
+        return find_each(verb, options.names, deployments.get)
+    found = deployments.all(options.selector or "")
+    if not found and not options.output:
+        tell("no BundleDeployments found")
+    return found
+
+
+def check(options: argparse.Namespace, *, default_all: bool) -> None:
+    """Refuse more than one way to select.
+
+    Raises: MisuseError.
+    """
+    given = [bool(options.names), options.all, bool(options.selector)]
+    if sum(given) > 1:
+        raise MisuseError("specify only one of NAME, --selector and --all")
+    if not any(given) and not default_all:
+        raise MisuseError("specify a NAME, --selector or --all")
+
+
+def find_each(verb: str, wanted: Iterable[str], find: Callable[[str], Manifest | None]) -> list[Manifest]:
+    """Return the BundleDeployments that exist; report the others on stderr."""
+    found = [(name, find(name)) for name in dict.fromkeys(wanted)]
+    for name in (name for name, value in found if value is None):
+        tell(f'rukpak {verb}: BundleDeployment "{name}" not found')
+    return [value for _, value in found if value is not None]
+
+
+def is_complete(options: argparse.Namespace, found: list[Manifest]) -> bool:
+    """Return whether every name was found."""
+    return not options.names or len(found) == len(set(options.names))
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """What a BundleDeployment is waiting for."""
+
+    text: str = ""
+    """Empty: nothing."""
+    is_hopeless: bool = False
+    """Whether it will not happen until a person acts."""
+
+
+DONE = Awaited()
+Awaits = Callable[[BundleDeployment], Awaited]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A BundleDeployment that did not reach what was awaited."""
+
+    name: str
+    cause: str
+    """Why waiting ended."""
+    text: str
+    """What was awaited."""
+
+
+class Waiter:
+    """Waits for BundleDeployments until each is done, is hopeless, or the time is up.
+
+    Args:
+        awaits: returns what one is waiting for.
+        seconds: for all of them together.
+    """
+
+    def __init__(self, deployments: Deployments, awaits: Awaits, seconds: float) -> None:
+        self._deployments, self._awaits, self._seconds = deployments, awaits, seconds
+        self._line = ProgressLine()
+        self._states: dict[str, Manifest] = {}
+        self._failures: list[Failure] = []
+
+    def wait(self, values: Iterable[Manifest]) -> tuple[list[Manifest], list[Failure]]:
+        """Return the last state of each, and those that are not done; progress is shown on a terminal.
+
+        Raises: ApiError.
+        """
+        self._states = {value["metadata"]["name"]: value for value in values}
+        pending, deadline = list(self._states), time.monotonic() + self._seconds
+        try:
+            while pending := self._judge(pending, is_late=time.monotonic() >= deadline):
+                time.sleep(POLL_SECONDS)
+                pending = self._read(pending)
+        finally:
+            self._line.clear()
+        return list(self._states.values()), self._failures
+
+    def _judge(self, names: Sequence[str], *, is_late: bool) -> list[str]:
+        """Return the names to wait for longer."""
+        awaited = {name: _find_awaited(self._states[name], self._awaits) for name in names}
+        awaited = {name: each for name, each in awaited.items() if each.text}
+        for name, each in awaited.items():
+            if each.is_hopeless or is_late:
+                cause = "waiting cannot help" if each.is_hopeless else "timed out"
+                self._failures.append(Failure(name, cause, each.text))
+        pending = [] if is_late else [name for name, each in awaited.items() if not each.is_hopeless]
+        if pending:
+            self._line.show(_progress(self._states[pending[0]], awaited[pending[0]], len(pending) - 1))
+        return pending
+
+    def _read(self, names: Sequence[str]) -> list[str]:
+        """Read the state of each; return the names that still exist."""
+        if len(names) > MANY:
+            found = {value["metadata"]["name"]: value for value in self._deployments.all()}
+        else:
+            found = {name: value for name in names if (value := self._deployments.get(name))}
+        self._states |= {name: found[name] for name in names if name in found}
+        self._failures += [Failure(name, "deleted", "") for name in names if name not in found]
+        return [name for name in names if name in found]
+
+
+def wait_if_asked(
+    options: argparse.Namespace, deployments: Deployments, awaits: Awaits, values: Sequence[Manifest]
+) -> tuple[Sequence[Manifest], list[Failure]]:
+    """Return the last state of each and those that are not done; without `--wait` they are returned as they are.
+
+    Raises: ApiError.
+    """
+    return Waiter(deployments, awaits, options.timeout).wait(values) if options.wait else (values, [])
+
+
+def conclude(
+    verb: str, options: argparse.Namespace, values: Sequence[Manifest], failures: Sequence[Failure], *, done: str
+) -> int:
+    """Print what has become of BundleDeployments, and what was not reached; return the exit status.
+
+    Args:
+        verb: of the command line.
+        options: of the command line, with `output`.
+        values: the last state of each.
+        failures: those that did not reach what was awaited.
+        done: what was done with each, for a line of its own.
+    """
+    lines = "".join(f"{name_of(value)} {done}\n" for value in values)
+    print(show(values, options.output) if options.output else lines, end="", flush=True)
+    report(verb, failures, is_explained=False)
+    return FAILED if failures else 0
+
+
+def report(verb: str, failures: Iterable[Failure], *, is_explained: bool) -> None:
+    """Print on stderr what was not reached; without its message if that is explained elsewhere."""
+    for failure in failures:
+        text = f": {failure.text}" if failure.text and not is_explained else ""
+        tell(f"rukpak {verb}: {failure.name}: {failure.cause}{text}")
+
+
+def _find_awaited(value: Manifest, awaits: Awaits) -> Awaited:
+    deployment, problem = try_to_read(value)
+    if deployment is None:
+        return Awaited(f"cannot be read: {problem}", is_hopeless=True)
+    return awaits(deployment)
+
+
+def _progress(value: Manifest, awaited: Awaited, others: int) -> str:
+    deployment, _ = try_to_read(value)
+    objects = [f"{each.kind} {each.name}" for each in deployment.status.not_ready] if deployment else []
+    shown = [name for name in objects[:SHOWN_OBJECTS] if name not in awaited.text]
+    more = f"; not ready: {', '.join(shown)}" if shown else ""
+    also = f" (and {others} more)" if others else ""
+    return f"{value['metadata']['name']}{also}: {awaited.text}{more}"
+
+
+class ProgressLine:
+    """Progress on stderr: one line that is overwritten. Nothing is shown where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, text: str) -> None:
+        """Show a text, unless it is shown already."""
+        if text == self._last or not sys.stderr.isatty():
+            return
+        self._last = text
+        width = shutil.get_terminal_size().columns - 1
+        print(f"{_CLEAR}{one_line(text)[:width]}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._last:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)
+
+
+def awaits_ready(deployment: BundleDeployment) -> Awaited:
+    """Return why a BundleDeployment is not Ready at its current generation."""
+    if deployment.metadata.deletion_timestamp:
+        return Awaited("it is being deleted", is_hopeless=True)
+    status, reason, message = condition(deployment, "Ready")
+    if not status:
+        return Awaited(AWAITING_CONTROLLER)
+    if status == "True":
+        return DONE
+    text = f"{reason}: {message}"
+    if deployment.spec.paused and condition(deployment, "Installed")[1] == Reason.PAUSED_WITH_CHANGES:
+        remedy = f'run "rukpak resume {deployment.metadata.name}"'
+        return Awaited(f"paused: {message}; {remedy}", is_hopeless=True)
+    if reason in (Reason.AWAITING_APPROVAL, *DECISIONS):
+        return Awaited(text, is_hopeless=True)
+    is_stalled = condition(deployment, "Stalled")[0] == "True"
+    return Awaited(f"{text} (paused)" if deployment.spec.paused else text, is_hopeless=is_stalled)
+
+
+def condition(deployment: BundleDeployment, kind: str) -> tuple[str, str, str]:
+    """Return status, reason and message of a condition; empty ones unless it is about the current generation."""
+    found = deployment.status.condition(kind)
+    if found is None or found.observed_generation != deployment.metadata.generation:
+        return "", "", ""
+    return found.status, found.reason, found.message
+
+
+def describe_unobserved(deployment: BundleDeployment) -> str:
+    """Return what the controller has not observed yet, so that conditions are about what was before; empty: nothing."""
+    if deployment.status.observed_generation == deployment.metadata.generation:
+        return ""
+    since = deployment.metadata.deletion_timestamp
+    what = f"being deleted since {since:%Y-%m-%dT%H:%M:%SZ}, " if since else ""
+    if not deployment.status.conditions:
+        return f"{what}not yet observed by the controller"
+    return f"{what}generation {deployment.metadata.generation} not yet observed by the controller"
+
+
+def name_of_stray(stray: Stray) -> str:
+    """Return the name of a stray, such as `ConfigMap shop/settings`."""
+    return f"{stray.kind} {f'{stray.namespace}/' if stray.namespace else ''}{stray.name}"

@@ -1,0 +1,555 @@
+"""`rukpak diff`: what a revision would change, as the API server answers a dry run of each apply.
+
+Exit status: 0 no difference, 1 a difference, 2 something failed or would be refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import secrets
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.types import BundleDeployment
+from controller.apply.crd_upgrade.validation import Inspector
+from controller.apply.drift import REPLICAS, UnclaimedItems, covers, has_field, merge_keys, only, united, without
+from controller.apply.ledger import Ledger
+from controller.apply.managed_fields import claimed_fields
+from controller.apply.ownership import Giver, HandOver, Owner, make_body
+from controller.apply.plan import Action, ApplyOptions, Task, decide_about
+from controller.apply.possession import find_surplus, name_objects
+from controller.apply.removal import Disposal, RemovalCause, dispose
+from controller.apply.replies import ApplyFailure, Recovery, classify
+from controller.apply.targets import Target, TargetSet, leave_out_missing, make_targets
+from controller.build.revision import Revision
+from controller.cli.command import REQUESTS, MisuseError, tell
+from controller.cli.comparison import (
+    Change,
+    Comparison,
+    Difference,
+    clean,
+    compare_hooks,
+    compare_revisions,
+    to_value,
+    write,
+)
+from controller.cli.deployments import Deployments, ProgressLine
+from controller.cli.output import to_json, to_yaml
+from controller.cli.revisions import Reviewed, find, find_new, list_stored, read_stored
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
+from controller.kube.resources import GroupVersionKind, Resource, read_kinds
+from controller.observe.records import ObjectKey, entry_of, fields_of, is_scaled, key_of, project
+from controller.observe.relations import find_hindrance
+
+DIFFERENT = 1
+BROKEN = 2
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})").fullmatch
+_CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
+_RENDERED = "as rendered"
+_NO_UID = "00000000-0000-0000-0000-000000000000"
+"""Of a BundleDeployment that does not exist yet."""
+_COMPUTED = (Recovery.TAKE_OVER_ITEMS, Recovery.MIGRATE_ENTRIES)
+"""What the controller does before it applies again, and a dry run cannot."""
+Manifest = Mapping[str, Any]
+Progress = Callable[[int, int], None]
+Path = tuple[str, ...]
+
+
+def main(options: argparse.Namespace) -> int:
+    """Show what a revision would change; return the exit status.
+
+    Raises: as `revisions.find`.
+    """
+    if (options.before or options.to) and options.file:
+        raise MisuseError("--from and --to name revisions of the revision store and require NAME")
+    reviewed = find_new(options) if options.file else find("diff", options)
+    if reviewed is None:
+        return BROKEN
+    client, deployment = reviewed.on_cluster(), reviewed.deployment
+    if not options.file and deployment.status.observed_generation != deployment.metadata.generation:
+        tell(f"warning: {options.name}: the controller has not observed the latest spec yet")
+    if options.to:
+        reviewed = reviewed.of(_read_named(client, options, "--to", options.to))
+    before = _read_named(client, options, "--from", options.before) if options.before else None
+    comparison = compare_two(reviewed, before) if before else compare(reviewed, options)
+    _show(comparison, options.output)
+    if comparison.is_refused:
+        return BROKEN
+    return DIFFERENT if comparison.differs else 0
+
+
+def _show(comparison: Comparison, output: str) -> None:
+    key = secrets.token_bytes()
+    if output:
+        value = to_value(comparison, key)
+        print(to_json(value) if output == "json" else to_yaml(value), end="")
+        return
+    colors = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for line in write(comparison, key, colors=colors):
+        print(line)
+
+
+def compare(reviewed: Reviewed, options: argparse.Namespace) -> Comparison:
+    """Compare a revision with its cluster; progress is shown on a terminal.
+
+    Raises: ApiError.
+    """
+    deployment, revision, client = reviewed.deployment, reviewed.revision, reviewed.on_cluster()
+    digest = deployment.status.installed_revision
+    is_same = digest == revision.digest
+    installed = revision if is_same else read_stored(client, options, digest) if digest else None
+    discovery = Discovery(client)
+    targets = leave_out_missing(find_targets(reviewed, discovery), lambda kind: discovery.resource(kind) is None)
+    line = ProgressLine()
+    try:
+        found = DryRun(client, discovery, deployment, targets, installed).compare(
+            lambda done, count: line.show(f"comparing {done} of {count} objects")
+        )
+    finally:
+        line.clear()
+    pending = deployment.status.pending
+    said = pending.problems if pending and pending.revision == revision.digest else ()
+    return Comparison(
+        name=deployment.metadata.name,
+        revision=revision.digest,
+        against="the cluster",
+        objects=found.objects,
+        hooks=[] if is_same else compare_hooks(installed, revision, is_upgrade=bool(digest)),
+        problems=list(dict.fromkeys([*found.problems, *said])),
+    )
+
+
+def compare_two(reviewed: Reviewed, before: Revision) -> Comparison:
+    """Compare a revision with another one, as they were rendered.
+
+    Raises: ApiError if discovery fails.
+    """
+    discovery = Discovery(reviewed.on_cluster())
+    old, new = (find_targets(each, discovery) for each in (reviewed.of(before), reviewed))
+    hooks = compare_hooks(before, reviewed.revision, is_upgrade=True)
+    changed = [each for each in hooks if each.before != each.after]
+    return compare_revisions(reviewed.deployment.metadata.name, old, new, changed)
+
+
+def find_targets(reviewed: Reviewed, discovery: Discovery) -> TargetSet:
+    """Return the targets of a revision.
+
+    Raises: ApiError if discovery fails.
+    """
+    deployment = reviewed.deployment
+    orphan = deployment.spec.deletion_policy == "Orphan"
+    return make_targets(reviewed.revision, owner_of(deployment), orphan=orphan, is_namespaced=discovery.is_namespaced)
+
+
+def _read_named(client: Client, options: argparse.Namespace, flag: str, text: str) -> Revision:
+    """Return the stored revision that a flag names, by its digest or the beginning of it.
+
+    Raises: MisuseError if there is none, or more than one; ApiError.
+    """
+    match = _DIGEST(text)
+    known = list_stored(client, options) if match else []
+    found = [digest for digest in known if match and digest.removeprefix("sha256:").startswith(match[1])]
+    revision = read_stored(client, options, found[0], required=True) if len(found) == 1 else None
+    if revision is None:
+        stored = f"; stored are {', '.join(known)}" if known else ""
+        raise MisuseError(f'{flag} "{text}": not the digest of one stored revision, nor its beginning{stored}')
+    return revision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a cluster says about a revision."""
+
+    objects: list[Difference]
+    problems: list[str]
+
+
+def owner_of(deployment: BundleDeployment) -> Owner:
+    """Return the owner of the objects of a BundleDeployment, which need not exist."""
+    return Owner(deployment.metadata.name, deployment.metadata.uid or _NO_UID)
+
+
+class DryRun:
+    """Compares the objects of a revision with those on a cluster.
+
+    Args:
+        client: acts as the user.
+        discovery: of the cluster.
+        deployment: whose objects they are.
+        targets: of the revision.
+        installed: the installed revision, if it is known.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        discovery: Discovery,
+        deployment: BundleDeployment,
+        targets: TargetSet,
+        installed: Revision | None,
+    ) -> None:
+        self._client, self._discovery, self._deployment = client, discovery, deployment
+        self._targets, self._installed = targets, installed
+        self._owner, self._orphan = owner_of(deployment), deployment.spec.deletion_policy == "Orphan"
+        self._manager = names.field_manager(self._owner.name)
+        self._live: dict[ObjectKey, Manifest] = {}
+        self._problems: list[str] = []
+        self._options = self._make_options()
+
+    def _make_options(self) -> ApplyOptions:
+        spec = self._deployment.spec
+        return ApplyOptions(
+            owner=self._owner,
+            user=None,
+            orphan=self._orphan,
+            collision_protection=spec.collision_protection,
+            install_namespace=spec.install_namespace or self._deployment.status.install_namespace,
+            spec_version="",
+            wanted=self._targets,
+            installed=False,
+            ledger=Ledger(),
+            exists=self._exists,
+            hand_over=HandOver(givers={giver.owner.name: giver for giver in self._find_givers()}),
+            crd_upgrade_safety=spec.crd_upgrade_safety,
+            proceed=lambda: True,
+        )
+
+    def _exists(self, name: str, uid: str) -> bool:
+        try:
+            found = Deployments(self._client).get(name)
+        except ApiError:
+            return True  # as long as nobody says that it does not
+        return found is not None and uid in ("", found["metadata"]["uid"])
+
+    def _find_givers(self) -> Iterator[Giver]:
+        """Yield the BundleDeployments that objects are taken over from; whom the user may not read gives nothing."""
+        for reference in self._deployment.spec.take_over:
+            try:
+                value = Deployments(self._client).get(reference.name)
+            except ApiError:
+                continue
+            giver, _ = try_to_read(value) if value else (None, "")
+            if giver:
+                is_orphan = giver.spec.deletion_policy == "Orphan"
+                yield Giver(owner=owner_of(giver), orphan=is_orphan, user=None, hindrance=find_hindrance(giver))
+
+    def compare(self, progress: Progress) -> Found:
+        """Compare all objects.
+
+        Args:
+            progress: called with the numbers of compared and of all objects.
+
+        Raises: ApiError.
+        """
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            for listed in pool.map(self._list, sorted(self._kinds())):
+                self._live |= listed
+            futures = {pool.submit(self._compare, target): index for index, target in enumerate(self._targets.targets)}
+            made: dict[int, Difference] = {}
+            try:
+                for future in as_completed(futures):
+                    made[futures[future]] = future.result()
+                    progress(len(made), len(futures))
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+        objects = [
+            made[index] for index in sorted(made) if not self._is_idle(self._targets.targets[index], made[index])
+        ]
+        objects += self._find_gone()
+        return Found(objects=objects, problems=[*self._problems, *self._inspect(objects)])
+
+    def _is_idle(self, target: Target, difference: Difference) -> bool:
+        """Whether it is the install namespace, which only has to exist."""
+        is_there = difference.change is Change.NONE or bool(self._deployment.status.installed_revision)
+        return target.bare and is_there
+
+    # what is there
+
+    def _kinds(self) -> set[GroupVersionKind]:
+        return {*self._targets.kinds, *read_kinds(self._deployment.status.managed_kinds)}
+
+    def _list(self, kind: GroupVersionKind) -> dict[ObjectKey, Manifest]:
+        """Return the objects of a kind that have our label; none if they may not be listed: then each is read."""
+        resource = self._discovery.resource(kind) if self._deployment.metadata.uid else None
+        if resource is None:
+            return {}
+        selector = f"{names.OWNER_LABEL}={self._owner.name}"
+        try:
+            items = [
+                {"apiVersion": kind.api_version, "kind": kind.kind, **item}
+                for item in self._client.list(resource.path(), label_selector=selector)
+            ]
+        except ApiError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            self._problems.append(f"{kind}: you cannot list this kind, so deletions of such objects are not shown")
+            return {}
+        return {key_of(item): item for item in items}
+
+    def _find_gone(self) -> Iterator[Difference]:
+        """Yield the objects that the revision lacks."""
+        records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
+        for record in find_surplus(
+            self._targets.by_key, self._name_installed() or records, records, self._owner, orphan=self._orphan
+        ):
+            disposal, live = dispose(record, RemovalCause.PRUNE), self._live[record.key]
+            is_kept = disposal is Disposal.RELEASE or self._deployment.spec.prune == "Never"
+            note = "it stays because of its kind, its annotations or spec.prune" if is_kept else ""
+            if disposal is Disposal.DELETE_UNUSED:
+                note = "unless it is in use"
+            yield Difference(
+                key=record.key,
+                api_version=str(live["apiVersion"]),
+                change=Change.KEPT if is_kept else Change.DELETED,
+                before=clean(live),
+                note=note,
+            )
+
+    def _name_installed(self) -> Collection[ObjectKey]:
+        """Return the objects that the installed revision names; none if it is not known: then marks alone count."""
+        if self._installed is None:
+            return ()
+        return name_objects([self._installed], self._discovery.is_namespaced, orphan=self._orphan)
+
+    # what would be done
+
+    def _compare(self, target: Target) -> Difference:
+        resource = self._find_resource(target)
+        if resource is None:
+            return self._judge_unserved(target)
+        live = self._live.get(target.key)
+        return self._change(target, resource, live) if live else self._create(target, resource)
+
+    def _find_resource(self, target: Target) -> Resource | None:
+        resource = self._discovery.resource(target.kind)
+        return None if resource and resource.namespaced and not target.key.namespace else resource
+
+    def _judge_unserved(self, target: Target) -> Difference:
+        if target.kind[::2] in self._targets.resources:
+            return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its CustomResourceDefinition is new")
+        return _difference(target, Change.REFUSED, None, None, f"the cluster does not serve {target.kind}")
+
+    def _create(self, target: Target, resource: Resource) -> Difference:
+        """Compare an object that has not our label: most do not exist."""
+        try:
+            reply = self._apply(target, resource, self._make_body(target, None), force=False)
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                return self._explain(target, resource, None, error)
+        else:
+            if reply.status == HTTPStatus.CREATED:
+                return _difference(target, Change.CREATED, None, reply.value)
+        try:
+            live = self._read(target, resource)
+        except ApiError as error:
+            return self._explain(target, resource, None, error)
+        return self._change(target, resource, live)
+
+    def _change(self, target: Target, resource: Resource, live: Manifest) -> Difference:
+        """Compare an object that exists."""
+        task = decide_about(target, project(live, target.key.group, target.key.kind), self._options)
+        match task.action:
+            case Action.USE:
+                return _difference(target, Change.NONE, None, None)
+            case Action.REFUSE:
+                return _difference(target, Change.REFUSED, None, None, task.refusal.message if task.refusal else "")
+            case Action.AWAIT:
+                return _as_rendered(target, Change.RECREATED, "it is being deleted")
+        if untried := _why_untried(task):
+            return self._overlay(target, live, *untried)
+        body = self._make_body(target, live)
+        if task.action is Action.COMPARE and self._is_ours(live, body):
+            return _difference(target, Change.NONE, None, None)  # the controller would send nothing, either
+        made = self._try(target, resource, live, body)
+        is_adopted = task.action is Action.TAKE_BACK and made.change is Change.CHANGED
+        return replace(made, note=made.note or "adopted") if is_adopted else made
+
+    def _try(self, target: Target, resource: Resource, live: Manifest, body: Manifest) -> Difference:
+        try:
+            after = self._apply(target, resource, body, force=True).value
+            if after["metadata"].get("resourceVersion") != live["metadata"].get("resourceVersion"):
+                live = self._read(target, resource)  # another client was faster
+        except ApiError as error:
+            return self._explain(target, resource, live, error)
+        return _difference(target, Change.CHANGED, live, after)
+
+    def _is_ours(self, live: Manifest, body: Manifest) -> bool:
+        entry = entry_of(live, self._manager)
+        return entry is not None and entry.get("apiVersion") == body["apiVersion"] and covers(fields_of(entry), body)
+
+    def _read(self, target: Target, resource: Resource) -> Manifest:
+        value: Manifest = self._client.get(resource.path(target.key.namespace, target.key.name)).value
+        return value
+
+    def _apply(self, target: Target, resource: Resource, body: Manifest, *, force: bool) -> Any:
+        path = resource.path(target.key.namespace, target.key.name)
+        return self._client.apply(path, body, manager=self._manager, force=force, dry_run=True, metadata=False)
+
+    def _make_body(self, target: Target, live: Manifest | None) -> Manifest:
+        """Return an object as it is sent; ignored fields keep their values, unless it is created."""
+        if target.bare:
+            return target.manifest
+        ignored = (
+            only(live, [path for path in target.ignored.paths if has_field(live, path)]) if live else target.initial
+        )
+        body: Manifest = make_body(united(target.manifest, ignored), self._owner, orphan=self._orphan)
+        return without(body, [REPLICAS]) if live and is_scaled(live) and has_field(body, REPLICAS) else body
+
+    # what cannot be tried
+
+    def _explain(self, target: Target, resource: Resource, live: Manifest | None, error: ApiError) -> Difference:
+        """Return what the controller would do where the server refuses the dry run.
+
+        Raises: ApiError if the server cannot answer.
+        """
+        failure = classify(error, target.key, install_namespace=self._options.install_namespace)
+        if failure.reason is Reason.API_UNAVAILABLE:
+            raise error
+        if failure.reason is Reason.NAMESPACE_NOT_FOUND and self._brings_namespace(target.key.namespace):
+            return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its namespace does not exist yet")
+        if live is None and error.status == HTTPStatus.FORBIDDEN:
+            return self._read_and_compute(target, resource)
+        if live and self._is_recreated(target, failure):
+            made = self._overlay(target, live, "deleted and created again, since a field is immutable")
+            return replace(made, change=Change.RECREATED)
+        if live and (error.status == HTTPStatus.FORBIDDEN or self._is_computed(target, live, failure)):
+            return self._overlay(target, live, "computed, since you may not apply it")
+        return _difference(target, Change.REFUSED, None, None, failure.message)
+
+    def _brings_namespace(self, name: str) -> bool:
+        return ObjectKey("", "Namespace", "", name) in self._targets.by_key
+
+    def _is_computed(self, target: Target, live: Manifest, failure: ApplyFailure) -> bool:
+        if failure.recovery is not Recovery.TAKE_OVER_FIELDS:
+            return failure.recovery in _COMPUTED
+        return claimed_fields(live, target.manifest, self._manager, failure.fields) is not None
+
+    def _is_recreated(self, target: Target, failure: ApplyFailure) -> bool:
+        return failure.recovery is Recovery.RECREATE and target.recreate and target.key in self._live
+
+    def _read_and_compute(self, target: Target, resource: Resource) -> Difference:
+        """Compare an object that the user may not apply, as far as the user may read it.
+
+        Raises: ApiError if the server cannot answer.
+        """
+        try:
+            live = self._read(target, resource)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since you may not apply it")
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            return _as_rendered(target, Change.UNREAD, "")
+        if target.bare:
+            return _difference(target, Change.NONE, None, None)
+        return self._overlay(target, live, "computed, since you may not apply it")
+
+    def _overlay(self, target: Target, live: Manifest, note: str, manager: str = "") -> Difference:
+        """Compare by computing; `manager` is the one that applied the object before, if it is not ours."""
+        after = overlay(live, self._make_body(target, live), manager or self._manager)
+        return _difference(target, Change.CHANGED, live, after, note)
+
+    # beside the objects
+
+    def _inspect(self, objects: Iterable[Difference]) -> Iterator[str]:
+        """Yield what is unsafe about changes of CustomResourceDefinitions."""
+        inspector = Inspector(self._client)
+        for each in objects:
+            if each.key[:2] != _CRD or each.change is not Change.CHANGED:
+                continue
+            target = self._targets.by_key[each.key]
+            path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{each.key.name}"
+            try:
+                yield from inspector.inspect(path, target.manifest, self._options.crd_upgrade_safety)
+            except BundleError as error:
+                yield error.message
+            except ApiError as error:
+                yield f"{each.key}: its upgrade could not be checked: {error}"
+
+
+def _why_untried(task: Task) -> tuple[str, str] | None:
+    """Return why a dry run would be refused that the controller prepares for, and whose apply is replaced then."""
+    if task.action is Action.TAKE_OVER and task.record:
+        owner = task.record.owner
+        return f'taken over from BundleDeployment "{owner}"; computed', names.field_manager(owner)
+    if task.action is Action.TAKE_BACK and task.evicts:
+        return "computed, since another object controls it until it is adopted", ""
+    return None
+
+
+def _difference(target: Target, change: Change, before: Any, after: Any, note: str = "") -> Difference:
+    """Return a difference of an object; none if it is equal on both sides."""
+    old, new = clean(before) if before else None, clean(after) if after else None
+    if change is Change.CHANGED and old == new:
+        change, old, new, note = Change.NONE, None, None, ""
+    version = target.kind.api_version
+    return Difference(key=target.key, api_version=version, change=change, before=old, after=new, note=note)
+
+
+def _as_rendered(target: Target, change: Change, note: str) -> Difference:
+    return _difference(target, change, None, united(target.manifest, target.initial), note)
+
+
+def overlay(live: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> dict[str, Any]:
+    """Return an object with the fields of an apply, and without those that only the apply before had set.
+
+    Args:
+        live: the object as it is.
+        body: the object as it is sent.
+        manager: the field manager of the apply.
+    """
+    return _merge(live, body, fields_of(entry_of(live, manager)), ())
+
+
+def _merge(live: Mapping[str, Any], body: Mapping[str, Any], owned: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for key, value in live.items():
+        node = owned.get(f"f:{key}")
+        if key in body:
+            merged[key] = _merge_value(value, body[key], node or {}, (*path, key))
+        elif node is None:
+            merged[key] = value
+        elif node and isinstance(value, dict) and (rest := _merge(value, {}, node, (*path, key))):
+            merged[key] = rest  # other clients have put fields into it, too
+    return merged | {key: value for key, value in body.items() if key not in live}
+
+
+def _merge_value(live: Any, ours: Any, owned: Mapping[str, Any], path: Path) -> Any:
+    if isinstance(ours, dict) and isinstance(live, dict):
+        return _merge(live, ours, owned, path)
+    if isinstance(ours, list) and isinstance(live, list):
+        return _merge_lists(live, ours, owned, path)
+    return ours
+
+
+def _merge_lists(live: list[Any], ours: list[Any], owned: Mapping[str, Any], path: Path) -> list[Any]:
+    keys = merge_keys(ours, path)
+    if not keys or not all(isinstance(item, dict) for item in live):
+        return ours
+    nodes = _nodes_of(live, owned)
+    merged, unclaimed, left = [], UnclaimedItems(live), set(range(len(live)))
+    for item in ours:
+        place = unclaimed.claim({key: item[key] for key in keys if key in item})
+        left.discard(-1 if place is None else place)
+        merged.append(_merge({} if place is None else live[place], item, nodes.get(place, {}), path))
+    return [*merged, *(live[place] for place in sorted(left) if place not in nodes)]
+
+
+def _nodes_of(live: Sequence[Any], owned: Mapping[str, Any]) -> dict[int | None, Mapping[str, Any]]:
+    """Return the nodes that a tree has for the items of a list, by their places."""
+    unclaimed = UnclaimedItems(live)
+    named = ((unclaimed.claim(json.loads(name[2:])), node) for name, node in owned.items() if name.startswith("k:"))
+    return {place: node for place, node in named if place is not None}

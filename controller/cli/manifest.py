@@ -1,0 +1,148 @@
+"""A BundleDeployment in a file: validated without an API server, and consent to use the Secrets that it names.
+
+A stranger may have written the file, and may run the servers that it names. The question is asked on the terminal,
+since stdin may be the file. Without a terminal, nothing is read unless the user passes `--use-secrets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.reading import describe, problems_of
+from api.v1alpha2.schema import open_api_schema
+from api.v1alpha2.sources import ChartSource
+from api.v1alpha2.types import BundleDeployment, Source
+from controller.cli.command import ask, tell
+from controller.cli.output import to_table
+from controller.formats.yaml.manifests import read_documents
+from controller.sources.chart.registry import chart_reference
+from controller.sources.git.connection import parse_repository
+from controller.sources.http.address import parse_address
+from controller.sources.image.reference import find_endpoint, parse_reference
+
+_API_VERSION = f"{names.GROUP}/v1alpha2"
+
+
+def read(data: bytes, file: str, overrides: Mapping[str, Any]) -> BundleDeployment:
+    """Return the BundleDeployment of a file; overrides are `name`, and `spec` with fields that replace its own.
+
+    Raises: BundleError (InvalidBundle: not YAML; InvalidConfig: not exactly one valid BundleDeployment).
+    """
+    value = find(data, file)
+    metadata = {**(value.get("metadata") or {}), **({"name": overrides["name"]} if overrides["name"] else {})}
+    value = {**value, "metadata": metadata, "spec": {**(value.get("spec") or {}), **overrides["spec"]}}
+    problems = [*_unknown(open_api_schema()["properties"]["spec"], value["spec"], "spec")]
+    try:
+        deployment = BundleDeployment.model_validate(value)
+    except ValidationError as error:
+        problems += map(describe, problems_of(error))
+    if problems:
+        raise _invalid("\n".join(f"{file}: {problem}" for problem in problems))
+    return deployment
+
+
+def find(data: bytes, file: str) -> dict[str, Any]:
+    """Return the BundleDeployment of a file as it is written there, unchecked.
+
+    Raises: BundleError (InvalidBundle: not YAML; InvalidConfig: not exactly one).
+    """
+    found: list[dict[str, Any]] = [each.value for each in read_documents(data, file) if _is_one(each.value)]
+    if len(found) != 1:
+        raise _invalid(f"{file}: contains {len(found)} objects of kind {_API_VERSION} {names.KIND}; must contain one")
+    return found[0]
+
+
+def _is_one(value: Any) -> bool:
+    return isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == (_API_VERSION, names.KIND)
+
+
+def _invalid(message: str) -> BundleError:
+    return BundleError(Reason.INVALID_CONFIG, message)
+
+
+def _unknown(schema: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
+    """Yield an error for each field that the API server would reject as unknown."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown(schema.get("items") or {}, item, f"{path}[{index}]")
+    properties = schema.get("properties")
+    if not isinstance(value, dict) or properties is None:
+        return
+    for key, member in value.items():
+        if key in properties:
+            yield from _unknown(properties[key], member, f"{path}.{key}")
+        else:
+            yield f'{path}.{key}: unknown field; see "kubectl explain bd.spec"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretUse:
+    """A Secret that one source uses, and the server that receives it, as shown to the user."""
+
+    secret: str
+    server: str
+
+
+def find_secret_uses(deployment: BundleDeployment, mirrors: Mapping[str, str]) -> list[SecretUse]:
+    """Return which Secrets the sources of a validated BundleDeployment use, in spec order; mirrors are by host."""
+    sent = (SecretUse(secret=secret, server=_server_of(source, mirrors)) for source, secret in _secrets(deployment))
+    namespace = deployment.spec.install_namespace
+    printed = (
+        SecretUse(secret=f'Secret "{namespace}/{each.name}"', server="none: its values are in the output")
+        for each in deployment.spec.config_from
+        if each.kind == "Secret"
+    )
+    return list(dict.fromkeys([*sent, *printed]))
+
+
+def _secrets(deployment: BundleDeployment) -> Iterator[tuple[Source, str]]:
+    spec = deployment.spec
+    for source in spec.sources:
+        if source.secret:
+            namespace = source.secret.namespace or spec.install_namespace or ""
+            yield source, f'Secret "{namespace}/{source.secret.name}"'
+        elif source.is_in_registry and spec.service_account_name:
+            yield source, f'pull Secrets of ServiceAccount "{spec.install_namespace}/{spec.service_account_name}"'
+
+
+def _server_of(source: Source, mirrors: Mapping[str, str]) -> str:
+    if source.image:
+        return _shown(find_endpoint(parse_reference(source.image.ref), mirrors).host)
+    if source.git:
+        return _shown(parse_repository(source.git.repository).authority)
+    if source.http:
+        return _shown(parse_address(source.http.url).authority)
+    if source.chart:
+        return _shown(_chart_server(source.chart, mirrors))
+    return f'chosen by plug-in "{source.kind}"'
+
+
+def _chart_server(chart: ChartSource, mirrors: Mapping[str, str]) -> str:
+    if chart.is_in_registry:
+        return find_endpoint(chart_reference(chart.repository, chart.name), mirrors).host
+    return parse_address(chart.repository).authority
+
+
+def _shown(host: str) -> str:
+    # Look-alike letters would disguise the server.
+    return host.encode("ascii", "backslashreplace").decode()
+
+
+def is_consent_given(uses: Sequence[SecretUse], file: str) -> bool:
+    """Ask on the terminal whether Secrets may be used, unless there are none; return whether they may.
+
+    Raises: MisuseError if there is no terminal.
+    """
+    if not uses:
+        return True
+    tell(f'"{file}" uses your permissions to read these Secrets and send them to these servers, or print them:')
+    for line in to_table(("SECRET", "SERVER"), [(use.secret, use.server) for use in uses]).splitlines():
+        tell(f"  {line}")
+    return ask(f'"{file}": no terminal to ask for consent; pass --use-secrets to use its Secrets')

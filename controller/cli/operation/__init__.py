@@ -1,8 +1,0 @@
-"""Verbs that change BundleDeployments.
-
-changes      pause, resume, reconcile
-approval     approve, deny
-rollback     rollback
-prune        prune
-push         push
-"""

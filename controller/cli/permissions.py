@@ -1,0 +1,213 @@
+"""`rukpak permissions` and `rukpak rights`: what a bundle may do once it runs, and what its account must be allowed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from api.plugins import Capabilities
+from api.v1alpha2.types import BundleDeployment
+from controller.apply.rights import RbacRight, find_rights, make_roles, merge
+from controller.build import capabilities as capabilities_file
+from controller.build.revision import Revision
+from controller.cli.command import FAILED, MisuseError, tell
+from controller.cli.output import list_of, to_json, to_yaml
+from controller.cli.revisions import Reviewed, find, read_stored
+from controller.formats.objects import crd_specs
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
+from controller.kube.resources import BUILT_IN_GROUPS, CLUSTER_ROLES, ROLES, GroupVersionKind, Resource
+from controller.permissions.permissions import Line, Permissions, added, digest_of, look_up, permissions_of, to_lines
+from controller.permissions.statement import Topic
+from controller.untrusted import mapping
+
+_ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
+FindResource = Callable[[GroupVersionKind], Resource]
+Find = Callable[[GroupVersionKind], Resource | None]
+
+
+def show_permissions(options: argparse.Namespace) -> int:
+    """Show permissions; return the exit status.
+
+    Raises: as `revisions.find`.
+    """
+    if options.new and options.file:
+        raise MisuseError("--new compares with the installed revision and requires NAME")
+    reviewed = find("permissions", options)
+    if reviewed is None:
+        return FAILED
+    permissions = permissions_of(reviewed.revision)
+    if options.new:
+        new = _new(reviewed, options, permissions)
+        if new is None:
+            return FAILED
+        permissions = new
+    client = reviewed.client
+    known = look_up(permissions, lambda *role: _rules(client, *role)) if client else frozenset()
+    print(
+        _show_permissions(reviewed, options, permissions, to_lines(permissions), to_lines(known - permissions)), end=""
+    )
+    return 0
+
+
+def _new(reviewed: Reviewed, options: argparse.Namespace, permissions: Permissions) -> Permissions | None:
+    """Return what the installed revision may not do; None, after telling why, if that revision cannot be read."""
+    digest = reviewed.deployment.status.installed_revision
+    if not digest:
+        return permissions
+    if digest == reviewed.revision.digest:
+        return frozenset()
+    installed = read_stored(reviewed.client, options, digest) if reviewed.client else None
+    if installed is None:
+        text = f"the installed revision {digest} cannot be read; ask for permission to read Secrets in namespace"
+        tell(f'rukpak permissions: {text} "{options.namespace}"')
+        return None
+    return added(permissions, permissions_of(installed))
+
+
+def _rules(client: Client, kind: str, namespace: str, name: str) -> Iterable[Mapping[str, Any]]:
+    try:
+        found: Mapping[str, Any] = client.get(_ROLES[kind].path(namespace, name)).value
+    except (ApiError, KeyError, ValueError):  # the role is stated by name
+        return ()
+    return found.get("rules") or ()
+
+
+def _show_permissions(
+    reviewed: Reviewed, options: argparse.Namespace, permissions: Permissions, lines: list[Line], known: list[Line]
+) -> str:
+    if not options.output:
+        return "".join(f"{line}\n" for line in _describe(reviewed, lines, known, is_new=options.new))
+    value = {
+        "name": reviewed.deployment.metadata.name,
+        "revision": reviewed.revision.digest,
+        "digest": digest_of(permissions),
+        "permissions": [_to_value(line) for line in lines],
+        "rolesOnCluster": [_to_value(line) for line in known],
+    }
+    return to_json(value) if options.output == "json" else to_yaml(value)
+
+
+def _to_value(line: Line) -> dict[str, str]:
+    return {"topic": line.topic.value, "severity": line.severity.name.capitalize(), "text": line.text}
+
+
+def _describe(reviewed: Reviewed, lines: list[Line], known: list[Line], *, is_new: bool) -> Iterable[str]:
+    yield f"{reviewed.deployment.metadata.name}: revision {reviewed.revision.digest}"
+    if not lines:
+        yield "nothing beyond the installed revision" if is_new else "nothing beyond its own namespace"
+    yield from describe(lines)
+    if known:
+        yield from ("Roles on the cluster:", *(f"  {line.text}" for line in known))
+
+
+def describe(lines: list[Line]) -> Iterator[str]:
+    """Yield permissions below the topics that they belong to."""
+    for topic in Topic:
+        texts = [line.text for line in lines if line.topic is topic]
+        if texts:
+            yield from (f"{topic.value}:", *(f"  {text}" for text in texts))
+
+
+def show_rights(options: argparse.Namespace) -> int:
+    """Show rights; return the exit status.
+
+    Raises: as `revisions.find`; MisuseError without an account.
+    """
+    reviewed = find("rights", options)
+    if reviewed is None:
+        return FAILED
+    account = options.service_account or reviewed.deployment.spec.service_account_name
+    if not account:
+        raise MisuseError(
+            "spec.serviceAccountName is not set, so the controller installs the bundle with its own permissions; "
+            "name an account with --service-account"
+        )
+    resources = _resources(reviewed)
+    found = sorted({*find_rights(reviewed.revision, resources.find), *rights_to_read_secrets(reviewed.deployment)})
+    for kind in sorted(resources.guessed):
+        tell(f"warning: {kind}: not served and not defined in the bundle; check its resource in the rules")
+    print(_show_roles(options, reviewed, found, account), end="")
+    return 0
+
+
+def _resources(reviewed: Reviewed) -> Resources:
+    if reviewed.client is None:
+        return Resources(reviewed.revision, capabilities_file.shipped())
+    discovery = Discovery(reviewed.client)
+    served: Capabilities = discovery.capabilities()
+    return Resources(reviewed.revision, served, discovery.resource)
+
+
+def rights_to_read_secrets(deployment: BundleDeployment) -> Iterator[RbacRight]:
+    """Yield the right to read each Secret that a source names, which is read as the account.
+
+    Not here: imagePullSecrets of the account, which only the cluster knows.
+    """
+    for source in deployment.spec.sources:
+        if source.secret:
+            yield RbacRight(
+                namespace=source.secret.namespace or deployment.spec.install_namespace or "",
+                groups=("",),
+                resources=("secrets",),
+                resource_names=(source.secret.name,),
+                verbs=("get",),
+            )
+
+
+def _show_roles(options: argparse.Namespace, reviewed: Reviewed, rights: list[RbacRight], account: str) -> str:
+    if not options.output:
+        return "".join(f"{rule}\n" for rule in merge(rights))
+    name, namespace = reviewed.deployment.metadata.name, reviewed.revision.terms.install_namespace
+    roles = make_roles(rights, name=f"rukpak-{name}", account=(namespace, account))
+    return to_json(list_of(roles)) if options.output == "json" else "---\n".join(map(to_yaml, roles))
+
+
+class Resources:
+    """Finds resources: those that CRDs of a revision define, those that a cluster serves, or else by their kind.
+
+    `guessed` has the kinds that only a rule of Kubernetes names (apimachinery, UnsafeGuessKindToResource). It is right
+    for all built-in kinds, and for most others.
+    """
+
+    def __init__(self, revision: Revision, capabilities: Capabilities, served: Find | None = None) -> None:
+        self._capabilities, self._served = capabilities, served
+        self._namespaced = {_kind_of(item): bool(item["metadata"].get("namespace")) for item in revision.objects}
+        self._defined = {
+            (str(spec.get("group")), str(_names(spec).get("kind"))): spec for spec in crd_specs(revision.objects)
+        }
+        self.guessed: set[GroupVersionKind] = set()
+
+    def find(self, kind: GroupVersionKind) -> Resource:
+        """Return the resource of a kind."""
+        if spec := self._defined.get((kind.group, kind.kind)):
+            plural, is_namespaced = str(_names(spec).get("plural")), spec.get("scope") == "Namespaced"
+            return Resource(kind.group, kind.version, kind.kind, plural, namespaced=is_namespaced)
+        if self._served and (resource := self._served(kind)):
+            return resource
+        if kind.group not in BUILT_IN_GROUPS:
+            self.guessed.add(kind)
+        is_namespaced = self._capabilities.kinds.get(
+            (kind.group, kind.version, kind.kind), self._namespaced.get(kind, False)
+        )
+        return Resource(kind.group, kind.version, kind.kind, guess_plural(kind.kind), namespaced=is_namespaced)
+
+
+def _kind_of(item: Mapping[str, object]) -> GroupVersionKind:
+    return GroupVersionKind.of(item)
+
+
+def _names(spec: Mapping[str, object]) -> Mapping[str, object]:
+    return mapping(spec, "names")
+
+
+def guess_plural(kind: str) -> str:
+    """Return the plural that Kubernetes would guess for a kind."""
+    name = kind.lower()
+    if name == "endpoints":
+        return name
+    if name.endswith("s"):
+        return f"{name}es"
+    return f"{name.removesuffix('y')}ies" if name.endswith("y") else f"{name}s"

@@ -1,0 +1,201 @@
+"""`rukpak prune`: delete the strays of a BundleDeployment, which no revision names, with the rights of the user.
+
+The controller leaves them alone, since whoever may write an object can forge its marks. So a person decides, who sees
+what would be deleted, and may delete it. The API server is asked first, by a dry run of each deletion.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from api import names
+from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.types import BundleDeployment
+from controller.apply.order import teardown_order
+from controller.apply.ownership import Owner
+from controller.apply.possession import find_strays, name_objects
+from controller.apply.removal import Disposal, RemovalCause, delete, dispose
+from controller.cli.command import FAILED, ask, connect, tell
+from controller.cli.deployments import Deployments
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
+from controller.kube.resources import Resource
+from controller.observe.records import ObjectKey, Record, project
+from controller.revisions.store import RevisionSecrets, RevisionStore, unpack_whole
+
+_NEEDED = frozenset({"list", "delete"})
+_STAYS = "may hold data or is marked to be kept; delete it with kubectl if nobody needs it"
+
+
+class _UnknownError(Exception):
+    """What the revisions name is not known; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stray:
+    record: Record
+    resource: Resource
+    hindrance: str
+    """Why it is not deleted; empty: it would be."""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Delete the strays of a BundleDeployment; return the exit status: 1 if any remains.
+
+    Raises: MisuseError without a terminal for the question; ApiError, ConfigurationError.
+    """
+    client = connect(options)
+    value = Deployments(client).get(options.name)
+    deployment, problem = try_to_read(value) if value else (None, "not found")
+    if deployment is None:
+        tell(f'rukpak prune: BundleDeployment "{options.name}" {problem}')
+        return FAILED
+    try:
+        found = _find(client, options.namespace, deployment)
+    except _UnknownError as error:
+        tell(f"rukpak prune: {options.name}: {error}")
+        return FAILED
+    ready, staying = [each for each in found if not each.hindrance], [each for each in found if each.hindrance]
+    for each in staying:
+        tell(f"{each.record.key}: not deleted: {each.hindrance}")
+    if not ready:
+        tell(f"{options.name}: {'no stray can be deleted' if staying else 'no strays'}")
+        return FAILED if staying else 0
+    if options.dry_run:
+        print("".join(f"{each.record.key} deleted (dry run)\n" for each in ready), end="", flush=True)
+        return FAILED if staying else 0
+    tell(f'This deletes objects that no revision of BundleDeployment "{options.name}" contains:')
+    for each in ready:
+        tell(f"  {each.record.key}")
+    if not (options.yes or ask("no terminal to ask for confirmation; pass --yes")):
+        tell("rukpak prune: canceled; nothing was deleted")
+        return FAILED
+    return FAILED if _delete(client, ready) or staying else 0
+
+
+def _delete(client: Client, strays: Collection[_Stray]) -> int:
+    """Delete strays; return how many could not be deleted."""
+    failures = 0
+    for each in strays:
+        try:
+            delete(client, each.resource, each.record)
+        except ApiError as error:
+            failures += 1
+            tell(f"{each.record.key}: not deleted: {error}")
+        else:
+            print(f"{each.record.key} deleted", flush=True)
+    return failures
+
+
+# what is a stray
+
+
+def _find(client: Client, namespace: str, deployment: BundleDeployment) -> list[_Stray]:
+    """Return the strays in the order of their deletion.
+
+    Raises: _UnknownError, ApiError.
+    """
+    discovery = Discovery(client)
+    observed = _list(client, discovery, deployment)
+    # Read after the objects: each was named by then, since a revision is stored before it is applied.
+    named = _read_named(client, namespace, discovery, deployment)
+    if named is None:
+        named = observed.keys() - _shown(deployment)
+        if deployment.status.objects.strays > len(deployment.status.strays):
+            tell("you may not read the stored revisions: only the strays in status are deleted; then run it again")
+    owner, orphan = _owner(deployment), deployment.spec.deletion_policy == "Orphan"
+    records = find_strays({key: record for key, (record, _) in observed.items()}, named, owner=owner, orphan=orphan)
+    return [_judge(client, record, observed[record.key][1]) for record in teardown_order(records, key=lambda r: r.key)]
+
+
+def _owner(deployment: BundleDeployment) -> Owner:
+    return Owner(deployment.metadata.name, deployment.metadata.uid)
+
+
+def _shown(deployment: BundleDeployment) -> set[ObjectKey]:
+    return {ObjectKey(each.group, each.kind, each.namespace, each.name) for each in deployment.status.strays}
+
+
+def _list(
+    client: Client, discovery: Discovery, deployment: BundleDeployment
+) -> dict[ObjectKey, tuple[Record, Resource]]:
+    """Return all objects with the label of a BundleDeployment, of every kind: nobody may watch that of a stray.
+
+    Raises: ApiError.
+    """
+    found: dict[ObjectKey, tuple[Record, Resource]] = {}
+    shown, denied = _shown(deployment), []
+    seen: set[tuple[str, str]] = set()
+    for resource in discovery.resources():
+        kind = (resource.group, resource.kind)
+        if kind in seen or not set(resource.verbs) >= _NEEDED:
+            continue
+        seen.add(kind)
+        try:
+            records = list(_list_kind(client, resource, deployment.metadata.name))
+        except ApiError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            denied.append(resource.kind)
+            records = list(_read_shown(client, resource, shown))
+        found |= {record.key: (record, resource) for record in records}
+    if denied:
+        tell(f"not searched, since you may not list them: {', '.join(sorted(denied))}")
+    return found
+
+
+def _list_kind(client: Client, resource: Resource, name: str) -> Iterator[Record]:
+    for item in client.list(resource.path(), metadata=True, label_selector=f"{names.OWNER_LABEL}={name}"):
+        yield project(item, resource.group, resource.kind)
+
+
+def _read_shown(client: Client, resource: Resource, shown: Collection[ObjectKey]) -> Iterator[Record]:
+    """Yield the strays in status of a kind that the user may not list."""
+    for key in shown:
+        if key[:2] != (resource.group, resource.kind):
+            continue
+        try:
+            value = client.get(resource.path(key.namespace, key.name), metadata=True).value
+        except ApiError as error:
+            if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
+                raise
+            continue
+        yield project(value, *key[:2])
+
+
+def _read_named(
+    client: Client, namespace: str, discovery: Discovery, deployment: BundleDeployment
+) -> Collection[ObjectKey] | None:
+    """Return what the stored revisions name; None if the user may not read them.
+
+    Raises: _UnknownError if one cannot be read, or there is none; ApiError.
+    """
+    metadata = deployment.metadata
+    store = RevisionStore(client, RevisionSecrets(client, namespace, lambda _: None, lambda: None))
+    try:
+        packed = [store.read_packed(metadata.name, digest) for digest in store.digests(metadata.name, metadata.uid)]
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return None
+    revisions = [revision for each in packed if each and (revision := unpack_whole(each))]
+    if not revisions or len(revisions) < len(packed):
+        raise _UnknownError("a stored revision is missing or damaged; what it names is not known")
+    orphan = deployment.spec.deletion_policy == "Orphan"
+    return name_objects(revisions, discovery.is_namespaced, orphan=orphan)
+
+
+def _judge(client: Client, record: Record, resource: Resource) -> _Stray:
+    """Find out by a dry run whether the user may delete an object; what the controller would keep is not deleted."""
+    hindrance = _STAYS if dispose(record, RemovalCause.PRUNE) is not Disposal.DELETE else ""
+    if not hindrance:
+        path = resource.path(record.key.namespace, record.key.name)
+        try:
+            client.delete(path, uid=record.uid, dry_run=True)
+        except ApiError as error:
+            hindrance = "" if error.status == HTTPStatus.NOT_FOUND else str(error)
+    return _Stray(record=record, resource=resource, hindrance=hindrance)

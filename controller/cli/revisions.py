@@ -1,0 +1,182 @@
+"""The revision that a verb is about: of a BundleDeployment in a file, or of one on the cluster.
+
+That of the cluster is read from the revision store. Users who may not read its Secrets render the pins themselves, and
+get the same objects: the digest is compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.types import BundleDeployment
+from controller.build import capabilities as capabilities_file
+from controller.build.request import check
+from controller.build.revision import Revision
+from controller.cli import manifest
+from controller.cli.command import MisuseError, connect, read_file, tell
+from controller.cli.deployments import Deployments
+from controller.cli.render import render_deployment
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
+from controller.revisions.store import RevisionSecrets, RevisionStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """A revision, and the BundleDeployment that it is of."""
+
+    deployment: BundleDeployment
+    revision: Revision
+    client: Client | None = None
+    """Of its cluster; None for a file."""
+
+    def on_cluster(self) -> Client:
+        """Return the client.
+
+        Raises: MisuseError for a file without a cluster.
+        """
+        if self.client is None:
+            raise MisuseError("requires a cluster")
+        return self.client
+
+    def of(self, revision: Revision) -> Reviewed:
+        """Return another revision of the same BundleDeployment."""
+        return replace(self, revision=revision)
+
+
+def find(verb: str, options: argparse.Namespace) -> Reviewed | None:
+    """Return the revision that a BundleDeployment asks for; None, after telling why, if there is none to show.
+
+    Raises: MisuseError; BundleError, ApiError and ConfigurationError as `rukpak render`.
+    """
+    if (options.name is None) == (options.file is None):
+        raise MisuseError("specify either NAME or -f FILE")
+    return _in_file(options) if options.file else _on_cluster(verb, options)
+
+
+def _in_file(options: argparse.Namespace) -> Reviewed | None:
+    if options.file == options.capabilities == "-":
+        raise MisuseError("only one file can be read from stdin")
+    if options.from_cluster:
+        raise MisuseError("--from-cluster requires NAME")
+    deployment = manifest.read(read_file(options.file), options.file, {"name": None, "spec": {}})
+    check(deployment.spec)
+    name = options.capabilities
+    served = capabilities_file.parse(read_file(name), name) if name else capabilities_file.shipped()
+    revision = render_deployment(options, deployment, served, options.file)
+    return Reviewed(deployment=deployment, revision=revision) if revision else None
+
+
+def _on_cluster(verb: str, options: argparse.Namespace) -> Reviewed | None:
+    client = connect(options)
+    value = Deployments(client).get(options.name)
+    if value is None:
+        tell(f'rukpak {verb}: BundleDeployment "{options.name}" does not exist')
+        return None
+    deployment, problem = try_to_read(value)
+    if deployment is None or problem:
+        tell(f"rukpak {verb}: {options.name}: cannot be read: {problem}")
+        return None
+    status = deployment.status
+    digest = status.pending.revision if status.pending else status.revision or status.installed_revision
+    stored = read_stored(client, options, digest)
+    if stored is None and options.from_cluster:
+        tell(f"rukpak {verb}: {options.name}: its revision is not stored yet; wait for the controller")
+        return None
+    revision = stored or _render(client, options, _with_pins(deployment), digest)
+    return Reviewed(deployment=deployment, revision=revision, client=client) if revision else None
+
+
+def find_new(options: argparse.Namespace) -> Reviewed | None:
+    """Return the revision that a BundleDeployment in a file leads to on its cluster; None if the user does not consent.
+
+    Raises: as `find`.
+    """
+    if options.name is not None:
+        raise MisuseError("specify either NAME or -f FILE")
+    if options.from_cluster or options.capabilities:
+        raise MisuseError("-f is rendered with what the cluster serves; remove --from-cluster and --capabilities")
+    deployment = manifest.read(read_file(options.file), options.file, {"name": None, "spec": {}})
+    return render_new(connect(options), options, deployment, options.file)
+
+
+def render_new(
+    client: Client, options: argparse.Namespace, deployment: BundleDeployment, origin: str
+) -> Reviewed | None:
+    """Render a BundleDeployment as its cluster would if it was applied now; None if the user does not consent.
+
+    Pins of an existing one are honored for sources that it already has.
+
+    Args:
+        client: of the cluster.
+        options: those that rendering depends on; `name` is set to that of the BundleDeployment.
+        deployment: without status.
+        origin: of the BundleDeployment, for questions.
+
+    Raises: as `find`.
+    """
+    check(deployment.spec)
+    options.name = deployment.metadata.name
+    value = Deployments(client).get(options.name)
+    existing, problem = try_to_read(value) if value else (None, "")
+    if problem:
+        tell(f"warning: {options.name}: status cannot be read: {problem}")
+    if existing:
+        deployment = deployment.model_copy(update={"metadata": existing.metadata, "status": existing.status})
+    revision = render_deployment(options, deployment, Discovery(client).capabilities(), origin)
+    return Reviewed(deployment=deployment, revision=revision, client=client) if revision else None
+
+
+def read_stored(client: Client, options: argparse.Namespace, digest: str, *, required: bool = False) -> Revision | None:
+    """Return a revision of the store; None if it does not exist, or the user may not read it.
+
+    Raises: ApiError; also if the user may not read it, with --from-cluster, or if it is required.
+    """
+    try:
+        return _open_store(client, options).read(options.name, digest)
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN or options.from_cluster or required:
+            raise
+        return None
+
+
+def list_stored(client: Client, options: argparse.Namespace) -> list[str]:
+    """Return the digests of the revisions in the store.
+
+    Raises: ApiError.
+    """
+    return _open_store(client, options).digests(options.name)
+
+
+def _open_store(client: Client, options: argparse.Namespace) -> RevisionStore:
+    return RevisionStore(client, RevisionSecrets(client, options.namespace, lambda _: None, lambda: None))
+
+
+def _with_pins(deployment: BundleDeployment) -> BundleDeployment:
+    """Return a BundleDeployment whose pins are those of the revision that waits for approval, if one does."""
+    pending = deployment.status.pending
+    if pending is None:
+        return deployment
+    return deployment.model_copy(update={"status": deployment.status.model_copy(update={"sources": pending.sources})})
+
+
+def _render(client: Client, options: argparse.Namespace, deployment: BundleDeployment, digest: str) -> Revision | None:
+    """Render the pins of a BundleDeployment on the cluster.
+
+    Raises: BundleError, also if that gives another revision than the controller has.
+    """
+    served = Discovery(client).capabilities()
+    revision = render_deployment(options, deployment, served, f"BundleDeployment {options.name}")
+    if revision and digest and revision.digest != digest:
+        text = (
+            f"{options.name}: rendering its sources here gives revision {revision.digest}, but the status says "
+            f"{digest}; use --from-cluster, which requires permission to read the Secrets of the revision store"
+        )
+        raise BundleError(Reason.INVALID_BUNDLE, text)
+    return revision

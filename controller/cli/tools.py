@@ -1,0 +1,280 @@
+"""What `--from` names: the tool that has installed objects, and by which marks it knows them. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPStatus
+from typing import Any
+
+from api.errors import BundleError
+from controller.cli.command import MisuseError
+from controller.cli.deployments import MANAGER
+from controller.formats.objects import collect_objects
+from controller.formats.yaml.manifests import read_documents
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
+from controller.kube.resources import GroupVersionKind
+from controller.observe.records import ObjectKey, key_of
+from controller.untrusted import mapping
+
+FLUX_NAMESPACE = "flux-system"
+"""Where Flux keeps Kustomizations unless it is told otherwise."""
+RELEASE_NAME, RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
+KUSTOMIZATION = "kustomize.toolkit.fluxcd.io"
+HELM_RELEASE = "helm.toolkit.fluxcd.io"
+MOST_BYTES = 64 << 20
+"""Of a release as JSON; etcd limits what is stored of it to 1.5 MiB."""
+_BUSY = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")
+_KINDS = {KUSTOMIZATION: "Kustomization", HELM_RELEASE: "HelmRelease"}
+
+
+class UnusableOriginError(Exception):
+    """What `--from` names does not exist, or cannot give objects away now; the message is one line."""
+
+
+class Tool(Enum):
+    """What has installed the objects."""
+
+    HELM = "helm"
+    FLUX = "flux"
+    KUBECTL = "kubectl"
+
+
+# Helm and its clients take the name of their program: pkg/kube/client.go of Helm, getManagedFieldsManager.
+_MANAGERS = {
+    Tool.HELM: re.compile(r"helm.*|terraform-provider-helm.*"),
+    Tool.FLUX: re.compile(r"kustomize-controller|flux"),
+    Tool.KUBECTL: re.compile(r"kubectl(-.*)?|before-first-apply"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What has installed the objects that are adopted."""
+
+    tool: Tool
+    name: str = ""
+    """Of the release or Kustomization; kubectl has none."""
+    namespace: str = ""
+    managers: tuple[str, ...] = ()
+    """More field managers that it has used."""
+
+    def __str__(self) -> str:
+        """Return the form of messages: `Helm release blog/blog`."""
+        kinds = {Tool.HELM: "Helm release", Tool.FLUX: "Flux Kustomization"}
+        return f"{kinds[self.tool]} {self.namespace}/{self.name}" if self.name else self.tool.value
+
+    def marks(self) -> Mapping[str, str]:
+        """Return the labels or annotations that it has put on its objects."""
+        match self.tool:
+            case Tool.HELM:
+                return {RELEASE_NAME: self.name, RELEASE_NAMESPACE: self.namespace}
+            case Tool.FLUX:
+                return {f"{KUSTOMIZATION}/name": self.name, f"{KUSTOMIZATION}/namespace": self.namespace}
+            case Tool.KUBECTL:
+                return {}
+
+    def has_marked(self, metadata: Mapping[str, Any]) -> bool:
+        """Whether an object carries its marks."""
+        found = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
+        marks = self.marks()
+        return bool(marks) and all(found.get(key) == value for key, value in marks.items())
+
+    def is_manager(self, manager: str) -> bool:
+        """Whether a field manager is one of its own, or of kubectl, with which people correct its objects."""
+        if manager in self.managers:
+            return True
+        return any(_MANAGERS[tool].fullmatch(manager) for tool in (self.tool, Tool.KUBECTL))
+
+
+def is_tool(text: str) -> bool:
+    """Whether `--from` names a tool, and no BundleDeployment."""
+    return "/" in text or text == Tool.KUBECTL.value
+
+
+def hint_at_tool(text: str) -> str:
+    """Return how a tool is named in full, if text is only the first part of that; else nothing."""
+    kinds = {Tool.HELM.value: "RELEASE", Tool.FLUX.value: "KUSTOMIZATION"}
+    return f"name what it has installed: --from {text}/{kinds[text]}" if text in kinds else ""
+
+
+def read_origin(text: str, install_namespace: str, managers: tuple[str, ...]) -> Origin:
+    """Return what `--from` names.
+
+    Args:
+        text: `helm/RELEASE[.NAMESPACE]`, `flux/KUSTOMIZATION[.NAMESPACE]` or `kubectl`.
+        install_namespace: the namespace of a release by default.
+        managers: more field managers of it.
+
+    Raises: MisuseError.
+    """
+    tool, slash, rest = text.partition("/")
+    if text == Tool.KUBECTL.value:
+        return Origin(tool=Tool.KUBECTL, managers=managers)
+    # A namespace contains no dot, a name may.
+    name, _, namespace = rest.rpartition(".") if "." in rest else (rest, "", "")
+    if tool not in (Tool.HELM.value, Tool.FLUX.value) or not slash or not name:
+        forms = "helm/RELEASE[.NAMESPACE], flux/KUSTOMIZATION[.NAMESPACE], kubectl or the name of a BundleDeployment"
+        raise MisuseError(f'--from "{text}": must be {forms}')
+    if tool == Tool.HELM.value:
+        return Origin(tool=Tool.HELM, name=name, namespace=namespace or install_namespace, managers=managers)
+    return Origin(tool=Tool.FLUX, name=name, namespace=namespace or FLUX_NAMESPACE, managers=managers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A release of Helm."""
+
+    paths: tuple[str, ...]
+    """Of the Secrets or ConfigMaps, the oldest revision first."""
+    names: tuple[str, ...]
+    """Of the same: `Secret blog/sh.helm.release.v1.blog.v1`."""
+    objects: Mapping[ObjectKey, Mapping[str, Any]]
+    """Of its latest revision, as Helm has rendered them, without hooks."""
+
+
+def find_release(client: Client, discovery: Discovery, origin: Origin) -> Release:
+    """Return the release that `--from` names.
+
+    Raises: UnusableOriginError if it does not exist, cannot be read, or Helm is changing it; ApiError.
+    """
+    for plural, kind in (("secrets", "Secret"), ("configmaps", "ConfigMap")):
+        folder = f"/api/v1/namespaces/{origin.namespace}/{plural}"
+        selector = f"owner=helm,name={origin.name}"
+        found = sorted(client.list(folder, label_selector=selector), key=_revision)
+        if found:
+            return _read_release(discovery, origin, kind, folder, found)
+    raise UnusableOriginError(f'{origin}: not found; "helm list --all-namespaces" shows releases')
+
+
+def delete_release(client: Client, release: Release) -> None:
+    """Delete what Helm keeps of a release, the oldest revision first, so that an interruption leaves the latest.
+
+    Raises: ApiError.
+    """
+    for path in release.paths:
+        client.delete(path)
+
+
+def _revision(stored: Mapping[str, Any]) -> int:
+    text = str((stored["metadata"].get("labels") or {}).get("version", ""))
+    return int(text) if text.isdecimal() else 0
+
+
+def _read_release(discovery: Discovery, origin: Origin, kind: str, folder: str, found: list[dict[str, Any]]) -> Release:
+    latest = found[-1]
+    status = str((latest["metadata"].get("labels") or {}).get("status", ""))
+    if status in _BUSY:
+        raise UnusableOriginError(f"{origin}: is {status}: wait for Helm, or roll it back with Helm first")
+    names = [each["metadata"]["name"] for each in found]
+    text = str((latest.get("data") or {}).get("release", ""))
+    try:
+        manifest = _decode(text, is_secret=kind == "Secret")
+        objects = collect_objects(read_documents(manifest.encode(), "manifest", strict=False))
+    except (ValueError, BundleError) as error:
+        raise UnusableOriginError(f"{origin}: {kind} {names[-1]} cannot be read: {error}") from None
+    return Release(
+        paths=tuple(f"{folder}/{name}" for name in names),
+        names=tuple(f"{kind} {origin.namespace}/{name}" for name in names),
+        objects=dict(_place(objects, origin.namespace, discovery)),
+    )
+
+
+def _decode(text: str, *, is_secret: bool) -> str:
+    """Return the manifest of a stored release.
+
+    Raises: ValueError.
+    """
+    try:
+        data = base64.b64decode(base64.b64decode(text) if is_secret else text)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            release = json.loads(packed.read(MOST_BYTES))
+    except (binascii.Error, OSError, EOFError, zlib.error, ValueError):
+        raise ValueError("it is not a release of Helm") from None
+    return str(mapping(release).get("manifest") or "")
+
+
+def _place(
+    objects: list[dict[str, Any]], namespace: str, discovery: Discovery
+) -> Iterator[tuple[ObjectKey, Mapping[str, Any]]]:
+    """Yield objects by key; namespaced ones without a namespace are in that of the release."""
+    for each in objects:
+        key = key_of(each)
+        resource = discovery.resource(GroupVersionKind.of(each))
+        place = (key.namespace or namespace) if resource and resource.namespaced else ""
+        yield key._replace(namespace=place), each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """An object of Flux that applies objects which are adopted."""
+
+    kind: str
+    namespace: str
+    name: str
+    path: str
+    is_suspended: bool
+
+    def __str__(self) -> str:
+        """Return the form of messages: `Kustomization flux-system/shop`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+def find_rivals(
+    client: Client, discovery: Discovery, origin: Origin, labels: Iterable[Mapping[str, Any]]
+) -> list[Rival]:
+    """Return the objects of Flux that `--from` or the labels of adopted objects name, and that exist.
+
+    Raises: UnusableOriginError if that of `--from` does not exist; ApiError.
+    """
+    named = dict.fromkeys([*_named(origin), *(name for each in labels for name in _named_by(each))])
+    found = {each: _read_rival(client, discovery, *each) for each in named}
+    if any(found[each] is None for each in _named(origin)):
+        raise UnusableOriginError(f'{origin}: not found; "kubectl get kustomizations --all-namespaces" shows them')
+    return [rival for rival in found.values() if rival]
+
+
+def suspend(client: Client, rival: Rival) -> None:
+    """Have Flux change nothing any more of what it applies.
+
+    Raises: ApiError.
+    """
+    if not rival.is_suspended:
+        client.merge_patch(rival.path, {"spec": {"suspend": True}}, manager=MANAGER)
+
+
+def _named(origin: Origin) -> Iterator[tuple[str, str, str]]:
+    if origin.tool is Tool.FLUX:
+        yield KUSTOMIZATION, origin.namespace, origin.name
+
+
+def _named_by(labels: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield group, namespace and name of what the labels of an object name."""
+    for group in _KINDS:
+        if f"{group}/name" in labels:
+            yield group, str(labels.get(f"{group}/namespace", "")), str(labels[f"{group}/name"])
+
+
+def _read_rival(client: Client, discovery: Discovery, group: str, namespace: str, name: str) -> Rival | None:
+    resource = discovery.any_version(group, _KINDS[group])
+    if resource is None or not namespace:
+        return None
+    path = resource.path(namespace, name)
+    try:
+        value = client.get(path).value
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None
+    is_suspended = bool((value.get("spec") or {}).get("suspend"))
+    return Rival(kind=_KINDS[group], namespace=namespace, name=name, path=path, is_suspended=is_suspended)

@@ -1,0 +1,413 @@
+"""`rukpak tree`: the objects and hooks of a BundleDeployment and what workloads own, with health and drift.
+
+Objects are read with the user's permissions and judged as the controller does; a kind that the user cannot list is
+named. Drift is what the installed revision says and the object does not; so it is only known to users who may read the
+revision store. Others see which objects drift in the condition `Drifted`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any
+
+from api import names
+from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.types import BundleDeployment
+from controller.apply.drift import REPLICAS, explain, has_field, without
+from controller.apply.hooks import kinds_of
+from controller.apply.ownership import Owner, make_body
+from controller.apply.targets import Target, make_targets
+from controller.build.revision import Revision
+from controller.cli.command import FAILED, connect, tell
+from controller.cli.deployments import Deployments, Manifest, describe_unobserved, name_of_stray
+from controller.cli.installation import tell_unserved
+from controller.cli.output import to_json, to_table, to_yaml
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
+from controller.kube.resources import GroupVersionKind, Resource, read_kinds
+from controller.observe.health.rules import assess
+from controller.observe.health.verdict import Context
+from controller.observe.records import ObjectKey, is_scaled, key_of, project
+from controller.revisions.store import RevisionSecrets, RevisionStore
+from controller.untrusted import mapping, mappings, text
+
+STRAY = "part of no revision"
+_HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")
+FindDrift = Callable[[Mapping[str, Any]], str]
+_LEVELS = 20
+"""Of objects that own each other; those of Kubernetes have three."""
+_FORK, _LAST, _LINE, _NOTHING = "├─ ", "└─ ", "│  ", "   "
+CHILD_KINDS: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
+    ("apps", "Deployment"): (("apps", "ReplicaSet"),),
+    ("apps", "ReplicaSet"): (("", "Pod"),),
+    ("apps", "StatefulSet"): (("", "Pod"),),
+    ("apps", "DaemonSet"): (("", "Pod"),),
+    ("", "ReplicationController"): (("", "Pod"),),
+    ("batch", "CronJob"): (("batch", "Job"),),
+    ("batch", "Job"): (("", "Pod"),),
+}
+"""What workloads own: the kinds that their controllers create."""
+RUNNING = {
+    each.gvk: each
+    for each in (
+        Resource("batch", "v1", "Job", "jobs", namespaced=True),
+        Resource("", "v1", "Pod", "pods", namespaced=True),
+    )
+}
+"""The kinds of hooks that run something."""
+_OBJECTS_HEADING = ("OBJECT", "HEALTH", "MESSAGE")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Show the tree of a BundleDeployment; return the exit status.
+
+    Raises: ApiError, ConfigurationError.
+    """
+    client = connect(options)
+    value = Deployments(client).get(options.name)
+    deployment, problem = try_to_read(value) if value else (None, "not found")
+    if value is None or deployment is None:
+        tell(f'rukpak tree: BundleDeployment "{options.name}" {problem}')
+        return FAILED
+    revisions = _read_revisions(client, options.namespace, deployment)
+    root = _grow_root(client, deployment, _make_finder(client, deployment, revisions), _hook_kinds(revisions))
+    print(_show(root, options.output), end="", flush=True)
+    tell_unserved("tree", client, options.namespace, [value])
+    return 0
+
+
+def _show(root: Branch, output: str) -> str:
+    if output:
+        return to_json(root.to_value()) if output == "json" else to_yaml(root.to_value())
+    return to_table(_HEADING, draw(root))
+
+
+def _grow_root(
+    client: Client, deployment: BundleDeployment, find_drift: FindDrift, hook_kinds: Iterable[GroupVersionKind]
+) -> Branch:
+    lister = ObjectLister(client)
+    hooks = lister.find_hooks(deployment, hook_kinds)
+    found = [*lister.find(deployment), *hooks]
+    values = [each.value for each in found if each.value]
+    owned = by_owner(_list_owned(lister, values))
+
+    def _make(value: Mapping[str, Any], children: Sequence[Branch]) -> Branch:
+        verdict = judge(value)
+        return Branch(name=verdict.name, health=verdict.reason, message=verdict.message, children=children)
+
+    strays = {name_of_stray(each) for each in deployment.status.strays}
+
+    def _make_branch(each: FoundObject) -> Branch:
+        children = grow(each.value, owned, _make) if each.value else ()
+        drift = find_drift(each.value) if each.value and each not in hooks else ""
+        drift = STRAY if each.name in strays else drift
+        return Branch(name=each.name, health=each.reason, message=each.message, drift=drift, children=children)
+
+    unlisted = sorted(strays - {each.name for each in found})  # of a kind that the bundle does not have
+    found += [FoundObject(name=name, reason="Unknown") for name in unlisted]
+    return _make_root(deployment, [_make_branch(each) for each in found])
+
+
+def _make_root(deployment: BundleDeployment, children: Sequence[Branch]) -> Branch:
+    status = deployment.status
+    ready, drifted = status.condition("Ready"), status.condition("Drifted")
+    unobserved = describe_unobserved(deployment)
+    messages = [unobserved or (ready.message if ready else ""), drifted.message if drifted else ""]
+    return Branch(
+        name=f"{names.KIND} {deployment.metadata.name}",
+        health=ready.reason if ready and not unobserved else "Unknown",
+        drift=", ".join(
+            f"{count} {what}"
+            for what, count in (("drifted", status.objects.drifted), ("strays", status.objects.strays))
+            if count
+        ),
+        message="; ".join(filter(None, messages)),
+        children=children,
+    )
+
+
+def _list_owned(lister: ObjectLister, values: list[Mapping[str, Any]]) -> Iterator[Manifest]:
+    """Yield what workloads may own: all objects of these kinds in their namespaces."""
+    kinds_by_namespace: dict[str, set[tuple[str, str]]] = {}
+    for value in values:
+        key = key_of(value)
+        kinds_by_namespace.setdefault(key.namespace, set()).add(key[:2])
+    for namespace, kinds in sorted(kinds_by_namespace.items()):
+        for group, kind in find_child_kinds(kinds):
+            try:
+                yield from lister.list_items(
+                    Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True), namespace
+                )
+            except ApiError as error:
+                if error.status != HTTPStatus.FORBIDDEN:
+                    raise
+                tell(f'warning: {kind}: you cannot list this kind in namespace "{namespace}"')
+
+
+# drift
+
+
+def _make_finder(client: Client, deployment: BundleDeployment, revisions: Mapping[str, Revision] | None) -> FindDrift:
+    """Return a function that says how an object differs from the installed revision, if the user may read that."""
+    orphan = deployment.spec.deletion_policy == "Orphan"
+    owner = Owner(deployment.metadata.name, deployment.metadata.uid)
+    installed = (revisions or {}).get(deployment.status.installed_revision)
+    targets: Mapping[ObjectKey, Target] = {}
+    if installed:
+        is_namespaced = Discovery(client).is_namespaced
+        targets = make_targets(installed, owner, orphan=orphan, is_namespaced=is_namespaced).by_key
+
+    def _find(value: Mapping[str, Any]) -> str:
+        target = targets.get(key_of(value))
+        return describe_drift(value, target, owner, orphan=orphan) if target else ""
+
+    return _find
+
+
+def _read_revisions(client: Client, namespace: str, deployment: BundleDeployment) -> Mapping[str, Revision] | None:
+    """Return the installed and the wanted revision by digest; None for users who may not read them."""
+    store = RevisionStore(client, RevisionSecrets(client, namespace, lambda _: None, lambda: None))
+    digests = {deployment.status.installed_revision, deployment.status.revision} - {""}
+    try:
+        found = [store.read(deployment.metadata.name, digest) for digest in sorted(digests)]
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return None
+    return {revision.digest: revision for revision in found if revision}
+
+
+def _hook_kinds(revisions: Mapping[str, Revision] | None) -> set[GroupVersionKind]:
+    """Return the kinds that hooks may have: those that run something, and those that the revisions name."""
+    named = (kinds_of(revision) for revision in (revisions or {}).values())
+    return set(RUNNING).union(*named)
+
+
+def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, orphan: bool) -> str:
+    """Return which fields of an object other clients have modified, and which ones; empty if none has. Pure.
+
+    Args:
+        value: the object.
+        target: what its revision asks for.
+        owner: its BundleDeployment.
+        orphan: whether the deletionPolicy is Orphan.
+    """
+    record = project(value, target.key.group, target.key.kind)
+    if record.applied_digest != target.digest or record.wiped or target.ignored.accepts_drift:
+        return ""
+    body: Mapping[str, Any] = make_body(target.manifest, owner, orphan=orphan)
+    if is_scaled(value) and has_field(body, REPLICAS):
+        body = without(body, [REPLICAS])
+    return explain(target.key, value, body, names.field_manager(owner.name)).describe_fields()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """An object and what it owns."""
+
+    name: str
+    """Such as `Deployment shop/web`."""
+    health: str
+    message: str = ""
+    drift: str = ""
+    """The field that another client has modified; empty: none, or not known."""
+    children: Sequence[Branch] = field(default_factory=tuple)
+
+    def to_value(self) -> dict[str, Any]:
+        """Return it as data."""
+        kind, _, name = self.name.partition(" ")
+        namespace, _, own = name.rpartition("/")
+        return {
+            "kind": kind,
+            "namespace": namespace,
+            "name": own,
+            "health": self.health,
+            "message": self.message,
+            "drift": self.drift,
+            "children": [child.to_value() for child in self.children],
+        }
+
+
+def draw(branch: Branch) -> Iterator[tuple[str, str, str, str]]:
+    """Yield a row for an object and each below it: its name in the tree, health, drift and message."""
+    yield branch.name, branch.health, branch.drift, branch.message
+    yield from _draw_children(branch.children, "")
+
+
+def _draw_children(children: Sequence[Branch], margin: str) -> Iterator[tuple[str, str, str, str]]:
+    for index, child in enumerate(children):
+        is_last = index == len(children) - 1
+        yield f"{margin}{_LAST if is_last else _FORK}{child.name}", child.health, child.drift, child.message
+        yield from _draw_children(child.children, margin + (_NOTHING if is_last else _LINE))
+
+
+def find_child_kinds(kinds: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the kinds of objects that objects of some kinds own, directly or not."""
+    found: list[tuple[str, str]] = []
+    waiting = list(kinds)
+    while waiting:
+        children = [child for child in CHILD_KINDS.get(waiting.pop(), ()) if child not in found]
+        found += children
+        waiting += children
+    return sorted(set(found))
+
+
+def by_owner(values: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return objects by the UID of the object that controls them."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for value in values:
+        for reference in mappings(value, "metadata", "ownerReferences"):
+            if reference.get("controller"):
+                found.setdefault(text(reference, "uid"), []).append(value)
+    return found
+
+
+def grow(
+    value: Mapping[str, Any],
+    owned: Mapping[str, Sequence[Mapping[str, Any]]],
+    make: Callable[[Mapping[str, Any], Sequence[Branch]], Branch],
+    above: frozenset[str] = frozenset(),
+) -> list[Branch]:
+    """Return what an object owns, without the ReplicaSets of earlier rollouts.
+
+    Args:
+        value: the object.
+        owned: as `by_owner` returns it.
+        make: returns the branch of an object from that and what it owns.
+        above: UIDs of its owners: anybody can write an object that owns itself, or a long line of owners.
+    """
+    found = []
+    uid = text(value, "metadata", "uid")
+    for child in sorted(owned.get(uid, ()), key=lambda item: text(item, "metadata", "name")):
+        if uid in above or len(above) == _LEVELS:
+            break
+        children = grow(child, owned, make, above | {uid})
+        if children or not _is_left(child):
+            found.append(make(child, children))
+    return found
+
+
+def _is_left(value: Mapping[str, Any]) -> bool:
+    """Whether a ReplicaSet only remembers an earlier rollout."""
+    return value["kind"] == "ReplicaSet" and not mapping(value, "spec").get("replicas")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundObject:
+    """An object of a BundleDeployment, or a kind that cannot be listed."""
+
+    name: str
+    """Such as `Deployment shop/web`."""
+    reason: str
+    """Of its health."""
+    message: str = ""
+    value: Mapping[str, Any] | None = None
+    """None: it is missing, or was not read."""
+
+
+class ObjectLister:
+    """Lists the objects of BundleDeployments."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._discovery = client, Discovery(client)
+
+    def lines(self, value: Manifest) -> list[str]:
+        """Return a table of the objects of a BundleDeployment.
+
+        Raises: ApiError.
+        """
+        deployment, _ = try_to_read(value)
+        rows = [(each.name, each.reason, each.message) for each in self.find(deployment)] if deployment else []
+        return (
+            ["All objects:", *(f"  {line}" for line in to_table(_OBJECTS_HEADING, rows).splitlines())] if rows else []
+        )
+
+    def find(self, deployment: BundleDeployment) -> list[FoundObject]:
+        """Return the objects of a BundleDeployment, those that are missing first.
+
+        Raises: ApiError.
+        """
+        reported = {_name_of_report(each): each for each in deployment.status.not_ready}
+        found: dict[str, FoundObject] = {}
+        for kind in read_kinds(deployment.status.managed_kinds):
+            for each in self._list(kind, deployment):
+                report = reported.get(each.name)
+                found[each.name] = replace(each, reason=report.reason, message=report.message) if report else each
+        missing = {
+            name: FoundObject(name=name, reason=each.reason, message=each.message)
+            for name, each in reported.items()
+            if name not in found
+        }
+        return [*(missing | found).values()]
+
+    def find_hooks(self, deployment: BundleDeployment, kinds: Iterable[GroupVersionKind]) -> list[FoundObject]:
+        """Return the hooks of a BundleDeployment that exist; without those of kinds that the user cannot list.
+
+        Raises: ApiError.
+        """
+        if not (deployment.status.revision or deployment.status.installed_revision):
+            return []  # no revision, no hooks
+        found: list[FoundObject] = []
+        selector = f"{names.OWNER_LABEL}={deployment.metadata.name}"
+        for kind in sorted(kinds):
+            resource = RUNNING.get(kind) or self._discovery.resource(kind)
+            try:
+                items = list(self.list_items(resource, "", selector)) if resource else []
+            except ApiError as error:
+                if error.status != HTTPStatus.FORBIDDEN:
+                    raise
+                continue
+            found += [_judge_hook(each) for each in items if _is_hook(each, deployment)]
+        return found
+
+    def list_items(self, resource: Resource, namespace: str = "", label_selector: str = "") -> Iterator[Manifest]:
+        """Yield objects of a kind, with their apiVersion and kind, which lists leave out.
+
+        Raises: ApiError.
+        """
+        for item in self._client.list(resource.path(namespace), label_selector=label_selector):
+            yield {"apiVersion": resource.api_version, "kind": resource.kind, **item}
+
+    def _list(self, kind: GroupVersionKind, deployment: BundleDeployment) -> Iterator[FoundObject]:
+        resource = self._discovery.resource(kind)
+        if resource is None:
+            yield FoundObject(name=kind.kind, reason="Unknown", message="the cluster does not serve this kind")
+            return
+        try:
+            for item in self.list_items(resource, "", f"{names.OWNER_LABEL}={deployment.metadata.name}"):
+                if _is_owned(item, deployment):
+                    yield judge(item)
+        except ApiError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            yield FoundObject(name=kind.kind, reason="Unknown", message="you cannot list this kind")
+
+
+def _is_owned(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
+    # Operators copy labels to their children, but not this annotation.
+    return (item["metadata"].get("annotations") or {}).get(names.OWNER_UID) == deployment.metadata.uid
+
+
+def _is_hook(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
+    run = (item["metadata"].get("annotations") or {}).get(names.HOOK_RUN, "")
+    return bool(run) and run.split(" ")[-1] == deployment.metadata.uid
+
+
+def _judge_hook(value: Mapping[str, Any]) -> FoundObject:
+    """Return a hook with its health, and of which event it is."""
+    found, event = judge(value), value["metadata"]["annotations"][names.HOOK_RUN].partition(" ")[0]
+    return replace(found, message=": ".join(filter(None, (f"{event} hook", found.message))))
+
+
+def judge(value: Mapping[str, Any]) -> FoundObject:
+    """Return an object with its health."""
+    verdict = assess(value, Context())
+    return FoundObject(name=str(key_of(value)), reason=verdict.reason, message=verdict.message, value=value)
+
+
+def _name_of_report(report: Any) -> str:
+    return f"{report.kind} {f'{report.namespace}/' if report.namespace else ''}{report.name}"

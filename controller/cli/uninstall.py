@@ -1,0 +1,298 @@
+"""`rukpak uninstall`: remove RukPak from a cluster, with the user's own permissions.
+
+`kubectl delete -k` hangs if it deletes the controller first: nothing is left to remove the finalizers of the
+BundleDeployments, and the CustomResourceDefinition waits for them. So this process runs a standby controller while they
+are deleted, which takes the Lease if no controller runs in the cluster. CustomResourceDefinition and controller follow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from api import names
+from api.v1alpha2.reading import try_to_read
+from controller.cli.command import FAILED, ask, connect, tell
+from controller.cli.deployments import (
+    AWAITING_CONTROLLER,
+    POLL_SECONDS,
+    Deployments,
+    Manifest,
+    NoApiError,
+    ProgressLine,
+)
+from controller.cli.installation import DEFINITION, read_holder, read_if_exists
+from controller.cli.output import name_of
+from controller.kube.client import Client
+from controller.kube.configuration import find_context
+from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
+from controller.kube.lease import LEASES
+from controller.kube.resources import NAMESPACES, GroupVersionKind
+from controller.kube.shard import is_shard_name, wanted_shard
+from controller.manager import log
+from controller.manager.assemble import assemble
+from controller.settings import Settings
+
+STOP_SECONDS = 10.0
+LABEL = "app.kubernetes.io/name=rukpak"
+"""On every object of config/."""
+_PARTS = tuple(
+    GroupVersionKind.parse(text)
+    for text in (
+        "admissionregistration.k8s.io/v1/MutatingAdmissionPolicyBinding",
+        "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
+        "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding",
+        "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy",
+        "monitoring.coreos.com/v1/ServiceMonitor",
+        "monitoring.coreos.com/v1/PrometheusRule",
+        "apps/v1/Deployment",
+        "policy/v1/PodDisruptionBudget",
+        "networking.k8s.io/v1/NetworkPolicy",
+        "v1/Service",
+        "v1/ConfigMap",
+        "rbac.authorization.k8s.io/v1/RoleBinding",
+        "rbac.authorization.k8s.io/v1/Role",
+        "rbac.authorization.k8s.io/v1/ClusterRoleBinding",
+        "rbac.authorization.k8s.io/v1/ClusterRole",
+        "v1/ServiceAccount",
+        "v1/Namespace",
+    )
+)
+
+
+def main(options: argparse.Namespace) -> int:
+    """Remove RukPak from the cluster; return the exit status.
+
+    Raises: MisuseError without a terminal for the question; ApiError, ConfigurationError.
+    """
+    client = connect(options)
+    deployments, parts = _find_deployments(client), find_parts(client, options.namespace)
+    if not (deployments or parts):
+        tell(f"RukPak is not installed on {_cluster(client, options)}")
+        return 0
+    _announce(client, options)
+    plan = [*_plan(deployments, keep=not options.delete), *(part.name for part in parts)]
+    if options.dry_run:
+        print("".join(f"{line} deleted (dry run)\n" for line in plan), end="", flush=True)
+        return 0
+    tell("This deletes:")
+    for line in plan:
+        tell(f"  {line}")
+    if not (options.yes or ask("no terminal to ask for confirmation; pass --yes")):
+        tell("rukpak uninstall: canceled; nothing was deleted")
+        return FAILED
+    if left := _delete_all(client, options):
+        tell(f"rukpak uninstall: timed out: {left}; API and controller were not deleted, run it again to continue")
+        return FAILED
+    _delete_parts(client, find_parts(client, options.namespace), options.timeout)
+    return 0
+
+
+# what is shown before
+
+
+def _find_deployments(client: Client) -> list[Manifest]:
+    try:
+        return Deployments(client).all()
+    except NoApiError:
+        return []
+
+
+def _cluster(client: Client, options: argparse.Namespace) -> str:
+    context = find_context(options.kubeconfig or None, options.context or None)
+    return f'{f"""context "{context}", """ if context else ""}cluster {client.host}'
+
+
+def _announce(client: Client, options: argparse.Namespace) -> None:
+    """Print on stderr where RukPak is removed, and which controller runs elsewhere."""
+    tell(f"Uninstalling RukPak from {_cluster(client, options)}")
+    holder = read_holder(client, options.namespace)
+    if holder and holder.is_running and not _is_pod(client, options.namespace, holder.host):
+        tell(
+            f'warning: a controller outside of this cluster is active, on "{holder.host}"; stop it before you continue'
+        )
+
+
+def _is_pod(client: Client, namespace: str, name: str) -> bool:
+    return read_if_exists(client, f"/api/v1/namespaces/{namespace}/pods/{name}") is not None
+
+
+def _plan(deployments: Iterable[Manifest], *, keep: bool) -> Iterator[str]:
+    """Yield the name of each BundleDeployment, and what becomes of its objects."""
+    for value in deployments:
+        yield f"{name_of(value)} ({_fate(value, keep=keep)})"
+
+
+def _fate(value: Manifest, *, keep: bool) -> str:
+    total = ((value.get("status") or {}).get("objects") or {}).get("total", 0)
+    is_kept = keep or value["spec"].get("deletionPolicy") == "Orphan"
+    count = "1 object is" if total == 1 else f"{total} objects are"
+    return f"{count} {'kept, without an owner' if is_kept else 'deleted as well'}" if total else "no objects"
+
+
+# BundleDeployments
+
+
+def _delete_all(client: Client, options: argparse.Namespace) -> str:
+    """Delete all BundleDeployments and wait until they are gone; return what is left when the time is up."""
+    deployments = Deployments(client)
+    try:
+        found = deployments.all()
+        for value in found:
+            _request_deletion(deployments, value, keep=not options.delete)
+        if not found:
+            return ""
+        with ExitStack() as running:
+            for shard in sorted({_shard_of(value) for value in found}):
+                running.enter_context(_controller(options, shard))
+            return _wait(deployments, options.timeout)
+    except NoApiError:
+        return ""
+
+
+def _request_deletion(deployments: Deployments, value: Manifest, *, keep: bool) -> None:
+    name = value["metadata"]["name"]
+    if keep and value["spec"].get("deletionPolicy") != "Orphan":
+        deployments.change(name, {"spec": {"deletionPolicy": "Orphan"}})
+    deployments.delete(name)
+    print(f"bundledeployment.{names.GROUP}/{name} deleted", flush=True)
+
+
+@contextmanager
+def _controller(options: argparse.Namespace, shard: str) -> Iterator[None]:
+    """Run a controller for a shard that acts if no other one holds the Lease."""
+    log.set_up("text", "error")
+    stop = threading.Event()
+    with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
+        settings = Settings(
+            kubeconfig=options.kubeconfig,
+            context=options.context,
+            namespace=options.namespace,
+            shard=shard,
+            store=folder,
+            metrics_address="off",
+            probe_address="off",
+        )
+        runner = threading.Thread(target=assemble(settings).run, args=(stop,), name="controller", daemon=True)
+        runner.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            runner.join(STOP_SECONDS)
+
+
+def _shard_of(value: Manifest) -> str:
+    """Return the shard of a BundleDeployment; the default one if its label cannot be the name of one."""
+    found = wanted_shard(value["metadata"].get("labels") or {})
+    return found if is_shard_name(found) else ""
+
+
+def _wait(deployments: Deployments, seconds: float) -> str:
+    line, deadline = ProgressLine(), time.monotonic() + seconds
+    try:
+        while left := deployments.all():
+            text = f"{len(left)} BundleDeployments left; {_describe(left[0])}"
+            if time.monotonic() >= deadline:
+                return text
+            line.show(text)
+            time.sleep(POLL_SECONDS)
+    finally:
+        line.clear()
+    return ""
+
+
+def _describe(value: Manifest) -> str:
+    name = value["metadata"]["name"]
+    deployment, problem = try_to_read(value)
+    if deployment is None:
+        return f"{name}: cannot be read: {problem}"
+    ready = deployment.status.condition("Ready")
+    return f"{name}: {ready.message if ready else AWAITING_CONTROLLER}"
+
+
+# the API and the controller
+
+
+def _delete_parts(client: Client, parts: Sequence[Part], seconds: float) -> None:
+    """Delete the API, and once it is gone everything else."""
+    deadline = time.monotonic() + seconds
+    for part in parts:
+        _delete(client, part)
+        while part == API and read_if_exists(client, API.path) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+
+
+def _delete(client: Client, part: Part) -> None:
+    try:
+        client.delete(part.path)
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return
+    print(f"{part.name} deleted", flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An object of RukPak."""
+
+    path: str
+    name: str
+    """As kubectl prints it."""
+
+
+API = Part(DEFINITION, f"customresourcedefinition.apiextensions.k8s.io/{names.DEFINITION}")
+
+
+def find_parts(client: Client, namespace: str) -> list[Part]:
+    """Return what exists, in the order of its deletion: the API, the controller, its Lease, and its namespace.
+
+    Raises: ApiError.
+    """
+    discovery = Discovery(client)
+    labeled = [part for kind in _PARTS for part in _find_kind(client, discovery, kind)]
+    api = [API] if read_if_exists(client, API.path) else []
+    lease = list(_find_leases(client, namespace))
+    home = Part(NAMESPACES.path(name=namespace), f"namespace/{namespace}")
+    ours = [home] if home not in labeled and was_created_by_controller(client, home.path) else []
+    return [*api, *labeled, *lease, *ours]
+
+
+def _find_leases(client: Client, namespace: str) -> Iterator[Part]:
+    """Yield the Leases of all shards, which have the annotation of a controller's release."""
+    for item in client.list(LEASES.path(namespace), metadata=True):
+        name = item["metadata"]["name"]
+        is_of_shard = names.VERSION in (item["metadata"].get("annotations") or {})
+        if name == names.LEASE or (name.startswith(f"{names.LEASE}-") and is_of_shard):
+            yield Part(LEASES.path(namespace, name), f"lease.{LEASES.group}/{name}")
+
+
+def _find_kind(client: Client, discovery: Discovery, kind: GroupVersionKind) -> Iterator[Part]:
+    resource = discovery.resource(kind)
+    if resource is None:
+        return
+    for item in list(client.list(resource.path(), metadata=True, label_selector=LABEL)):
+        metadata = item["metadata"]
+        name = f"{kind.kind.lower()}{f'.{kind.group}' if kind.group else ''}/{metadata['name']}"
+        yield Part(resource.path(metadata.get("namespace", ""), metadata["name"]), name)
+
+
+def was_created_by_controller(client: Client, path: str) -> bool:
+    """Return whether a namespace exists that a controller created and no other client changed.
+
+    Raises: ApiError.
+    """
+    reply = read_if_exists(client, path)
+    metadata: Mapping[str, Any] = reply.value["metadata"] if reply else {}
+    managers = {str(entry.get("manager")) for entry in metadata.get("managedFields") or []}
+    is_ours = bool(managers) and all(manager.startswith("rukpak") for manager in managers)
+    return is_ours and not metadata.get("deletionTimestamp")

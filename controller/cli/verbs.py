@@ -1,0 +1,661 @@
+"""Every verb of `rukpak`: its help, its flags, and the function that runs it, which is imported only then."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, cast
+
+from controller.cli.command import FAILED
+from controller.cli.parser import FLAGS, OneOf, Parser
+from controller.options import add_options
+from controller.settings import GROUPS as OPTION_GROUPS
+
+Run = Callable[[argparse.Namespace], int]
+"""Runs a verb with its options and returns the exit status."""
+Adds = Callable[[Parser], None]
+"""Adds a flag, or several, to the parser of a verb."""
+
+SELECTION = "NAME...|-l SELECTOR|--all [flags]"
+RENDERING = (
+    *("registry_mirror", "denied_networks", "allowed_networks", "allowed_hosts", "allow_loopback"),
+    *("fetch_timeout", "fetch_idle_timeout", "min_fetch_rate"),
+    *("helm", "render_timeout", "render_mebibytes", "confinement"),
+)
+"""The options of the controller that `render` has, too."""
+LEVELS = ("debug", "info", "warning", "error")
+OBJECTS = ("json", "yaml", "name")
+JSONPATH = "jsonpath="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """A verb as the command line knows it."""
+
+    summary: str
+    """One line for the list of verbs."""
+    description: str
+    usage: str = "[flags]"
+    """What follows the name of the verb."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """Command lines after `rukpak`, each with what it does."""
+    flags: Sequence[Adds]
+    """Arguments and flags, in the order of help."""
+    entry: str
+    """`module:function` below controller.cli, called with the options."""
+    failed: int = FAILED
+    """Exit status if it fails."""
+
+    def load(self) -> Run:
+        """Import what the verb does."""
+        module, _, function = self.entry.partition(":")
+        return cast("Run", getattr(import_module(f"controller.cli.{module}"), function))
+
+
+def make_parser(name: str) -> Parser:
+    """Return the parser of a verb."""
+    verb = VERBS[name]
+    parser = Parser(name, usage=verb.usage, description=verb.description, examples=verb.examples)
+    for add in verb.flags:
+        add(parser)
+    return parser
+
+
+# kinds of flags
+
+
+def _argument(name: str, **options: Any) -> Adds:
+    return lambda parser: cast("None", parser.add_argument(name, **options))
+
+
+def _flag(*names: str, group: str = FLAGS, **options: Any) -> Adds:
+    return lambda parser: parser.add_flag(group, names, **options)
+
+
+def _mark(*names: str, help: str) -> Adds:  # noqa: A002 - as argparse calls it
+    return _flag(*names, action="store_true", help=help)
+
+
+def _options(*names: str) -> Adds:
+    """Return what adds these options of the controller; all of them if none is named."""
+    return lambda parser: add_options(parser, os.environ, only=names or None)
+
+
+def _defaults(**values: Any) -> Adds:
+    return lambda parser: parser.set_defaults(**values)
+
+
+def _output(*words: str, default: str = "", prefix: str = "") -> Adds:
+    shown = [*words, *([f"{prefix}TEMPLATE"] if prefix else [])]
+    return _flag(
+        "-o",
+        "--output",
+        type=OneOf(words, prefix, is_optional=not default),
+        default=default,
+        metavar="FORMAT",
+        help=f"{', '.join(shown)} [default: {default or 'text'}]",
+    )
+
+
+def _seconds(text: str) -> float:
+    from api.v1alpha2.types import parse_duration  # noqa: PLC0415 - slow to import, and not for --help
+
+    try:
+        return float(text) if text.isdecimal() else parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _wait(text: str) -> tuple[Adds, ...]:
+    return _mark("--wait", help=text), _TIMEOUT
+
+
+def _cluster(*others: str) -> tuple[Adds, ...]:
+    """Return what adds the flags that select a cluster and a user, and further options of the controller."""
+    group = OPTION_GROUPS["kubeconfig"]
+    return (
+        _options("kubeconfig", "context", *others),
+        _flag("--as", group=group, dest="as_user", metavar="USER", help="user to impersonate, as with kubectl"),
+        _flag(
+            "--as-group",
+            group=group,
+            dest="as_groups",
+            action="append",
+            metavar="GROUP",
+            help="group to impersonate, with --as; may be repeated",
+        ),
+    )
+
+
+def _add_fate(parser: Parser) -> None:
+    group = parser.group(FLAGS).add_mutually_exclusive_group()
+    group.add_argument("--keep", action="store_true", help="keep installed objects, without an owner [default]")
+    text = "delete installed objects, unless spec.deletionPolicy is Orphan"
+    group.add_argument("--delete", action="store_true", help=text)
+
+
+# flags of several verbs
+
+_SHELLS = ("bash", "zsh", "fish")
+_APPROVALS = ("Automatic", "NewPermissions", "Manual")
+_FOLDER = "folder to push, such as a chart or one with manifests/"
+_CAPABILITIES = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
+_NAME = _argument("name", metavar="NAME", help="name of a BundleDeployment")
+_FILE = _flag("-f", "--file", metavar="FILE", help="BundleDeployment whose sources to fetch; -: stdin")
+_YES = _mark("-y", "--yes", help="do not ask for confirmation")
+_TIMEOUT = _flag(
+    "--timeout",
+    type=_seconds,
+    default=300.0,
+    metavar="DURATION",
+    help="how long to wait, such as 30s or 5m [default: 5m]",
+)
+_UNTIL_READY = _wait("wait until it is Ready; ends at once if waiting cannot help")
+_UNTIL_DONE = _wait("wait until the controller is done; ends at once if waiting cannot help")
+_SELECTION = (
+    _argument("names", nargs="*", metavar="NAME", help="name of a BundleDeployment"),
+    _mark("-A", "--all", help="all BundleDeployments"),
+    _flag("-l", "--selector", metavar="SELECTOR", help="those whose labels match, such as team=shop,!legacy"),
+)
+_CHANGE = (*_SELECTION, *_UNTIL_DONE, _output(*OBJECTS, prefix=JSONPATH), *_cluster())
+_DECISION = (
+    _NAME,
+    _flag(
+        "--revision",
+        metavar="DIGEST",
+        default="",
+        help="digest of the revision, abbreviated if it waits for approval [default: the one that waits]",
+    ),
+    _YES,
+    *_UNTIL_DONE,
+    _output(*OBJECTS, prefix=JSONPATH),
+    *_cluster(),
+)
+_REVIEWED = (_argument("name", nargs="?", metavar="NAME", help="name of a BundleDeployment"), _FILE)
+_REVIEW = (
+    _mark(
+        "--from-cluster",
+        help="read the revision from its Secrets; by default, it is rendered if you may not read them",
+    ),
+    _mark("--use-secrets", help="use the Secrets that sources name without asking"),
+    _flag(
+        "--capabilities",
+        metavar="FILE",
+        help='for -f: output of "rukpak capabilities"; default: those of the latest Kubernetes version',
+    ),
+    _output("json", "yaml"),
+    *_cluster("namespace"),
+    _options(*RENDERING),
+)
+
+DEPLOYMENTS = {
+    "status": Verb(
+        summary="show the state of BundleDeployments",
+        description="Show a table of BundleDeployments, or the details of those named.",
+        usage="[NAME...] [flags]",
+        examples={
+            "status": "all BundleDeployments",
+            "status shop --objects": "details of one, with its objects",
+            "status -l team=shop --wait --timeout 2m": "wait until all of a team are Ready",
+            "status shop -o jsonpath='{.status.installedRevision}'": "one field",
+        },
+        flags=(
+            *_SELECTION,
+            _mark("--objects", help="list the objects, too"),
+            _mark("-w", "--watch", help="show each change, until Ctrl-C"),
+            *_wait("wait until they are Ready; ends at once if waiting cannot help"),
+            _output(*OBJECTS, "wide", prefix=JSONPATH),
+            *_cluster("namespace"),
+        ),
+        entry="status:main",
+    ),
+    "tree": Verb(
+        summary="show the objects of a BundleDeployment and what they own as a tree",
+        description="Show the objects of a BundleDeployment and what its workloads own, with health and drift.",
+        usage="NAME [flags]",
+        examples={"tree shop": "objects, ReplicaSets and Pods", "tree shop -o json": "for programs"},
+        flags=(_NAME, _output("json", "yaml"), *_cluster("namespace")),
+        entry="tree:main",
+    ),
+    "events": Verb(
+        summary="show the Events of a BundleDeployment",
+        description="Show the Events of a BundleDeployment, the oldest first.",
+        usage="NAME [flags]",
+        examples={"events shop -w": "also show new ones as they occur"},
+        flags=(
+            _NAME,
+            _mark("-w", "--watch", help="show new Events, too, until Ctrl-C"),
+            _output(*OBJECTS),
+            *_cluster(),
+        ),
+        entry="events:show_events",
+    ),
+    "logs": Verb(
+        summary="show what the controller logged about a BundleDeployment",
+        description="Show what the pods of the controller logged about a BundleDeployment.",
+        usage="NAME [flags]",
+        examples={"logs shop -f --since 10m": "the last ten minutes, and everything from now on"},
+        flags=(
+            _NAME,
+            _mark("-f", "--follow", help="show new lines, too, until Ctrl-C"),
+            _flag("--since", metavar="DURATION", type=_seconds, help="only lines newer than this, such as 5m or 1h"),
+            _flag("--level", type=OneOf(LEVELS), metavar="|".join(LEVELS), default="debug", help="lowest level shown"),
+            _output("text", "json", default="text"),
+            *_cluster("namespace"),
+        ),
+        entry="events:show_logs",
+    ),
+    "push": Verb(
+        summary="push a folder as the content of a BundleDeployment, without a registry",
+        description="Pack a folder into immutable ConfigMaps in the install namespace, at most 32 MiB, and have a "
+        "source of kind configMap name them.",
+        usage="FOLDER NAME [flags]",
+        examples={
+            "push ./bundle shop --wait": "return when it is Ready",
+            "push ./chart shop --source 1": "replace the second source, whatever its kind",
+        },
+        flags=(
+            _argument("folder", metavar="FOLDER", help=_FOLDER),
+            _NAME,
+            _flag(
+                "--source",
+                metavar="NUMBER",
+                type=int,
+                help="position of the source in spec.sources, from 0 [default: the only one of kind configMap]",
+            ),
+            *_UNTIL_READY,
+            _output(*OBJECTS, prefix=JSONPATH),
+            *_cluster(),
+        ),
+        entry="push:push",
+    ),
+    "package": Verb(
+        summary="push a folder to a registry as an image",
+        description="Render a folder, and if that succeeds, push it to a registry as an image that a source of kind "
+        "image installs. The same files give the same digest.",
+        usage="FOLDER REGISTRY/REPOSITORY:TAG [flags]",
+        examples={
+            "package ./shop registry.example.com/shop:v1": "with the credentials of docker login",
+            "package ./chart registry.example.com/chart:v1 --format helm": "refuse a folder that is no chart",
+        },
+        flags=(
+            _argument("source", metavar="FOLDER", help=_FOLDER),
+            _argument("reference", metavar="REGISTRY/REPOSITORY:TAG", help="name of the image"),
+            _flag("--format", help="format that it must have [default: what it looks like, else plain]"),
+            _flag(
+                "--config",
+                metavar="FILE",
+                help="YAML or JSON file with the spec.config to render it with; -: stdin",
+            ),
+            _flag("--install-namespace", metavar="NAMESPACE", help="spec.installNamespace to render it with"),
+            _flag("--capabilities", metavar="FILE", help=_CAPABILITIES),
+            _flag(
+                "--registry-config",
+                metavar="FILE",
+                help="Docker configuration with credentials [default: $DOCKER_CONFIG/config.json or "
+                "~/.docker/config.json]",
+            ),
+            _flag("--username", help="user at the registry, whose password is read from stdin"),
+            _flag("--certificate-authority", metavar="FILE", help="PEM certificates to trust instead of the system's"),
+            _mark(
+                "--insecure-skip-tls-verify",
+                help="do not verify certificates, and use plain http if the registry does not serve https",
+            ),
+            _output("name"),
+            _defaults(name=None),
+            _options(*RENDERING),
+        ),
+        entry="push:package",
+    ),
+    "history": Verb(
+        summary="show the revisions of a BundleDeployment that are kept",
+        description="Show the revisions of a BundleDeployment that are kept, newest first, and what became of them.",
+        usage="NAME [flags]",
+        examples={"history shop -o json": "with full digests and times"},
+        flags=(_NAME, _output("json", "yaml"), *_cluster()),
+        entry="history:show_history",
+    ),
+    "rollback": Verb(
+        summary="apply a revision again that is kept",
+        description="Apply a revision again that is kept, without its sources, until spec.pinnedRevision is removed.",
+        usage="NAME [flags]",
+        examples={
+            "rollback shop --wait": "to the last one that was healthy; return when it is Ready",
+            "rollback shop --to 1f2e3d4c5b6a": "to another one",
+        },
+        flags=(
+            _NAME,
+            _flag(
+                "--to",
+                metavar="DIGEST",
+                default="",
+                help='kept revision, as "rukpak history" shows it [default: the last one that was healthy]',
+            ),
+            *_UNTIL_READY,
+            _output(*OBJECTS, prefix=JSONPATH),
+            *_cluster(),
+        ),
+        entry="history:roll_back",
+    ),
+    "prune": Verb(
+        summary="delete objects that no revision contains",
+        description="Delete the strays of a BundleDeployment: objects with its marks that no revision contains.",
+        usage="NAME [flags]",
+        examples={
+            "prune shop --dry-run": "show what would be deleted",
+            "prune shop": "show it, ask, and delete it, with your permissions",
+        },
+        flags=(_NAME, _YES, _mark("--dry-run", help="only show what would be deleted"), *_cluster("namespace")),
+        entry="prune:main",
+    ),
+    "pause": Verb(
+        summary="pause BundleDeployments: report drift, change nothing",
+        description="Pause BundleDeployments: keep reporting health and drift, but change no object.",
+        usage=SELECTION,
+        examples={"pause shop --wait": "return when nothing is changed any more", "pause --all": "all of them"},
+        flags=_CHANGE,
+        entry="changes:pause",
+    ),
+    "resume": Verb(
+        summary="resume paused BundleDeployments",
+        description="Resume paused BundleDeployments: repair drift and install pending revisions.",
+        usage=SELECTION,
+        examples={"resume shop --wait": "return when it is Ready"},
+        flags=_CHANGE,
+        entry="changes:resume",
+    ),
+    "reconcile": Verb(
+        summary="re-resolve all sources and retry failures immediately",
+        description="Re-resolve all sources and retry failures immediately.",
+        usage=SELECTION,
+        examples={"reconcile shop --wait": "return when it is Ready", "reconcile -l team=shop": "all of a team"},
+        flags=_CHANGE,
+        entry="changes:reconcile",
+    ),
+    "approve": Verb(
+        summary="approve the revision that waits for approval",
+        description="Show what a revision that waits for approval would change, ask, and approve exactly that.",
+        usage="NAME [flags]",
+        examples={
+            "approve shop --wait": "return when it is Ready",
+            "approve shop --revision 1f2e3d4c5b6a --yes": "do not ask, but approve no other revision than this one",
+        },
+        flags=_DECISION,
+        entry="approval:approve",
+    ),
+    "deny": Verb(
+        summary="deny the revision that waits for approval",
+        description="Show what a revision that waits for approval would change, ask, and deny it.",
+        usage="NAME [flags]",
+        examples={"deny shop": "what is installed is kept, until the sources or the spec lead to another revision"},
+        flags=_DECISION,
+        entry="approval:deny",
+    ),
+}
+BUNDLES = {
+    "render": Verb(
+        summary="print the objects of a bundle as the controller would apply them",
+        description="Print the objects of a bundle as the controller would apply them.",
+        usage="SOURCE|-f FILE [flags]",
+        examples={
+            "render ./bundle --install-namespace shop": "a directory, without a cluster",
+            "render oci://quay.io/shop/chart:1.2.0": "an image or chart in a registry",
+            "render -f shop.yaml -o revision": "the future status.revision of a BundleDeployment",
+            "render -f shop.yaml | kubectl diff -f -": "what would change on the cluster",
+            "render --revision shop@1f2e3d4c5b6a": "what was applied once, from the revision store",
+        },
+        flags=(
+            _argument(
+                "source",
+                nargs="?",
+                metavar="SOURCE",
+                help="directory, packed chart, archive or manifest; oci:// reference or URL of one; -: stdin",
+            ),
+            _FILE,
+            _flag(
+                "--revision",
+                metavar="NAME@DIGEST",
+                help="revision that was applied: name of the BundleDeployment and digest, which may be abbreviated",
+            ),
+            _mark("--use-secrets", help="use the Secrets that FILE names without asking"),
+            _flag("--format", help="overrides spec.format [default for SOURCE: what it looks like, else plain]"),
+            _flag("--name", help="overrides the name of the BundleDeployment [default for SOURCE: bundle]"),
+            _flag("--install-namespace", metavar="NAMESPACE", help="overrides spec.installNamespace"),
+            _flag("--config", metavar="FILE", help="YAML or JSON file that overrides spec.config; -: stdin"),
+            _flag("--capabilities", metavar="FILE", help=_CAPABILITIES),
+            _output("yaml", "json", "name", "revision", default="yaml"),
+            *_cluster("namespace"),
+            _options(*RENDERING),
+        ),
+        entry="render:main",
+    ),
+    "install": Verb(
+        summary="install a bundle: render it, show what it changes and may do, ask, create",
+        description="Create a BundleDeployment, after showing what it would change and what it may do once it runs.",
+        usage="NEW-NAME --image REFERENCE [flags]",
+        examples={
+            "install shop --image quay.io/shop/chart:1.2.0 --format helm -n shop --wait": "return when it is Ready",
+            "install shop --chart shop --repository https://charts.example.com --version 1.x --format helm": "a chart",
+            "install shop --git https://github.com/shop/shop --directory deploy -n shop --dry-run -o yaml": "print the "
+            "BundleDeployment, for a repository of manifests",
+        },
+        flags=(
+            _argument("name", metavar="NEW-NAME", help="name of the BundleDeployment"),
+            _flag("--image", metavar="REFERENCE", help="image or OCI artifact"),
+            _flag("--git", metavar="REPOSITORY", help="git repository"),
+            _flag("--ref", help="for --git: commit, tag or branch [default: HEAD]"),
+            _flag("--directory", help="for --git: part of the repository"),
+            _flag("--http", metavar="URL", help="archive, or file of manifests"),
+            _flag("--sha256", metavar="DIGEST", help="for --http and --chart: of the file"),
+            _flag("--chart", metavar="NAME", help="Helm chart"),
+            _flag("--repository", metavar="URL", help="for --chart: where index.yaml is, or oci://registry/folder"),
+            _flag("--version", metavar="RANGE", help="for --chart: version or range [default: the highest release]"),
+            _flag("--secret", metavar="NAME", help="credentials for the source, in the install namespace"),
+            _flag("--format", default="plain", help="plain, helm, registry-v1 or that of a plug-in [default: plain]"),
+            _flag(
+                "-n",
+                "--install-namespace",
+                metavar="NAMESPACE",
+                help="default namespace of namespaced objects; created if it is missing",
+            ),
+            _flag("--service-account", metavar="NAME", help="apply objects as this account of the install namespace"),
+            _flag("--config", metavar="FILE", help="YAML or JSON file with spec.config; -: stdin"),
+            _flag(
+                "--approval",
+                type=OneOf(_APPROVALS),
+                default=_APPROVALS[0],
+                metavar="|".join(_APPROVALS),
+                help="which revisions wait for approval; this one is approved, unless Automatic [default: Automatic]",
+            ),
+            _YES,
+            _mark("--dry-run", help="create nothing; with -o yaml, print the BundleDeployment"),
+            _mark("--use-secrets", help="use the Secret of the source without asking"),
+            *_UNTIL_READY,
+            _output(*OBJECTS, prefix=JSONPATH),
+            *_cluster(),
+            _options(*RENDERING),
+            _defaults(from_cluster=False, capabilities=None),
+        ),
+        entry="install:main",
+    ),
+    "adopt": Verb(
+        summary="take over what Helm, Flux, kubectl or another BundleDeployment has installed",
+        description="Take over objects that Helm, Flux or kubectl has installed, in place: show what would be taken, "
+        "ask, suspend Flux, apply the BundleDeployment, wait until it is Ready, remove what the tool has left on the "
+        "objects, and delete the Secrets of the Helm release. No other object is deleted. Another BundleDeployment is "
+        "paused, and named in spec.takeOver.",
+        usage="NAME [-f FILE] --from OWNER [flags]",
+        examples={
+            "adopt shop -f shop.yaml --from helm/shop": "a release in the install namespace",
+            "adopt shop -f shop.yaml --from flux/apps.team-a --dry-run": "only show what would be done",
+            "adopt shop -f shop.yaml --from kubectl --yes": "do not ask",
+            "adopt shop-v2 --from shop-v1": "objects of another BundleDeployment; with -f, one that does not exist yet",
+        },
+        flags=(
+            _argument("name", metavar="NAME", help="name of the BundleDeployment"),
+            _flag(
+                "-f",
+                "--file",
+                metavar="FILE",
+                help="BundleDeployment to apply; it may be left out if --from names another one; -: stdin",
+            ),
+            _flag(
+                "--from",
+                dest="origin",
+                metavar="OWNER",
+                required=True,
+                help="what has installed the objects: helm/RELEASE[.NAMESPACE], flux/KUSTOMIZATION[.NAMESPACE], "
+                "kubectl, or the name of another BundleDeployment",
+            ),
+            _flag(
+                "--field-manager",
+                dest="managers",
+                action="append",
+                metavar="NAME",
+                help="field manager that has set fields of the objects, too, and keeps none; may be repeated",
+            ),
+            _YES,
+            _mark("--dry-run", help="only show what would be done"),
+            _mark("--use-secrets", help="use the Secrets of sources without asking"),
+            _TIMEOUT,
+            _output(*OBJECTS, prefix=JSONPATH),
+            *_cluster("namespace"),
+            _options(*RENDERING),
+            _defaults(from_cluster=False, capabilities=None),
+        ),
+        entry="adopt:main",
+    ),
+    "diff": Verb(
+        summary="show what a revision would change on the cluster",
+        description="Show what a revision would change, as the API server answers a dry run of each apply: of the "
+        "revision that waits for approval, or else of the one that the BundleDeployment asks for. Exit status: 0 no "
+        "difference, 1 a difference, 2 something failed or would be refused.",
+        usage="NAME|-f FILE [flags]",
+        examples={
+            "diff shop": "what waits for approval, or is paused, against the cluster",
+            "diff -f shop.yaml": "of a BundleDeployment that is not applied yet, or changed",
+            "diff shop --from 1f2e3d4c5b6a": "against an earlier revision instead of the cluster",
+            "diff shop --to 1f2e3d4c5b6a": "what an earlier revision would change; see: rukpak history shop",
+        },
+        flags=(
+            *_REVIEWED,
+            _flag(
+                "--from",
+                dest="before",
+                metavar="REVISION",
+                help="compare with this revision of the store, by its digest or the beginning of it, instead of the "
+                "cluster",
+            ),
+            _flag("--to", metavar="REVISION", help="what this revision of the store would change"),
+            *_REVIEW,
+        ),
+        entry="diff:main",
+        failed=2,
+    ),
+    "permissions": Verb(
+        summary="show what a bundle may do once it runs",
+        description="Show what a bundle may do once it runs, the most dangerous first.",
+        usage="NAME|-f FILE [flags]",
+        examples={
+            "permissions shop": "of the revision that it asks for",
+            "permissions shop --new": "only what is not installed yet",
+            "permissions -f shop.yaml": "of one that is not applied yet",
+        },
+        flags=(*_REVIEWED, _mark("--new", help="only what the installed revision may not do"), *_REVIEW),
+        entry="permissions:show_permissions",
+    ),
+    "rights": Verb(
+        summary="show what a ServiceAccount needs to install a bundle",
+        description="Show the permissions that the ServiceAccount of a BundleDeployment needs to install, repair "
+        "and delete its revision.",
+        usage="NAME|-f FILE [flags]",
+        examples={
+            "rights shop": "as a list",
+            "rights -f shop.yaml -o yaml | kubectl apply -f -": "grant them",
+        },
+        flags=(
+            *_REVIEWED,
+            _flag("--service-account", metavar="NAME", help="overrides spec.serviceAccountName"),
+            *_REVIEW,
+        ),
+        entry="permissions:show_rights",
+    ),
+    "capabilities": Verb(
+        summary="print the kinds that a cluster serves, for render",
+        description='Print what a cluster serves, for "rukpak render --capabilities".',
+        examples={"capabilities > c.yaml": "then: rukpak render --capabilities c.yaml ./bundle"},
+        flags=(_output("yaml", "json", default="yaml"), *_cluster()),
+        entry="render:show_capabilities",
+    ),
+}
+INSTALLATION = {
+    "run": Verb(
+        summary="run the controller",
+        description="Run the controller until it is told to stop.",
+        examples={
+            "run": "with the current context of the kubeconfig",
+            "run --context staging --log-format json": "with another one",
+        },
+        flags=(_options(),),
+        entry="run:main",
+    ),
+    "crd": Verb(
+        summary="print the CustomResourceDefinition",
+        description="Print the CustomResourceDefinition of this release.",
+        examples={"crd | kubectl apply --server-side -f -": "install or upgrade the API"},
+        flags=(_output("yaml", "json", "name", default="yaml"),),
+        entry="installation:show_crd",
+    ),
+    "check": Verb(
+        summary="check that RukPak can work on a cluster, and say what to do if not",
+        description="Check a cluster and this machine for what RukPak needs; exit status 1 if something is missing.",
+        examples={"check --context staging": "another cluster"},
+        flags=(*_cluster("namespace"), _options("helm")),
+        entry="check:main",
+    ),
+    "version": Verb(
+        summary="print the versions of this program, the controller and the API",
+        description="Print the versions of this program, and of the controller and the API in the cluster.",
+        examples={"version --client": "without a cluster"},
+        flags=(
+            _mark("--client", help="only this program; no cluster is asked"),
+            _output("json", "yaml"),
+            *_cluster("namespace"),
+            _options("helm"),
+        ),
+        entry="installation:show_version",
+    ),
+    "completion": Verb(
+        summary="print what bash, zsh or fish load to complete command lines",
+        description="Print what a shell loads to complete command lines. kubectl completes its plugin without it.",
+        usage="SHELL",
+        examples={
+            "completion bash > ~/.local/share/bash-completion/completions/rukpak": "for each new bash",
+            "completion fish | source": "for the current fish",
+        },
+        flags=(_argument("shell", metavar="SHELL", type=OneOf(_SHELLS), help=", ".join(_SHELLS)),),
+        entry="completion:show_script",
+    ),
+    "uninstall": Verb(
+        summary="remove RukPak from a cluster",
+        description="Remove RukPak from a cluster: BundleDeployments, API and controller.",
+        examples={
+            "uninstall --dry-run": "show what would be deleted",
+            "uninstall --keep --yes": "keep what is installed, and do not ask",
+        },
+        flags=(
+            _add_fate,
+            _YES,
+            _mark("--dry-run", help="only show what would be deleted"),
+            _TIMEOUT,
+            *_cluster("namespace"),
+        ),
+        entry="uninstall:main",
+    ),
+}
+GROUPS = {"BundleDeployments": DEPLOYMENTS, "Bundles": BUNDLES, "The installation": INSTALLATION}
+"""The verbs by the titles that help shows."""
+VERBS: dict[str, Verb] = DEPLOYMENTS | BUNDLES | INSTALLATION

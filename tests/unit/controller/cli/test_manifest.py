@@ -1,0 +1,143 @@
+"""Secrets of the one who renders never go to the server of the one who wrote the file, unless he says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from controller.cli.manifest import SecretUse, find_secret_uses
+from tests.support.deployments import deployment, manifest
+
+LOGIN = {"secret": {"namespace": "kube-system", "name": "admin"}}
+IMAGE = {"kind": "image", "image": {"ref": "evil.example.com/a:v1", "auth": LOGIN}}
+GIT = {"kind": "git", "git": {"repository": "ssh://git@evil.example.com:2222/a", "auth": LOGIN}}
+HTTP = {"kind": "http", "http": {"url": "https://evil.example.com/a.tar", "auth": {"secret": {"name": "own"}}}}
+ADMIN = 'Secret "kube-system/admin"'
+ASKED = "Do you want to continue? (y/N): "
+
+
+class Case(NamedTuple):
+    name: str
+    spec: dict[str, Any]
+    uses: list[SecretUse]
+
+
+def use(secret: str, server: str) -> SecretUse:
+    return SecretUse(secret=secret, server=server)
+
+
+CASES = [
+    Case("no Secret is named", {"sources": [{"kind": "image", "image": {"ref": "a/b:c"}}]}, []),
+    Case("for an image", {"sources": [IMAGE]}, [use(ADMIN, "evil.example.com")]),
+    Case("for a repository", {"sources": [GIT]}, [use(ADMIN, "evil.example.com:2222")]),
+    Case("for a URL, in the install namespace", {"sources": [HTTP]}, [use('Secret "shop/own"', "evil.example.com")]),
+    Case("twice the same", {"sources": [IMAGE, {**IMAGE, "destination": "b"}]}, [use(ADMIN, "evil.example.com")]),
+    Case(
+        "that of an account",
+        {"serviceAccountName": "installer", "sources": [{"kind": "image", "image": {"ref": "evil.example.com/a:v1"}}]},
+        [use('pull Secrets of ServiceAccount "shop/installer"', "evil.example.com")],
+    ),
+    Case(
+        "for a plug-in",
+        {"sources": [{"kind": "example.com/s3", "parameters": {"auth": LOGIN}}]},
+        [use(ADMIN, 'chosen by plug-in "example.com/s3"')],
+    ),
+    Case(
+        "for a registry with a mirror",
+        {"sources": [{"kind": "image", "image": {"ref": "mirrored.example.com/a:v1", "auth": LOGIN}}]},
+        [use(ADMIN, "mirror.example.com")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_which_secret_would_go_where(case: Case) -> None:
+    mirrors = {"mirrored.example.com": "mirror.example.com"}
+    assert find_secret_uses(deployment(spec=case.spec), mirrors) == case.uses
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A manifest of a stranger."""
+    path = tmp_path / "bd.json"
+    path.write_text(json.dumps(manifest(spec={"sources": [IMAGE, HTTP | {"destination": "b"}]})))
+    return path
+
+
+def words(*options: str) -> list[str]:
+    return [sys.executable, "-m", "controller", "render", *options]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return variables with which no cluster is found: who would read a Secret says so."""
+    return {**os.environ, "KUBECONFIG": str(folder / "no-such-file"), "KUBERNETES_SERVICE_HOST": ""}
+
+
+def run(file: Path, *options: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Render without a terminal."""
+    return subprocess.run(
+        words(*options), env=environment(file.parent), input=stdin, capture_output=True, text=True,
+        start_new_session=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def answer(file: Path, text: str) -> tuple[int, str]:
+    """Render on a terminal, and answer the question; returns exit status and what was shown."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execve(sys.executable, words("-f", str(file)), environment(file.parent))
+    shown = ""
+    try:
+        while piece := os.read(terminal, 4096).decode():
+            shown += piece
+            if shown.endswith(ASKED):
+                os.write(terminal, f"{text}\n".encode())
+    except OSError:
+        pass  # the other end is closed
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    os.close(terminal)
+    return status, shown.replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("stdin", [False, True], ids=["from a file", "from stdin"])
+def test_without_a_terminal_nothing_is_read(file: Path, *, stdin: bool) -> None:
+    done = run(file, "-f", "-", stdin=file.read_text()) if stdin else run(file, "-f", str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    first, *table, last = done.stderr.splitlines()
+    assert first.endswith("uses your permissions to read these Secrets and send them to these servers, or print them:")
+    assert [line.split() for line in table[1:]] == [
+        ["Secret", '"kube-system/admin"', "evil.example.com"],
+        ["Secret", '"shop/own"', "evil.example.com"],
+    ]
+    assert last.endswith("pass --use-secrets to use its Secrets")
+
+
+def test_who_says_so_beforehand_is_not_asked(file: Path) -> None:
+    done = run(file, "-f", str(file), "--use-secrets")
+    assert done.returncode == 1
+    assert "no-such-file" in done.stderr
+    assert "terminal" not in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "n", "no", "nay", "yesterday"])
+def test_who_does_not_agree_ends_it(file: Path, text: str) -> None:
+    status, shown = answer(file, text)
+    assert status == 1
+    assert shown.endswith("canceled; no Secret was read\n")
+    assert "no-such-file" not in shown
+
+
+@pytest.mark.parametrize("text", ["y", "Yes"])
+def test_who_agrees_has_them_read(file: Path, text: str) -> None:
+    status, shown = answer(file, text)
+    assert status == 1
+    assert shown.count(ASKED) == 1
+    assert "no-such-file" in shown

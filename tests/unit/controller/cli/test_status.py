@@ -1,0 +1,190 @@
+"""`rukpak status` over a cluster in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api.v1alpha2.types import BundleDeployment
+from controller.cli import deployments, main
+from controller.cli.output import WIDTH, fit
+from controller.cli.status import cells_of, describe
+from controller.kube.resources import DEPLOYMENTS
+from tests.support.deployments import DIGEST, NOT_READY, NOW, READY, condition, observed
+from tests.support.fake_cluster import FakeCluster
+
+OTHER = "sha256:" + "b" * 64
+
+
+def test_a_table_has_a_line_for_each(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status"]) == 0
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["NAME", "FORMAT", "PAUSED", "READY", "REASON", "REVISION", "OBJECTS", "DRIFTED", "AGE"]
+    assert line.split()[:5] == ["shop", "plain", "false", "True", "Ready"]
+
+
+def test_a_wide_table_has_the_message(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "-o", "wide"]) == 0
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split()[-2:] == ["SOURCES", "MESSAGE"]
+    assert line.endswith("revision aaa is installed and healthy")
+
+
+def test_what_is_printed_has_no_managed_fields(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.patch(DEPLOYMENTS.path(name="shop"), {"metadata": {"managedFields": [{"manager": "x"}]}})
+    assert main(["status", "shop", "-o", "json"]) == 0
+    assert "managedFields" not in json.loads(capsys.readouterr().out)["metadata"]
+
+
+def test_a_field_is_printed_by_its_path(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    template = 'jsonpath={.metadata.name}: {.status.conditions[?(@.type=="Ready")].reason}{"\\n"}'
+    assert main(["status", "shop", "-o", template]) == 0
+    assert capsys.readouterr().out == "shop: Ready\n"
+
+
+def test_where_there_is_none_it_says_so(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.objects.clear()
+    assert main(["status"]) == 0
+    assert capsys.readouterr() == ("", "no BundleDeployments found\n")
+
+
+def described(*, paused: bool = False, metadata: Mapping[str, Any] | None = None, **more: Any) -> list[str]:
+    state = {"conditions": [READY], "revision": DIGEST, "installedRevision": DIGEST, **more}
+    return fit(
+        describe(BundleDeployment.model_validate(observed(spec={"paused": paused}, metadata=metadata, status=state)))
+    ).splitlines()
+
+
+PIN = {"kind": "image", "resolved": f"x@{DIGEST}", "digest": DIGEST, "specDigest": OTHER, "resolvedAt": NOW}
+DRIFTED = condition(
+    "Drifted", "True", "Paused", "ConfigMap shop/a: modified; will be repaired when spec.paused is false"
+)
+
+TAKEN = condition(
+    "Installed", "True", "Installed", 'revision aaa is applied; handed over: 2 to BundleDeployment "till"'
+)
+
+
+class Shown(NamedTuple):
+    name: str
+    lines: list[str]
+    expect: list[str]
+
+
+SHOWN = [
+    Shown("what it is", described(), ["shop: Ready: revision aaa is installed and healthy", f"Revision:  {DIGEST}"]),
+    Shown("its sources with digests", described(sources=[PIN]),
+          ["Sources:", "  image x", f"    {DIGEST}"]),
+    Shown("what is not ready, and why", described(notReady=[{**NOT_READY, "message": "0 of 1"}]),
+          ["Not ready:", "  Deployment shop/web: Progressing: 0 of 1"]),
+    Shown("what others have taken over", described(objects={"handedOver": 2}, conditions=[READY, TAKEN]),
+          ["Objects:   0/0 healthy, 2 handed over", f"Installed: Installed: {TAKEN['message']}"]),
+    Shown("a revision that waits", described(paused=True, revision=OTHER),
+          [f"Desired:   {OTHER}", "Resuming would:", f"  install revision {OTHER}"]),
+    Shown("what a resume reverts", described(paused=True, conditions=[READY, DRIFTED]),
+          ["Resuming would:", "  repair modified objects: ConfigMap shop/a"]),
+    Shown("that a resume changes nothing", described(paused=True), ["Resuming would:", "  change nothing"]),
+    Shown("what is skipped", described(skippedKinds=["a.b/v1/Foo"]),
+          ["Skipped:   a.b/v1/Foo: optional and not served by the cluster"]),
+    Shown("warnings", described(warnings=["old API"]), ["Warning:   old API"]),
+    Shown("one that was never seen", described(conditions=[], revision="", installedRevision="", observedGeneration=-1),
+          ["shop: not yet observed by the controller", "Revision:  none installed"]),
+    Shown("that the controller has not seen the spec", described(observedGeneration=0),
+          ["shop: generation 1 not yet observed by the controller; before: Ready: revision aaa is installed and",
+           "  healthy"]),
+    Shown("that it has not seen the deletion", described(metadata={"deletionTimestamp": NOW}, observedGeneration=0),
+          ["shop: being deleted since 2026-01-01T00:00:00Z, generation 1 not yet observed by the controller;",
+           "  before: Ready: revision aaa is installed and healthy"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHOWN, ids=attrgetter("name"))
+def test_what_is_described(case: Shown) -> None:
+    assert [line for line in case.lines if line in case.expect] == case.expect
+
+
+LONG = "Deployment shop/web: " + "0 of 1 replicas are updated " * 10
+
+
+def test_a_description_fits_into_100_columns_and_says_each_thing_once() -> None:
+    failing = [condition(kind, "False", "Progressing", LONG) for kind in ("Ready", "Healthy")]
+    conditions = [*failing, condition("Reconciling", "True", "Progressing", LONG)]
+    object_ = {**NOT_READY, "message": LONG.partition(": ")[2].strip()}
+    lines = described(conditions=conditions, notReady=[object_], sources=[PIN], warnings=["word " * 50])
+    assert max(map(len, lines)) <= WIDTH
+    assert " ".join(line.strip() for line in lines).count(LONG.strip()) == 1
+
+
+def test_objects_with_one_message_share_a_line_and_a_shortened_message_is_known() -> None:
+    lack = "lacks permissions; grant it a ClusterRole with rules: [{apiGroups: [apps], resources: [deployments]}]"
+    told = f"Deployment shop/web: Forbidden: {lack[:70]}… (and 2 more)"
+    conditions = [condition("Ready", "False", "Forbidden", lack), condition("Healthy", "False", "Failed", told)]
+    names = ("web", "api", "db")
+    objects = [{**NOT_READY, "name": name, "reason": "Forbidden", "message": f"{lack[:80]}…"} for name in names]
+    objects.append({**NOT_READY, "name": "late", "message": "0 of 1"})
+    lines = described(conditions=conditions, notReady=objects)
+    assert lines[-3:] == [
+        "Not ready:",
+        "  Deployment shop/web, Deployment shop/api, Deployment shop/db: Forbidden: see above",
+        "  Deployment shop/late: Progressing: 0 of 1",
+    ]
+
+
+def test_an_age_is_short() -> None:
+    made = BundleDeployment.model_validate(observed(metadata={"creationTimestamp": NOW}))
+    ages = [cells_of(made, datetime(2026, 1, day, hour, second=second, tzinfo=UTC))[-1]
+            for day, hour, second in ((1, 0, 5), (1, 3, 0), (9, 0, 0))]  # fmt: skip
+    assert ages == ["5s", "3h", "8d"]
+
+
+# one that cannot be read
+
+BAD_URL = {"sources": [{"kind": "http", "http": {"url": "http://127.0.0.1\u0085:9/a"}}]}
+
+
+@pytest.fixture
+def odd(cluster: FakeCluster) -> FakeCluster:
+    """The same cluster with one whose spec, and one whose status cannot be read."""
+    cluster.put(observed("odd", spec=BAD_URL))
+    cluster.put(observed("odder", spec={"installNamespace": "A B"}))
+    return cluster
+
+
+def test_one_that_cannot_be_read_is_listed_with_the_others(
+    odd: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [odd.objects[DEPLOYMENTS.path(name=name)] for name in ("odd", "odder", "shop")]
+    monkeypatch.setattr(deployments.Deployments, "all", lambda _self, _selector: found)
+    assert main(["status", "-o", "wide"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["NAME", "odd", "odder", "shop"]
+    assert "cannot be read: spec.sources[0].http.url: " in lines[1]
+    assert "cannot be read: spec.installNamespace: " in lines[2]
+
+
+@pytest.mark.parametrize("name", ["odd", "odder"])
+def test_one_that_cannot_be_read_is_described(name: str, odd: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", name]) == 0
+    assert "cannot be read: s" in capsys.readouterr().out
+
+
+# control characters
+
+HOSTILE = "\x1b[2J\x1b]0;pwn\x07 \u009b31m \u202egpj\nshop True"
+WRITTEN_OUT = "\\u001b[2J\\u001b]0;pwn\\u0007 \\u009b31m \\u202egpj shop True"
+
+
+@pytest.mark.parametrize("words", [["status", "shop"], ["status", "shop", "--wait", "--timeout=1ms"]], ids=str)
+def test_no_control_character_reaches_the_terminal(
+    words: list[str], cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.put(observed(status={"conditions": [condition("Ready", "False", "InvalidConfig", HOSTILE)]}))
+    main(words)
+    out, err = capsys.readouterr()
+    assert WRITTEN_OUT in out
+    assert not set("\x1b\x07\u009b\u202e") & set(out + err)

@@ -1,0 +1,133 @@
+"""`rukpak tree`: which objects are shown below which, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.apply.drift import NOTHING_IGNORED
+from controller.apply.ownership import Owner, make_body
+from controller.apply.targets import Target
+from controller.cli.tree import Branch, by_owner, describe_drift, draw, find_child_kinds, grow
+from controller.kube.resources import GroupVersionKind
+from controller.observe.records import key_of
+
+Manifest = dict[str, Any]
+OWNER = Owner("shop", "uid")
+
+
+def made(kind: str, name: str, owner: str = "", **content: Any) -> Manifest:
+    references = [{"uid": owner, "controller": True}] if owner else []
+    metadata = {"name": name, "namespace": "shop", "uid": name, "ownerReferences": references}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **content}
+
+
+def branch(value: Mapping[str, Any], children: Sequence[Branch]) -> Branch:
+    return Branch(name=f"{value['kind']} {value['metadata']['name']}", health="Healthy", children=children)
+
+
+def test_lines_connect_an_object_with_what_it_owns() -> None:
+    pods = [Branch(name="Pod shop/a", health="Running"), Branch(name="Pod shop/b", health="Failed", message="why")]
+    web = Branch(name="Deployment shop/web", health="Available", children=pods, drift="spec.replicas")
+    last = Branch(name="Job shop/j", health="Complete", children=[Branch(name="Pod shop/c", health="Succeeded")])
+    root = Branch(name="BundleDeployment shop", health="Ready", children=[web, last])
+    assert list(draw(root)) == [
+        ("BundleDeployment shop", "Ready", "", ""),
+        ("├─ Deployment shop/web", "Available", "spec.replicas", ""),
+        ("│  ├─ Pod shop/a", "Running", "", ""),
+        ("│  └─ Pod shop/b", "Failed", "", "why"),
+        ("└─ Job shop/j", "Complete", "", ""),
+        ("   └─ Pod shop/c", "Succeeded", "", ""),
+    ]
+
+
+def test_data_names_each_part() -> None:
+    value = Branch(name="Deployment shop/web", health="Available", children=[Branch(name="Node n", health="Ready")])
+    shown = value.to_value()
+    assert (shown["kind"], shown["namespace"], shown["name"]) == ("Deployment", "shop", "web")
+    assert (shown["children"][0]["namespace"], shown["children"][0]["name"]) == ("", "n")
+
+
+KINDS = {
+    "a Deployment owns Pods through ReplicaSets": ([("apps", "Deployment")], [("", "Pod"), ("apps", "ReplicaSet")]),
+    "a CronJob owns Pods through Jobs": ([("batch", "CronJob")], [("", "Pod"), ("batch", "Job")]),
+    "a ConfigMap owns nothing": ([("", "ConfigMap")], []),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_only_what_may_be_owned_is_listed(name: str) -> None:
+    kinds, expected = KINDS[name]
+    assert find_child_kinds(kinds) == expected
+
+
+def test_replica_sets_of_earlier_rollouts_are_left_out() -> None:
+    owned = by_owner(
+        [
+            made("ReplicaSet", "old", "web", spec={"replicas": 0}),
+            made("ReplicaSet", "draining", "web", spec={"replicas": 0}),
+            made("Pod", "last", "draining"),
+            made("ReplicaSet", "current", "web", spec={"replicas": 1}),
+            made("ReplicaSet", "of-another", "other", spec={"replicas": 1}),
+        ]
+    )
+    found = grow(made("Deployment", "web"), owned, branch)
+    assert [(each.name, [child.name for child in each.children]) for each in found] == [
+        ("ReplicaSet current", []),
+        ("ReplicaSet draining", ["Pod last"]),
+    ]
+
+
+def live_and_target(**fields: Any) -> tuple[Manifest, Target]:
+    """Return an object whose `color` another client has taken over, and its target."""
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "namespace": "shop"},
+        "data": {"color": "blue", "size": "1"},
+    }
+    body = make_body(manifest, OWNER, orphan=True)
+    digest = body["metadata"]["annotations"]["core.rukpak.io/applied-digest"]
+    marks: Manifest = {"f:labels": {}, "f:annotations": {}}
+    entries = [
+        {
+            "manager": "rukpak/shop",
+            "operation": "Apply",
+            "apiVersion": "v1",
+            "fieldsV1": {"f:metadata": marks, "f:data": {"f:size": {}}},
+        },
+        {
+            "manager": "edit",
+            "operation": "Update",
+            "apiVersion": "v1",
+            "fieldsV1": {"f:metadata": marks, "f:data": {"f:color": {}}},
+        },
+    ]
+    live = {**body, "metadata": {**body["metadata"], "managedFields": entries}}
+    target = Target(
+        key=key_of(manifest),
+        kind=GroupVersionKind.of(manifest),
+        digest=digest,
+        carries_reference=False,
+        manifest=manifest,
+        **fields,
+    )
+    return live, target
+
+
+def test_drift_names_the_field_and_who_owns_it() -> None:
+    live, target = live_and_target()
+    assert describe_drift(live, target, OWNER, orphan=True) == 'data.color, owned by "edit"'
+
+
+def test_an_object_of_another_revision_has_not_drifted() -> None:
+    live, target = live_and_target()
+    assert not describe_drift(live, replace(target, digest="v1:other"), OWNER, orphan=True)
+
+
+def test_accepted_drift_is_not_shown() -> None:
+    live, target = live_and_target(ignored=replace(NOTHING_IGNORED, accepts_drift=True))
+    assert not describe_drift(live, target, OWNER, orphan=True)
