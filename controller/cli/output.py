@@ -14,8 +14,6 @@ from typing import Any
 
 import yaml
 
-from controller.cli.jsonpath import evaluate
-from controller.cli.verbs import JSONPATH
 from controller.content.limits import visible
 
 WIDTH = 100
@@ -71,16 +69,11 @@ def name_of(manifest: Mapping[str, Any]) -> str:
 
 
 def show(objects: Sequence[Mapping[str, Any]], output: str) -> str:
-    """Return objects as kubectl prints them with `-o name`, `json`, `yaml` or `jsonpath=`, without managedFields.
-
-    Raises: MisuseError for a template that is not valid.
-    """
+    """Return objects as kubectl prints them with `-o name`, `json` or `yaml`, without managedFields."""
     if output == "name":
         return "".join(f"{name_of(each)}\n" for each in objects)
     shown = [_without_managed_fields(each) for each in objects]
     value = shown[0] if len(shown) == 1 else list_of(shown)
-    if output.startswith(JSONPATH):
-        return evaluate(output.removeprefix(JSONPATH), value)
     return to_json(value) if output == "json" else to_yaml(value)
 
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
@@ -133,22 +133,24 @@ def suggest(word: str, valid: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A type for argparse that accepts certain words, and values with a prefix."""
+    """A type for argparse that accepts certain words."""
 
     words: tuple[str, ...]
-    prefix: str = ""
     is_optional: bool = False
     """Whether an empty text is accepted, too, for the default."""
+    remedies: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What to do instead of a text that starts so."""
 
     def __call__(self, text: str) -> str:
         """Return a valid value.
 
         Raises: ArgumentTypeError for any other.
         """
-        if text in self.words or (self.is_optional and not text) or (self.prefix and text.startswith(self.prefix)):
+        if text in self.words or (self.is_optional and not text):
             return text
-        known = ", ".join([*self.words, *([f"{self.prefix}…"] if self.prefix else [])])
-        raise argparse.ArgumentTypeError(f'"{text}" is not one of {known}{suggest(text, self.words)}')
+        remedy = next((f"; {each}" for start, each in self.remedies.items() if text.startswith(start)), "")
+        hint = remedy or suggest(text, self.words)
+        raise argparse.ArgumentTypeError(f'"{text}" is not one of {", ".join(self.words)}{hint}')
 
 
 def _show_examples(examples: Mapping[str, str]) -> str:

@@ -45,9 +45,7 @@ def main(options: argparse.Namespace) -> int:
     Raises: MisuseError, ApiError, ConfigurationError.
     """
     if options.watch and (options.wait or options.objects or options.output not in ("", "wide", "name")):
-        raise MisuseError(
-            "--watch shows a table; it cannot be combined with --wait, --objects or -o json|yaml|jsonpath"
-        )
+        raise MisuseError("--watch shows a table; it cannot be combined with --wait, --objects or -o json|yaml")
     check(options, default_all=True)
     client = connect(options)
     deployments = Deployments(client)

@@ -28,7 +28,7 @@ RENDERING = (
 """The options of the controller that `render` has, too."""
 LEVELS = ("debug", "info", "warning", "error")
 OBJECTS = ("json", "yaml", "name")
-JSONPATH = "jsonpath="
+_KUBECTL_FORMS = {"jsonpath": 'use "kubectl get bd NAME -o jsonpath=TEMPLATE"'}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,15 +88,14 @@ def _defaults(**values: Any) -> Adds:
     return lambda parser: parser.set_defaults(**values)
 
 
-def _output(*words: str, default: str = "", prefix: str = "") -> Adds:
-    shown = [*words, *([f"{prefix}TEMPLATE"] if prefix else [])]
+def _output(*words: str, default: str = "") -> Adds:
     return _flag(
         "-o",
         "--output",
-        type=OneOf(words, prefix, is_optional=not default),
+        type=OneOf(words, is_optional=not default, remedies=_KUBECTL_FORMS),
         default=default,
         metavar="FORMAT",
-        help=f"{', '.join(shown)} [default: {default or 'text'}]",
+        help=f"{', '.join(words)} [default: {default or 'text'}]",
     )
 
 
@@ -160,7 +159,7 @@ _SELECTION = (
     _mark("-A", "--all", help="all BundleDeployments"),
     _flag("-l", "--selector", metavar="SELECTOR", help="those whose labels match, such as team=shop,!legacy"),
 )
-_CHANGE = (*_SELECTION, *_UNTIL_DONE, _output(*OBJECTS, prefix=JSONPATH), *_cluster())
+_CHANGE = (*_SELECTION, *_UNTIL_DONE, _output(*OBJECTS), *_cluster())
 _DECISION = (
     _NAME,
     _flag(
@@ -171,7 +170,7 @@ _DECISION = (
     ),
     _YES,
     *_UNTIL_DONE,
-    _output(*OBJECTS, prefix=JSONPATH),
+    _output(*OBJECTS),
     *_cluster(),
 )
 _REVIEWED = (_argument("name", nargs="?", metavar="NAME", help="name of a BundleDeployment"), _FILE)
@@ -200,14 +199,13 @@ DEPLOYMENTS = {
             "status": "all BundleDeployments",
             "status shop --objects": "details of one, with its objects",
             "status -l team=shop --wait --timeout 2m": "wait until all of a team are Ready",
-            "status shop -o jsonpath='{.status.installedRevision}'": "one field",
         },
         flags=(
             *_SELECTION,
             _mark("--objects", help="list the objects, too"),
             _mark("-w", "--watch", help="show each change, until Ctrl-C"),
             *_wait("wait until they are Ready; ends at once if waiting cannot help"),
-            _output(*OBJECTS, "wide", prefix=JSONPATH),
+            _output(*OBJECTS, "wide"),
             *_cluster("namespace"),
         ),
         entry="status:main",
@@ -267,7 +265,7 @@ DEPLOYMENTS = {
                 help="position of the source in spec.sources, from 0 [default: the only one of kind configMap]",
             ),
             *_UNTIL_READY,
-            _output(*OBJECTS, prefix=JSONPATH),
+            _output(*OBJECTS),
             *_cluster(),
         ),
         entry="push:push",
@@ -335,7 +333,7 @@ DEPLOYMENTS = {
                 help='kept revision, as "rukpak history" shows it [default: the last one that was healthy]',
             ),
             *_UNTIL_READY,
-            _output(*OBJECTS, prefix=JSONPATH),
+            _output(*OBJECTS),
             *_cluster(),
         ),
         entry="history:roll_back",
@@ -474,7 +472,7 @@ BUNDLES = {
             _mark("--dry-run", help="create nothing; with -o yaml, print the BundleDeployment"),
             _mark("--use-secrets", help="use the Secret of the source without asking"),
             *_UNTIL_READY,
-            _output(*OBJECTS, prefix=JSONPATH),
+            _output(*OBJECTS),
             *_cluster(),
             _options(*RENDERING),
             _defaults(from_cluster=False, capabilities=None),
@@ -521,7 +519,7 @@ BUNDLES = {
             _mark("--dry-run", help="only show what would be done"),
             _mark("--use-secrets", help="use the Secrets of sources without asking"),
             _TIMEOUT,
-            _output(*OBJECTS, prefix=JSONPATH),
+            _output(*OBJECTS),
             *_cluster("namespace"),
             _options(*RENDERING),
             _defaults(from_cluster=False, capabilities=None),

@@ -41,12 +41,6 @@ def test_what_is_printed_has_no_managed_fields(cluster: FakeCluster, capsys: pyt
     assert "managedFields" not in json.loads(capsys.readouterr().out)["metadata"]
 
 
-def test_a_field_is_printed_by_its_path(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    template = 'jsonpath={.metadata.name}: {.status.conditions[?(@.type=="Ready")].reason}{"\\n"}'
-    assert main(["status", "shop", "-o", template]) == 0
-    assert capsys.readouterr().out == "shop: Ready\n"
-
-
 def test_where_there_is_none_it_says_so(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.objects.clear()
     assert main(["status"]) == 0
