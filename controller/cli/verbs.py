@@ -16,7 +16,7 @@ from controller.settings import GROUPS as OPTION_GROUPS
 
 Run = Callable[[argparse.Namespace], int]
 """Runs a verb with its options and returns the exit status."""
-Adds = Callable[[Parser], None]
+Adds = Callable[[Parser], object]
 """Adds a flag, or several, to the parser of a verb."""
 
 SELECTION = "NAME...|-l SELECTOR|--all [flags]"
@@ -67,20 +67,20 @@ def make_parser(name: str) -> Parser:
 # kinds of flags
 
 
-def _argument(name: str, **options: Any) -> Adds:
-    return lambda parser: cast("None", parser.add_argument(name, **options))
+def _argument(name: str, shown: str, text: str, **options: Any) -> Adds:
+    return lambda parser: parser.add_argument(name, metavar=shown, help=text, **options)
 
 
-def _flag(*names: str, group: str = FLAGS, **options: Any) -> Adds:
-    return lambda parser: parser.add_flag(group, names, **options)
-
-
-def _mark(*names: str, help: str) -> Adds:  # noqa: A002 - as argparse calls it
-    return _flag(*names, action="store_true", help=help)
+def _flag(form: str, text: str, *, group: str = FLAGS, **options: Any) -> Adds:
+    """Return what adds a flag in the form that help shows: `-f, --file FILE`, or without a value `-y, --yes`."""
+    *short, last = form.split(", ")
+    flag, _, value = last.partition(" ")
+    options |= {"metavar": value} if value else {"action": "store_true"}
+    return lambda parser: parser.add_flag(group, (*short, flag), help=text, **options)
 
 
 def _options(*names: str) -> Adds:
-    """Return what adds these options of the controller; all of them if none is named."""
+    """Return what adds these options of the controller, or all of them."""
     return lambda parser: add_options(parser, os.environ, only=names or None)
 
 
@@ -89,14 +89,9 @@ def _defaults(**values: Any) -> Adds:
 
 
 def _output(*words: str, default: str = "") -> Adds:
-    return _flag(
-        "-o",
-        "--output",
-        type=OneOf(words, is_optional=not default, remedies=_KUBECTL_FORMS),
-        default=default,
-        metavar="FORMAT",
-        help=f"{', '.join(words)} [default: {default or 'text'}]",
-    )
+    form = OneOf(words, is_optional=not default, remedies=_KUBECTL_FORMS)
+    text = f"{', '.join(words)} [default: {default or 'text'}]"
+    return _flag("-o, --output FORMAT", text, type=form, default=default)
 
 
 def _seconds(text: str) -> float:
@@ -109,7 +104,7 @@ def _seconds(text: str) -> float:
 
 
 def _wait(text: str) -> tuple[Adds, ...]:
-    return _mark("--wait", help=text), _TIMEOUT
+    return _flag("--wait", text), _TIMEOUT
 
 
 def _cluster(*others: str) -> tuple[Adds, ...]:
@@ -117,14 +112,13 @@ def _cluster(*others: str) -> tuple[Adds, ...]:
     group = OPTION_GROUPS["kubeconfig"]
     return (
         _options("kubeconfig", "context", *others),
-        _flag("--as", group=group, dest="as_user", metavar="USER", help="user to impersonate, as with kubectl"),
+        _flag("--as USER", "user to impersonate, as with kubectl", group=group, dest="as_user"),
         _flag(
-            "--as-group",
+            "--as-group GROUP",
+            "group to impersonate, with --as; may be repeated",
             group=group,
             dest="as_groups",
             action="append",
-            metavar="GROUP",
-            help="group to impersonate, with --as; may be repeated",
         ),
     )
 
@@ -142,48 +136,39 @@ _SHELLS = ("bash", "zsh", "fish")
 _APPROVALS = ("Automatic", "NewPermissions", "Manual")
 _FOLDER = "folder to push, such as a chart or one with manifests/"
 _CAPABILITIES = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
-_NAME = _argument("name", metavar="NAME", help="name of a BundleDeployment")
-_FILE = _flag("-f", "--file", metavar="FILE", help="BundleDeployment whose sources to fetch; -: stdin")
-_YES = _mark("-y", "--yes", help="do not ask for confirmation")
+_NAME = _argument("name", "NAME", "name of a BundleDeployment")
+_FILE = _flag("-f, --file FILE", "BundleDeployment whose sources to fetch; -: stdin")
+_YES = _flag("-y, --yes", "do not ask for confirmation")
 _TIMEOUT = _flag(
-    "--timeout",
-    type=_seconds,
-    default=300.0,
-    metavar="DURATION",
-    help="how long to wait, such as 30s or 5m [default: 5m]",
+    "--timeout DURATION", "how long to wait, such as 30s or 5m [default: 5m]", type=_seconds, default=300.0
 )
 _UNTIL_READY = _wait("wait until it is Ready; ends at once if waiting cannot help")
 _UNTIL_DONE = _wait("wait until the controller is done; ends at once if waiting cannot help")
 _SELECTION = (
-    _argument("names", nargs="*", metavar="NAME", help="name of a BundleDeployment"),
-    _mark("-A", "--all", help="all BundleDeployments"),
-    _flag("-l", "--selector", metavar="SELECTOR", help="those whose labels match, such as team=shop,!legacy"),
+    _argument("names", "NAME", "name of a BundleDeployment", nargs="*"),
+    _flag("-A, --all", "all BundleDeployments"),
+    _flag("-l, --selector SELECTOR", "those whose labels match, such as team=shop,!legacy"),
 )
 _CHANGE = (*_SELECTION, *_UNTIL_DONE, _output(*OBJECTS), *_cluster())
 _DECISION = (
     _NAME,
     _flag(
-        "--revision",
-        metavar="DIGEST",
+        "--revision DIGEST",
+        "digest of the revision, abbreviated if it waits for approval [default: the one that waits]",
         default="",
-        help="digest of the revision, abbreviated if it waits for approval [default: the one that waits]",
     ),
     _YES,
     *_UNTIL_DONE,
     _output(*OBJECTS),
     *_cluster(),
 )
-_REVIEWED = (_argument("name", nargs="?", metavar="NAME", help="name of a BundleDeployment"), _FILE)
+_REVIEWED = (_argument("name", "NAME", "name of a BundleDeployment", nargs="?"), _FILE)
 _REVIEW = (
-    _mark(
-        "--from-cluster",
-        help="read the revision from its Secrets; by default, it is rendered if you may not read them",
-    ),
-    _mark("--use-secrets", help="use the Secrets that sources name without asking"),
+    _flag("--from-cluster", "read the revision from its Secrets; by default, it is rendered if you may not read them"),
+    _flag("--use-secrets", "use the Secrets that sources name without asking"),
     _flag(
-        "--capabilities",
-        metavar="FILE",
-        help='for -f: output of "rukpak capabilities"; default: those of the latest Kubernetes version',
+        "--capabilities FILE",
+        'for -f: output of "rukpak capabilities"; default: those of the latest Kubernetes version',
     ),
     _output("json", "yaml"),
     *_cluster("namespace"),
@@ -202,8 +187,8 @@ DEPLOYMENTS = {
         },
         flags=(
             *_SELECTION,
-            _mark("--objects", help="list the objects, too"),
-            _mark("-w", "--watch", help="show each change, until Ctrl-C"),
+            _flag("--objects", "list the objects, too"),
+            _flag("-w, --watch", "show each change, until Ctrl-C"),
             *_wait("wait until they are Ready; ends at once if waiting cannot help"),
             _output(*OBJECTS, "wide"),
             *_cluster("namespace"),
@@ -225,7 +210,7 @@ DEPLOYMENTS = {
         examples={"events shop -w": "also show new ones as they occur"},
         flags=(
             _NAME,
-            _mark("-w", "--watch", help="show new Events, too, until Ctrl-C"),
+            _flag("-w, --watch", "show new Events, too, until Ctrl-C"),
             _output(*OBJECTS),
             *_cluster(),
         ),
@@ -238,9 +223,9 @@ DEPLOYMENTS = {
         examples={"logs shop -f --since 10m": "the last ten minutes, and everything from now on"},
         flags=(
             _NAME,
-            _mark("-f", "--follow", help="show new lines, too, until Ctrl-C"),
-            _flag("--since", metavar="DURATION", type=_seconds, help="only lines newer than this, such as 5m or 1h"),
-            _flag("--level", type=OneOf(LEVELS), metavar="|".join(LEVELS), default="debug", help="lowest level shown"),
+            _flag("-f, --follow", "show new lines, too, until Ctrl-C"),
+            _flag("--since DURATION", "only lines newer than this, such as 5m or 1h", type=_seconds),
+            _flag(f"--level {'|'.join(LEVELS)}", "lowest level shown", type=OneOf(LEVELS), default="debug"),
             _output("text", "json", default="text"),
             *_cluster("namespace"),
         ),
@@ -256,13 +241,12 @@ DEPLOYMENTS = {
             "push ./chart shop --source 1": "replace the second source, whatever its kind",
         },
         flags=(
-            _argument("folder", metavar="FOLDER", help=_FOLDER),
+            _argument("folder", "FOLDER", _FOLDER),
             _NAME,
             _flag(
-                "--source",
-                metavar="NUMBER",
+                "--source NUMBER",
+                "position of the source in spec.sources, from 0 [default: the only one of kind configMap]",
                 type=int,
-                help="position of the source in spec.sources, from 0 [default: the only one of kind configMap]",
             ),
             *_UNTIL_READY,
             _output(*OBJECTS),
@@ -280,27 +264,21 @@ DEPLOYMENTS = {
             "package ./chart registry.example.com/chart:v1 --format helm": "refuse a folder that is no chart",
         },
         flags=(
-            _argument("source", metavar="FOLDER", help=_FOLDER),
-            _argument("reference", metavar="REGISTRY/REPOSITORY:TAG", help="name of the image"),
-            _flag("--format", help="format that it must have [default: what it looks like, else plain]"),
+            _argument("source", "FOLDER", _FOLDER),
+            _argument("reference", "REGISTRY/REPOSITORY:TAG", "name of the image"),
+            _flag("--format FORMAT", "format that it must have [default: what it looks like, else plain]"),
+            _flag("--config FILE", "YAML or JSON file with the spec.config to render it with; -: stdin"),
+            _flag("--install-namespace NAMESPACE", "spec.installNamespace to render it with"),
+            _flag("--capabilities FILE", _CAPABILITIES),
             _flag(
-                "--config",
-                metavar="FILE",
-                help="YAML or JSON file with the spec.config to render it with; -: stdin",
+                "--registry-config FILE",
+                "Docker configuration with credentials [default: $DOCKER_CONFIG/config.json or ~/.docker/config.json]",
             ),
-            _flag("--install-namespace", metavar="NAMESPACE", help="spec.installNamespace to render it with"),
-            _flag("--capabilities", metavar="FILE", help=_CAPABILITIES),
+            _flag("--username USERNAME", "user at the registry, whose password is read from stdin"),
+            _flag("--certificate-authority FILE", "PEM certificates to trust instead of the system's"),
             _flag(
-                "--registry-config",
-                metavar="FILE",
-                help="Docker configuration with credentials [default: $DOCKER_CONFIG/config.json or "
-                "~/.docker/config.json]",
-            ),
-            _flag("--username", help="user at the registry, whose password is read from stdin"),
-            _flag("--certificate-authority", metavar="FILE", help="PEM certificates to trust instead of the system's"),
-            _mark(
                 "--insecure-skip-tls-verify",
-                help="do not verify certificates, and use plain http if the registry does not serve https",
+                "do not verify certificates, and use plain http if the registry does not serve https",
             ),
             _output("name"),
             _defaults(name=None),
@@ -327,10 +305,9 @@ DEPLOYMENTS = {
         flags=(
             _NAME,
             _flag(
-                "--to",
-                metavar="DIGEST",
+                "--to DIGEST",
+                'kept revision, as "rukpak history" shows it [default: the last one that was healthy]',
                 default="",
-                help='kept revision, as "rukpak history" shows it [default: the last one that was healthy]',
             ),
             *_UNTIL_READY,
             _output(*OBJECTS),
@@ -346,7 +323,7 @@ DEPLOYMENTS = {
             "prune shop --dry-run": "show what would be deleted",
             "prune shop": "show it, ask, and delete it, with your permissions",
         },
-        flags=(_NAME, _YES, _mark("--dry-run", help="only show what would be deleted"), *_cluster("namespace")),
+        flags=(_NAME, _YES, _flag("--dry-run", "only show what would be deleted"), *_cluster("namespace")),
         entry="prune:main",
     ),
     "pause": Verb(
@@ -408,22 +385,21 @@ BUNDLES = {
         flags=(
             _argument(
                 "source",
+                "SOURCE",
+                "directory, packed chart, archive or manifest; oci:// reference or URL of one; -: stdin",
                 nargs="?",
-                metavar="SOURCE",
-                help="directory, packed chart, archive or manifest; oci:// reference or URL of one; -: stdin",
             ),
             _FILE,
             _flag(
-                "--revision",
-                metavar="NAME@DIGEST",
-                help="revision that was applied: name of the BundleDeployment and digest, which may be abbreviated",
+                "--revision NAME@DIGEST",
+                "revision that was applied: name of the BundleDeployment and digest, which may be abbreviated",
             ),
-            _mark("--use-secrets", help="use the Secrets that FILE names without asking"),
-            _flag("--format", help="overrides spec.format [default for SOURCE: what it looks like, else plain]"),
-            _flag("--name", help="overrides the name of the BundleDeployment [default for SOURCE: bundle]"),
-            _flag("--install-namespace", metavar="NAMESPACE", help="overrides spec.installNamespace"),
-            _flag("--config", metavar="FILE", help="YAML or JSON file that overrides spec.config; -: stdin"),
-            _flag("--capabilities", metavar="FILE", help=_CAPABILITIES),
+            _flag("--use-secrets", "use the Secrets that FILE names without asking"),
+            _flag("--format FORMAT", "overrides spec.format [default for SOURCE: what it looks like, else plain]"),
+            _flag("--name NAME", "overrides the name of the BundleDeployment [default for SOURCE: bundle]"),
+            _flag("--install-namespace NAMESPACE", "overrides spec.installNamespace"),
+            _flag("--config FILE", "YAML or JSON file that overrides spec.config; -: stdin"),
+            _flag("--capabilities FILE", _CAPABILITIES),
             _output("yaml", "json", "name", "revision", default="yaml"),
             *_cluster("namespace"),
             _options(*RENDERING),
@@ -441,36 +417,32 @@ BUNDLES = {
             "BundleDeployment, for a repository of manifests",
         },
         flags=(
-            _argument("name", metavar="NEW-NAME", help="name of the BundleDeployment"),
-            _flag("--image", metavar="REFERENCE", help="image or OCI artifact"),
-            _flag("--git", metavar="REPOSITORY", help="git repository"),
-            _flag("--ref", help="for --git: commit, tag or branch [default: HEAD]"),
-            _flag("--directory", help="for --git: part of the repository"),
-            _flag("--http", metavar="URL", help="archive, or file of manifests"),
-            _flag("--sha256", metavar="DIGEST", help="for --http and --chart: of the file"),
-            _flag("--chart", metavar="NAME", help="Helm chart"),
-            _flag("--repository", metavar="URL", help="for --chart: where index.yaml is, or oci://registry/folder"),
-            _flag("--version", metavar="RANGE", help="for --chart: version or range [default: the highest release]"),
-            _flag("--secret", metavar="NAME", help="credentials for the source, in the install namespace"),
-            _flag("--format", default="plain", help="plain, helm, registry-v1 or that of a plug-in [default: plain]"),
+            _argument("name", "NEW-NAME", "name of the BundleDeployment"),
+            _flag("--image REFERENCE", "image or OCI artifact"),
+            _flag("--git REPOSITORY", "git repository"),
+            _flag("--ref REF", "for --git: commit, tag or branch [default: HEAD]"),
+            _flag("--directory DIRECTORY", "for --git: part of the repository"),
+            _flag("--http URL", "archive, or file of manifests"),
+            _flag("--sha256 DIGEST", "for --http and --chart: of the file"),
+            _flag("--chart NAME", "Helm chart"),
+            _flag("--repository URL", "for --chart: where index.yaml is, or oci://registry/folder"),
+            _flag("--version RANGE", "for --chart: version or range [default: the highest release]"),
+            _flag("--secret NAME", "credentials for the source, in the install namespace"),
+            _flag("--format FORMAT", "plain, helm, registry-v1 or that of a plug-in [default: plain]", default="plain"),
             _flag(
-                "-n",
-                "--install-namespace",
-                metavar="NAMESPACE",
-                help="default namespace of namespaced objects; created if it is missing",
+                "-n, --install-namespace NAMESPACE", "default namespace of namespaced objects; created if it is missing"
             ),
-            _flag("--service-account", metavar="NAME", help="apply objects as this account of the install namespace"),
-            _flag("--config", metavar="FILE", help="YAML or JSON file with spec.config; -: stdin"),
+            _flag("--service-account NAME", "apply objects as this account of the install namespace"),
+            _flag("--config FILE", "YAML or JSON file with spec.config; -: stdin"),
             _flag(
-                "--approval",
+                f"--approval {'|'.join(_APPROVALS)}",
+                "which revisions wait for approval; this one is approved, unless Automatic [default: Automatic]",
                 type=OneOf(_APPROVALS),
                 default=_APPROVALS[0],
-                metavar="|".join(_APPROVALS),
-                help="which revisions wait for approval; this one is approved, unless Automatic [default: Automatic]",
             ),
             _YES,
-            _mark("--dry-run", help="create nothing; with -o yaml, print the BundleDeployment"),
-            _mark("--use-secrets", help="use the Secret of the source without asking"),
+            _flag("--dry-run", "create nothing; with -o yaml, print the BundleDeployment"),
+            _flag("--use-secrets", "use the Secret of the source without asking"),
             *_UNTIL_READY,
             _output(*OBJECTS),
             *_cluster(),
@@ -493,31 +465,26 @@ BUNDLES = {
             "adopt shop-v2 --from shop-v1": "objects of another BundleDeployment; with -f, one that does not exist yet",
         },
         flags=(
-            _argument("name", metavar="NAME", help="name of the BundleDeployment"),
+            _argument("name", "NAME", "name of the BundleDeployment"),
             _flag(
-                "-f",
-                "--file",
-                metavar="FILE",
-                help="BundleDeployment to apply; it may be left out if --from names another one; -: stdin",
+                "-f, --file FILE", "BundleDeployment to apply; it may be left out if --from names another one; -: stdin"
             ),
             _flag(
-                "--from",
+                "--from OWNER",
+                "what has installed the objects: helm/RELEASE[.NAMESPACE], flux/KUSTOMIZATION[.NAMESPACE], kubectl, or "
+                "the name of another BundleDeployment",
                 dest="origin",
-                metavar="OWNER",
                 required=True,
-                help="what has installed the objects: helm/RELEASE[.NAMESPACE], flux/KUSTOMIZATION[.NAMESPACE], "
-                "kubectl, or the name of another BundleDeployment",
             ),
             _flag(
-                "--field-manager",
+                "--field-manager NAME",
+                "field manager that has set fields of the objects, too, and keeps none; may be repeated",
                 dest="managers",
                 action="append",
-                metavar="NAME",
-                help="field manager that has set fields of the objects, too, and keeps none; may be repeated",
             ),
             _YES,
-            _mark("--dry-run", help="only show what would be done"),
-            _mark("--use-secrets", help="use the Secrets of sources without asking"),
+            _flag("--dry-run", "only show what would be done"),
+            _flag("--use-secrets", "use the Secrets of sources without asking"),
             _TIMEOUT,
             _output(*OBJECTS),
             *_cluster("namespace"),
@@ -541,13 +508,11 @@ BUNDLES = {
         flags=(
             *_REVIEWED,
             _flag(
-                "--from",
+                "--from REVISION",
+                "compare with this revision of the store, by its digest or the beginning of it, instead of the cluster",
                 dest="before",
-                metavar="REVISION",
-                help="compare with this revision of the store, by its digest or the beginning of it, instead of the "
-                "cluster",
             ),
-            _flag("--to", metavar="REVISION", help="what this revision of the store would change"),
+            _flag("--to REVISION", "what this revision of the store would change"),
             *_REVIEW,
         ),
         entry="diff:main",
@@ -562,7 +527,7 @@ BUNDLES = {
             "permissions shop --new": "only what is not installed yet",
             "permissions -f shop.yaml": "of one that is not applied yet",
         },
-        flags=(*_REVIEWED, _mark("--new", help="only what the installed revision may not do"), *_REVIEW),
+        flags=(*_REVIEWED, _flag("--new", "only what the installed revision may not do"), *_REVIEW),
         entry="permissions:show_permissions",
     ),
     "rights": Verb(
@@ -576,7 +541,7 @@ BUNDLES = {
         },
         flags=(
             *_REVIEWED,
-            _flag("--service-account", metavar="NAME", help="overrides spec.serviceAccountName"),
+            _flag("--service-account NAME", "overrides spec.serviceAccountName"),
             *_REVIEW,
         ),
         entry="permissions:show_rights",
@@ -619,7 +584,7 @@ INSTALLATION = {
         description="Print the versions of this program, and of the controller and the API in the cluster.",
         examples={"version --client": "without a cluster"},
         flags=(
-            _mark("--client", help="only this program; no cluster is asked"),
+            _flag("--client", "only this program; no cluster is asked"),
             _output("json", "yaml"),
             *_cluster("namespace"),
             _options("helm"),
@@ -634,7 +599,7 @@ INSTALLATION = {
             "completion bash > ~/.local/share/bash-completion/completions/rukpak": "for each new bash",
             "completion fish | source": "for the current fish",
         },
-        flags=(_argument("shell", metavar="SHELL", type=OneOf(_SHELLS), help=", ".join(_SHELLS)),),
+        flags=(_argument("shell", "SHELL", ", ".join(_SHELLS), type=OneOf(_SHELLS)),),
         entry="completion:show_script",
     ),
     "uninstall": Verb(
@@ -647,7 +612,7 @@ INSTALLATION = {
         flags=(
             _add_fate,
             _YES,
-            _mark("--dry-run", help="only show what would be deleted"),
+            _flag("--dry-run", "only show what would be deleted"),
             _TIMEOUT,
             *_cluster("namespace"),
         ),
