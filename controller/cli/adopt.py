@@ -1,38 +1,36 @@
-"""`rukpak adopt`: a BundleDeployment takes over what another tool has installed, in place.
+"""`rukpak adopt`: a BundleDeployment takes over what another tool or BundleDeployment has installed, in place.
 
-What would fight is stopped first. What the tool knows about the objects is deleted last, when all of them are taken
-over and ready: whatever fails before that, the tool still has its records, and the command can be run again.
+What would fight is stopped first. What a tool knows about the objects is deleted last, when all of them are taken over
+and ready: whatever fails before that, the tool still has its records, and the command can be run again. From another
+BundleDeployment the controller takes objects over (spec.takeOver), once that one is paused.
 """
 
 from __future__ import annotations
 
 import argparse
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.ownership import Owner, Situation, is_ours, judge
-from controller.apply.targets import Target, leave_out_missing
-from controller.build.revision import Revision
+from controller.apply.targets import leave_out_missing
 from controller.cli import manifest
 from controller.cli.adopted import (
     Assess,
-    Assessment,
-    Exists,
     Finding,
-    Metadata,
     Standing,
-    Survey,
     Tidied,
     Tidier,
+    assess_for_giver,
     assess_for_tool,
     exists_on,
     find_protection,
+    survey,
 )
 from controller.cli.changes import awaits_pause
-from controller.cli.command import FAILED, MisuseError, ask, connect, explain, read_file, tell
+from controller.cli.command import FAILED, MisuseError, confirm, connect, explain, read_file, tell
 from controller.cli.comparison import Change, Comparison, summarize
 from controller.cli.deployments import Awaits, Deployments, Manifest, Waiter, awaits_ready, conclude
 from controller.cli.diff import compare, compare_two, find_targets, owner_of
@@ -56,11 +54,86 @@ from controller.cli.tree import ObjectLister
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.observe.records import ObjectKey, Record
+from controller.observe.records import ObjectKey
 
 SHOWN_MANAGERS = 5
 SHOWN = 10
 """Names that a line lists."""
+
+
+class UnfinishedError(Exception):
+    """The adoption is not complete; the message is one line."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Adoption(ABC):
+    """An adoption: what it would do, and once the user has agreed, what it has done."""
+
+    client: Client
+    """Acts as the user."""
+    name: str
+    """Of the BundleDeployment that takes objects."""
+    value: Manifest | None
+    """The same as it is written in the file; None: it is on the cluster."""
+    findings: Sequence[Finding]
+    done: list[str] = field(default_factory=list)
+    """A line for each step that stays done if a later one fails."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether an object cannot be taken over or applied."""
+        return bool(self.with_standing(Standing.REFUSED))
+
+    def with_standing(self, standing: Standing) -> Sequence[Finding]:
+        """Return the objects of which this becomes."""
+        return [each for each in self.findings if each.standing is standing]
+
+    @abstractmethod
+    def describe(self) -> Iterator[str]:
+        """Yield what would be done, line by line."""
+
+    @abstractmethod
+    def preview(self, output: str) -> str:
+        """Return the result of a dry run."""
+
+    @abstractmethod
+    def carry_out(self, seconds: float) -> Manifest:
+        """Take the objects over; return the BundleDeployment when it is Ready.
+
+        Args:
+            seconds: for each wait.
+
+        Raises: UnfinishedError, ApiError.
+        """
+
+    @abstractmethod
+    def outcome(self) -> str:
+        """Return what was done, for a line about the BundleDeployment."""
+
+    @abstractmethod
+    def describe_rest(self) -> Iterator[str]:
+        """Yield what stays, and what to do about it."""
+
+    def kept(self) -> Iterator[str]:
+        """Yield what stays as it was if a step fails."""
+        yield from ()
+
+    def wait_until(self, value: Manifest, awaits: Awaits, seconds: float) -> Manifest:
+        """Wait for a BundleDeployment, and return its last state.
+
+        Raises: UnfinishedError, ApiError.
+        """
+        values, failures = Waiter(Deployments(self.client), awaits, seconds).wait([value])
+        for failure in failures:
+            raise UnfinishedError(f"{failure.cause}{f': {failure.text}' if failure.text else ''}")
+        return values[0]
+
+    def apply(self, value: Manifest, seconds: float) -> Manifest:
+        """Apply the BundleDeployment, and return it when it is Ready.
+
+        Raises: UnfinishedError, ApiError.
+        """
+        return self.wait_until(Deployments(self.client).apply(value), awaits_ready, seconds)
 
 
 def main(options: argparse.Namespace) -> int:
@@ -68,38 +141,36 @@ def main(options: argparse.Namespace) -> int:
 
     Raises: MisuseError; BundleError, ApiError and ConfigurationError as `rukpak render`.
     """
-    if not is_tool(options.origin):
-        value, content = _read_deployment(options) if options.file else (None, None)
-        return hand_over(options, value, content)
-    if not options.file:
+    if is_tool(options.origin) and not options.file:
         raise MisuseError("specify the BundleDeployment with -f FILE")
-    return _adopt_from_tool(options, *_read_deployment(options))
-
-
-def _adopt_from_tool(options: argparse.Namespace, value: Manifest, content: BundleDeployment) -> int:
+    value, content = _read_file(options) if options.file else (None, None)
+    if options.origin == options.name and not is_tool(options.origin):
+        raise MisuseError("--from: must be another BundleDeployment")
     client = connect(options)
     try:
-        proposal = _propose(client, options, content)
+        if value and content and is_tool(options.origin):
+            adoption: Adoption | None = _adopt_from_tool(client, options, value, content)
+        else:
+            adoption = _hand_over(client, options, value, content)
     except UnusableOriginError as error:
         tell(f"rukpak adopt: {error}")
         return FAILED
-    if proposal is None:
+    if adoption is None:
         return FAILED
-    for line in fit(describe(proposal)).splitlines():
-        tell(line)
-    if proposal.is_refused:
+    _tell_all(adoption.describe())
+    if adoption.is_refused:
         tell("rukpak adopt: nothing was changed: some objects cannot be taken over")
         return FAILED
     if options.dry_run:
-        print(show([value], options.output) if options.output else f"{name_of(value)} adopted (dry run)\n", end="")
+        print(adoption.preview(options.output), end="")
         return 0
-    if not (options.yes or ask("no terminal to ask for confirmation; pass --yes")):
+    if not confirm(options):
         tell("rukpak adopt: nothing was changed")
         return FAILED
-    return _adopt(client, options, value, proposal)
+    return _carry_out(adoption, options)
 
 
-def _read_deployment(options: argparse.Namespace) -> tuple[Manifest, BundleDeployment]:
+def _read_file(options: argparse.Namespace) -> tuple[Manifest, BundleDeployment]:
     """Return the BundleDeployment of the file, as it is written and validated; it must have the given name.
 
     Raises: MisuseError, BundleError.
@@ -112,10 +183,46 @@ def _read_deployment(options: argparse.Namespace) -> tuple[Manifest, BundleDeplo
     return value, manifest.read(data, options.file, {"name": None, "spec": {}})
 
 
-# what would be done
+def _carry_out(adoption: Adoption, options: argparse.Namespace) -> int:
+    try:
+        adopted = adoption.carry_out(options.timeout)
+    except (UnfinishedError, ApiError) as error:
+        tell(f"rukpak adopt: {adoption.name}: {explain(error) if isinstance(error, ApiError) else error}")
+        for line in (*adoption.done, *adoption.kept()):
+            tell(f"  {line}")
+        tell("correct that and run the command again")
+        return FAILED
+    status = conclude("adopt", options, [adopted], [], done=adoption.outcome())
+    _tell_all(adoption.describe_rest())
+    return status
 
 
-def _propose(client: Client, options: argparse.Namespace, deployment: BundleDeployment) -> Proposal | None:
+def _tell_all(lines: Iterable[str]) -> None:
+    for line in fit(lines).splitlines():
+        tell(line)
+
+
+def _survey(client: Client, discovery: Discovery, reviewed: Reviewed, assess: Assess) -> list[Finding]:
+    targets = leave_out_missing(find_targets(reviewed, discovery), lambda kind: discovery.resource(kind) is None)
+    return survey(client, discovery, targets, assess)
+
+
+def _count(number: int) -> str:
+    return f"{number} {'object' if number == 1 else 'objects'}"
+
+
+def _some(texts: Sequence[str]) -> str:
+    """Return the first of many names for a line."""
+    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
+    return f"{', '.join(texts[:SHOWN])}{more}"
+
+
+# from a tool
+
+
+def _adopt_from_tool(
+    client: Client, options: argparse.Namespace, value: Manifest, deployment: BundleDeployment
+) -> ToolAdoption | None:
     """Return what would be done; None if the user does not consent to the use of a Secret.
 
     Raises: UnusableOriginError; as `main`.
@@ -128,26 +235,23 @@ def _propose(client: Client, options: argparse.Namespace, deployment: BundleDepl
     reviewed = render_new(client, options, deployment, options.file)
     if reviewed is None:
         return None
-    targets = leave_out_missing(find_targets(reviewed, discovery), lambda kind: discovery.resource(kind) is None)
     assess = assess_for_tool(owner_of(reviewed.deployment), origin, exists_on(client))
-    findings = Survey(client, discovery, targets, assess).find()
+    findings = _survey(client, discovery, reviewed, assess)
     protection = find_protection(findings, deployment.spec.collision_protection)
-    return Proposal(
+    adopted = [each for each in findings if each.standing in (Standing.TAKEN, Standing.OURS)]
+    labels = [(each.metadata or {}).get("labels") or {} for each in adopted]
+    return ToolAdoption(
+        client=client,
+        name=deployment.metadata.name,
+        value=value,
+        findings=findings,
         deployment=deployment,
         origin=origin,
-        findings=findings,
         protection=protection,
-        rivals=find_rivals(client, discovery, origin, _labels_of(findings)),
+        rivals=find_rivals(client, discovery, origin, labels),
         release=release,
         comparison=compare(_under(reviewed, protection), options),
     )
-
-
-def _labels_of(findings: Iterable[Finding]) -> Iterator[Mapping[str, Any]]:
-    """Yield the labels of the objects that are adopted."""
-    for each in findings:
-        if each.standing in (Standing.TAKEN, Standing.OURS):
-            yield (each.metadata or {}).get("labels") or {}
 
 
 def _under(reviewed: Reviewed, protection: str) -> Reviewed:
@@ -157,277 +261,221 @@ def _under(reviewed: Reviewed, protection: str) -> Reviewed:
     return replace(reviewed, deployment=deployment.model_copy(update={"spec": spec}))
 
 
-# what is done
+@dataclass(slots=True, kw_only=True)
+class ToolAdoption(Adoption):
+    """An adoption from Helm, Flux or kubectl."""
+
+    value: Manifest
+    deployment: BundleDeployment
+    """Of the file."""
+    origin: Origin
+    protection: str
+    """spec.collisionProtection until the objects are taken over."""
+    rivals: Sequence[Rival]
+    release: Release | None
+    """Of Helm."""
+    comparison: Comparison
+    tidied: Sequence[Tidied] = ()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether an object cannot be taken over or applied."""
+        return self.comparison.is_refused or bool(self.with_standing(Standing.REFUSED))
+
+    @property
+    def rendered(self) -> Mapping[ObjectKey, Mapping[str, Any]]:
+        """Objects as the tool has rendered them, as far as that is known."""
+        return self.release.objects if self.release else {}
+
+    def left_objects(self) -> Sequence[ObjectKey]:
+        """Return the objects of the release that the revision lacks."""
+        known = {each.key for each in self.findings}
+        return [key for key in self.rendered if key not in known and key[:2] != ("", "Namespace")]
+
+    def describe(self) -> Iterator[str]:
+        """Yield what would be done, line by line."""
+        yield f"{self.name}: adopt from {self.origin}"
+        yield from self._summarize()
+        changes = {each.key: each.change for each in self.comparison.objects}
+        for each in self.with_standing(Standing.TAKEN):
+            state = "unchanged" if changes.get(each.key, Change.NONE) is Change.NONE else changes[each.key].value
+            yield f"  Take over: {each.key}, {state}{self._set_by(each)}"
+        yield from (f"  Create:    {each.key}" for each in self.with_standing(Standing.CREATED))
+        yield from (f"  Refused:   {each.key}: {each.problem}" for each in self.with_standing(Standing.REFUSED))
+        yield from (f"  Leave:     {key}: the bundle does not contain it" for key in self.left_objects())
+        for rival in self.rivals:
+            yield f"  Suspend:   {rival}{' (is suspended already)' if rival.is_suspended else ''}"
+        if self.protection != self.deployment.spec.collision_protection:
+            yield f"  Allow:     collisionProtection: {self.protection}, until the objects are taken over"
+        for name in self.release.names if self.release else ():
+            yield f"  Delete:    {name}, at the end"
+
+    def _summarize(self) -> Iterator[str]:
+        """Yield lines about the objects that the controller would apply; why others are refused is told apart."""
+        refused = {each.key for each in self.with_standing(Standing.REFUSED)}
+        applied = [each for each in self.comparison.objects if each.key not in refused]
+        first, *others = summarize(replace(self.comparison, objects=applied))
+        yield f"  {first}"
+        yield from others
+
+    def _set_by(self, finding: Finding) -> str:
+        """Return the field managers of the tool that have set fields of an object."""
+        entries = (finding.metadata or {}).get("managedFields") or []
+        found = dict.fromkeys(str(each.get("manager", "")) for each in entries if not each.get("subresource"))
+        theirs = [manager for manager in found if self.origin.is_manager(manager)][:SHOWN_MANAGERS]
+        return f" (set by {', '.join(theirs)})" if theirs else ""
+
+    def preview(self, output: str) -> str:
+        """Return the BundleDeployment of the file."""
+        return show([self.value], output) if output else f"{name_of(self.value)} adopted (dry run)\n"
+
+    def carry_out(self, seconds: float) -> Manifest:
+        """Suspend Flux, have the controller take over, remove what the tool has left, and delete its release."""
+        for rival in self.rivals:
+            suspend(self.client, rival)
+            self.done.append(f"{rival} is suspended")
+        self.done.append(f"the BundleDeployment is applied, with collisionProtection: {self.protection}")
+        spec = {**(self.value.get("spec") or {}), "collisionProtection": self.protection}
+        adopted = self.apply({**self.value, "spec": spec}, seconds)
+        deployment, _ = try_to_read(adopted)
+        owner = owner_of(deployment or self.deployment)
+        tidier = Tidier(self.client, Discovery(self.client), owner, self.origin, self.rendered)
+        self.tidied = tidier.tidy([*self.with_standing(Standing.TAKEN), *self.with_standing(Standing.OURS)])
+        if problems := [f"{each.key}: {each.problem}" for each in self.tidied if each.problem]:
+            raise UnfinishedError("; ".join(problems))
+        if self.protection != self.deployment.spec.collision_protection:
+            adopted = self.apply(self.value, seconds)
+        if self.release:
+            delete_release(self.client, self.release)
+        return adopted
+
+    def kept(self) -> Iterator[str]:
+        """Yield the release."""
+        if self.release:
+            yield f"the release of Helm is kept: {', '.join(self.release.names)}"
+
+    def outcome(self) -> str:
+        """Return how many objects were adopted."""
+        return f"adopted {_count(len(self.with_standing(Standing.TAKEN)))} from {self.origin}"
+
+    def describe_rest(self) -> Iterator[str]:
+        """Yield fields and objects that only the tool knows, and what is suspended."""
+        for each in self.tidied:
+            if each.left:
+                yield f"left: {each.key}: {_some(each.left)}: not in the bundle; add or remove such fields by hand"
+            if each.managers:
+                yield (
+                    f"left: {each.key}: also set by {_some(each.managers)}: fields that the bundle drops later stay; "
+                    f"name such managers with --field-manager"
+                )
+        for key in self.left_objects():
+            yield f"left: {key}: not in the bundle; delete it by hand if nothing needs it"
+        for rival in self.rivals:
+            yield f"left: {rival}: suspended; remove it from where it is defined, and delete it"
 
 
-def _adopt(client: Client, options: argparse.Namespace, value: Manifest, proposal: Proposal) -> int:
-    done: list[str] = []
-    try:
-        adopted, tidied = _carry_out(client, options, value, proposal, done)
-    except (UnfinishedError, ApiError) as error:
-        tell_unfinished(proposal.name, error, [*done, *_kept(proposal.release)])
-        return FAILED
-    status = conclude("adopt", options, [adopted], [], done=_describe_outcome(proposal))
-    for line in fit(_left(proposal, tidied)).splitlines():
-        tell(line)
-    return status
+# from another BundleDeployment
 
 
-def _carry_out(
-    client: Client, options: argparse.Namespace, value: Manifest, proposal: Proposal, done: list[str]
-) -> tuple[Manifest, list[Tidied]]:
-    """Take the objects over; return the BundleDeployment, and what became of each object.
+def _hand_over(
+    client: Client, options: argparse.Namespace, value: Manifest | None, content: BundleDeployment | None
+) -> HandOver | None:
+    """Return what would be done; None, after telling why, if there is no revision to look at.
 
-    Args:
-        client: acts as the user.
-        options: with `timeout`.
-        value: the BundleDeployment as it is written in the file.
-        proposal: what the user has agreed to.
-        done: gets a line for each step that stays done if a later one fails.
-
-    Raises: UnfinishedError, ApiError.
+    Raises: UnusableOriginError if nothing can be taken over; as `main`.
     """
-    for rival in proposal.rivals:
-        suspend(client, rival)
-        done.append(f"{rival} is suspended")
-    deployments = Deployments(client)
-    protection = proposal.protection
-    done.append(f"the BundleDeployment is applied, with collisionProtection: {protection}")
-    spec = {**(value.get("spec") or {}), "collisionProtection": protection}
-    adopted = apply_and_wait(deployments, {**value, "spec": spec}, options.timeout)
-    deployment, _ = try_to_read(adopted)
-    tidier = Tidier(client, Discovery(client), deployment or proposal.deployment, proposal.origin, proposal.rendered)
-    tidied = tidier.tidy([*proposal.list(Standing.TAKEN), *proposal.list(Standing.OURS)])
-    if problems := [f"{each.key}: {each.problem}" for each in tidied if each.problem]:
-        raise UnfinishedError("; ".join(problems))
-    if protection != proposal.deployment.spec.collision_protection:
-        adopted = apply_and_wait(deployments, value, options.timeout)
-    if proposal.release:
-        delete_release(client, proposal.release)
-    return adopted, tidied
-
-
-# what is told afterwards
-
-
-def _kept(release: Release | None) -> Iterator[str]:
-    if release:
-        yield f"the release of Helm is kept: {', '.join(release.names)}"
-
-
-def _describe_outcome(proposal: Proposal) -> str:
-    taken = len(proposal.list(Standing.TAKEN))
-    return f"adopted {taken} {'object' if taken == 1 else 'objects'} from {proposal.origin}"
-
-
-def _left(proposal: Proposal, tidied: Iterable[Tidied]) -> Iterator[str]:
-    """Yield what stays, and what to do about it."""
-    for each in tidied:
-        if each.left:
-            yield f"left: {each.key}: {some(each.left)}: not in the bundle; add or remove such fields by hand"
-        if each.managers:
-            yield (
-                f"left: {each.key}: also set by {some(each.managers)}: fields that the bundle drops later stay; "
-                f"name such managers with --field-manager"
-            )
-    for key in proposal.left_objects():
-        yield f"left: {key}: not in the bundle; delete it by hand if nothing needs it"
-    for rival in proposal.rivals:
-        yield f"left: {rival}: suspended; remove it from where it is defined, and delete it"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandOver:
-    """A hand-over that is not done yet."""
-
-    giver: BundleDeployment
-    name: str
-    """Of the BundleDeployment that takes."""
-    findings: Sequence[Finding]
-    changes: Mapping[ObjectKey, Change] | None
-    """Of objects that differ in both revisions; None if the user may not read that of the giver."""
-
-    def list(self, standing: Standing) -> Sequence[Finding]:
-        """Return the objects of which this becomes."""
-        return [each for each in self.findings if each.standing is standing]
-
-
-def hand_over(options: argparse.Namespace, value: Manifest | None, content: BundleDeployment | None) -> int:
-    """Hand objects over; return the exit status.
-
-    Args:
-        options: of the command line.
-        value: the BundleDeployment that takes, as it is written in the file; None: it is on the cluster.
-        content: the same, validated.
-
-    Raises: MisuseError; BundleError, ApiError and ConfigurationError as `rukpak render`.
-    """
-    if options.origin == options.name:
-        raise MisuseError("--from: must be another BundleDeployment")
-    client = connect(options)
-    try:
-        giver = _read(Deployments(client), options.origin)
-        proposal = _propose_hand_over(client, options, giver, content)
-    except UnfinishedError as error:
-        tell(f"rukpak adopt: {error}")
-        return FAILED
-    if proposal is None:
-        return FAILED
-    for line in fit(_describe(proposal)).splitlines():
-        tell(line)
-    if proposal.list(Standing.REFUSED):
-        tell("rukpak adopt: nothing was changed: some objects cannot be taken over")
-        return FAILED
-    if options.dry_run:
-        shown = [name_giver(value, giver.metadata.name)] if value else []
-        print(show(shown, options.output) if options.output and shown else "", end="")
-        return 0
-    if not (options.yes or ask("no terminal to ask for confirmation; pass --yes")):
-        tell("rukpak adopt: nothing was changed")
-        return FAILED
-    return _hand_over(client, options, value, proposal)
+    giver = _read(Deployments(client), options.origin)
+    reviewed = render_new(client, options, content, options.file) if content else find("adopt", options)
+    if reviewed is None:
+        return None
+    discovery, protection = Discovery(client), reviewed.deployment.spec.collision_protection
+    assess = assess_for_giver(owner_of(reviewed.deployment), owner_of(giver), protection, exists_on(client))
+    findings = _survey(client, discovery, reviewed, assess)
+    if not any(each.standing in (Standing.TAKEN, Standing.OURS) for each in findings):
+        raise UnusableOriginError(f"{options.name} contains no object of {giver.metadata.name}")
+    digest = giver.status.installed_revision
+    named = argparse.Namespace(**{**vars(options), "name": giver.metadata.name})
+    before = read_stored(client, named, digest) if digest else None
+    compared = compare_two(replace(reviewed, client=client), before).objects if before else None
+    changes = None if compared is None else {each.key: each.change for each in compared}
+    return HandOver(client=client, name=options.name, value=value, findings=findings, giver=giver, changes=changes)
 
 
 def _read(deployments: Deployments, name: str) -> BundleDeployment:
     value = deployments.get(name)
     if value is None:
         remedy = f"; {hint}" if (hint := hint_at_tool(name)) else ""
-        raise UnfinishedError(f'BundleDeployment "{name}" not found{remedy}')
+        raise UnusableOriginError(f'BundleDeployment "{name}" not found{remedy}')
     deployment, problem = try_to_read(value)
     if deployment is None:
-        raise UnfinishedError(f"{name}: cannot be read: {problem}")
+        raise UnusableOriginError(f"{name}: cannot be read: {problem}")
     if deployment.metadata.deletion_timestamp:
-        raise UnfinishedError(f"{name}: is being deleted")
+        raise UnusableOriginError(f"{name}: is being deleted")
     return deployment
 
 
-# what would be done
+@dataclass(slots=True, kw_only=True)
+class HandOver(Adoption):
+    """An adoption from another BundleDeployment."""
 
+    giver: BundleDeployment
+    changes: Mapping[ObjectKey, Change] | None
+    """Of objects that differ in both revisions; None if the user may not read that of the giver."""
 
-def _propose_hand_over(
-    client: Client, options: argparse.Namespace, giver: BundleDeployment, content: BundleDeployment | None
-) -> HandOver | None:
-    """Return what would be done; None, after telling why, if there is no revision to look at.
+    def describe(self) -> Iterator[str]:
+        """Yield what would be done, line by line."""
+        giver, taken = self.giver.metadata.name, self.with_standing(Standing.TAKEN)
+        yield f"{self.name}: take over {_count(len(taken))} of {giver}"
+        if not self.giver.spec.paused:
+            yield f"  Pause:     {giver}"
+        for each in taken:
+            state = "" if self.changes is None else f", {self.changes.get(each.key, Change.NONE).value}"
+            yield f"  Take over: {each.key}{state}"
+        yield from (f"  Refused:   {each.key}: {each.problem}" for each in self.with_standing(Standing.REFUSED))
+        if created := len(self.with_standing(Standing.CREATED)):
+            yield f"  Create:    {_count(created)} that {giver} does not have"
 
-    Raises: UnfinishedError if nothing can be taken over; as `hand_over`.
-    """
-    reviewed = render_new(client, options, content, options.file) if content else find("adopt", options)
-    if reviewed is None:
-        return None
-    discovery = Discovery(client)
-    targets = leave_out_missing(find_targets(reviewed, discovery), lambda kind: discovery.resource(kind) is None)
-    protection = reviewed.deployment.spec.collision_protection
-    assess = assess_for_giver(owner_of(reviewed.deployment), owner_of(giver), protection, exists_on(client))
-    findings = Survey(client, discovery, targets, assess).find()
-    if not any(each.standing in (Standing.TAKEN, Standing.OURS) for each in findings):
-        raise UnfinishedError(f"{options.name} contains no object of {giver.metadata.name}")
-    before = _read_revision(client, options, giver)
-    changes = _find_changes(replace(reviewed, client=client), before) if before else None
-    return HandOver(giver=giver, name=options.name, findings=findings, changes=changes)
+    def preview(self, output: str) -> str:
+        """Return the BundleDeployment of the file with spec.takeOver, if a form is asked for."""
+        return show([name_giver(self.value, self.giver.metadata.name)], output) if output and self.value else ""
 
+    def carry_out(self, seconds: float) -> Manifest:
+        """Pause the giver, and have the controller take over."""
+        deployments, giver = Deployments(self.client), self.giver.metadata.name
+        paused = deployments.change(giver, {"spec": {"paused": True}})
+        if paused is None:
+            raise UnfinishedError(f"{giver} was deleted meanwhile")
+        self.done.append(f'{giver} is paused; "rukpak resume {giver}" lets it go on with what it still has')
+        self.wait_until(paused, awaits_pause, seconds)
+        self.done.append(f"spec.takeOver of {self.name} names {giver}")
+        if self.value:
+            return self.apply(name_giver(self.value, giver), seconds)
+        current = deployments.get(self.name)
+        spec = {"takeOver": name_giver(current, giver)["spec"]["takeOver"]} if current else {}
+        changed = deployments.change(self.name, {"spec": spec}) if current else None
+        if changed is None:
+            raise UnfinishedError("was deleted meanwhile")
+        return self.wait_until(changed, awaits_ready, seconds)
 
-def assess_for_giver(owner: Owner, giver: Owner, protection: str, exists: Exists) -> Assess:
-    """Return how objects are assessed that one BundleDeployment takes over from another.
+    def outcome(self) -> str:
+        """Return how many objects were taken over."""
+        return f"took over {_count(len(self.with_standing(Standing.TAKEN)))} of {self.giver.metadata.name}"
 
-    Args:
-        owner: the one that takes.
-        giver: the other.
-        protection: spec.collisionProtection of the one that takes.
-        exists: whether a BundleDeployment exists.
-    """
-
-    def _assess(target: Target, record: Record, _: Metadata) -> Assessment:
-        if is_ours(record, owner, carries_reference=target.carries_reference):
-            return Assessment(standing=Standing.OURS)
-        if (record.owner, record.owner_uid) == (giver.name, giver.uid):
-            return Assessment(standing=Standing.TAKEN)
-        carries = target.carries_reference
-        found = judge(record, owner, exists=exists, collision_protection=protection, carries_reference=carries)
-        if found.situation is Situation.COLLISION:
-            return Assessment(standing=Standing.REFUSED, problem=found.message.removeprefix(f"{record.key}: "))
-        if found.situation is Situation.USED:
-            return Assessment(standing=Standing.USED)
-        return Assessment(standing=Standing.ADOPTED)
-
-    return _assess
-
-
-def _read_revision(client: Client, options: argparse.Namespace, giver: BundleDeployment) -> Revision | None:
-    """Return the installed revision of the giver; None if there is none, or the user may not read it."""
-    digest = giver.status.installed_revision
-    named = argparse.Namespace(**{**vars(options), "name": giver.metadata.name})
-    return read_stored(client, named, digest) if digest else None
-
-
-def _find_changes(reviewed: Reviewed, before: Revision) -> dict[ObjectKey, Change]:
-    return {each.key: each.change for each in compare_two(reviewed, before).objects}
-
-
-def _describe(proposal: HandOver) -> Iterator[str]:
-    giver = proposal.giver.metadata.name
-    taken = proposal.list(Standing.TAKEN)
-    yield f"{proposal.name}: take over {_count(len(taken))} of {giver}"
-    if not proposal.giver.spec.paused:
-        yield f"  Pause:     {giver}"
-    for each in taken:
-        yield f"  Take over: {each.key}{_state(proposal, each.key)}"
-    for each in proposal.list(Standing.REFUSED):
-        yield f"  Refused:   {each.key}: {each.problem}"
-    created = len(proposal.list(Standing.CREATED))
-    if created:
-        yield f"  Create:    {_count(created)} that {giver} does not have"
-
-
-def _state(proposal: HandOver, key: ObjectKey) -> str:
-    if proposal.changes is None:
-        return ""
-    return f", {proposal.changes.get(key, Change.NONE).value}"
-
-
-# what is done
-
-
-def _hand_over(client: Client, options: argparse.Namespace, value: Manifest | None, proposal: HandOver) -> int:
-    done: list[str] = []
-    try:
-        taken = _carry_out_hand_over(Deployments(client), options, value, proposal, done)
-    except (UnfinishedError, ApiError) as error:
-        tell_unfinished(proposal.name, error, done)
-        return FAILED
-    giver = proposal.giver.metadata.name
-    count = _count(len(proposal.list(Standing.TAKEN)))
-    status = conclude("adopt", options, [taken], [], done=f"took over {count} of {giver}")
-    for line in fit(_describe_rest(client, proposal)).splitlines():
-        tell(line)
-    return status
-
-
-def _carry_out_hand_over(
-    deployments: Deployments,
-    options: argparse.Namespace,
-    value: Manifest | None,
-    proposal: HandOver,
-    done: list[str],
-) -> Manifest:
-    """Pause the giver and have the other take over; return the latter when it is Ready.
-
-    Raises: UnfinishedError, ApiError; `done` has what stays done then.
-    """
-    giver = proposal.giver.metadata.name
-    paused = deployments.change(giver, {"spec": {"paused": True}})
-    if paused is None:
-        raise UnfinishedError(f"{giver} was deleted meanwhile")
-    done.append(f'{giver} is paused; "rukpak resume {giver}" lets it go on with what it still has')
-    wait_until(deployments, paused, awaits_pause, options.timeout)
-    done.append(f"spec.takeOver of {proposal.name} names {giver}")
-    if value:
-        return apply_and_wait(deployments, name_giver(value, giver), options.timeout)
-    current = deployments.get(proposal.name)
-    spec = {"takeOver": name_giver(current, giver)["spec"]["takeOver"]} if current else {}
-    changed = deployments.change(proposal.name, {"spec": spec}) if current else None
-    if changed is None:
-        raise UnfinishedError("was deleted meanwhile")
-    return wait_until(deployments, changed, awaits_ready, options.timeout)
+    def describe_rest(self) -> Iterator[str]:
+        """Yield what the giver still holds, and how it is deleted."""
+        giver = self.giver.metadata.name
+        held = ObjectLister(self.client).find(self.giver)
+        for each in held:
+            if each.value is None and each.message:
+                yield f"{giver}: {each.name}: {each.message}"
+        owned = [each.name for each in held if each.value is not None]
+        if not owned:
+            yield f'{giver} has no objects any more: "kubectl delete bd {giver}" deletes none'
+        elif self.giver.spec.deletion_policy == "Orphan":
+            yield f'{giver} still has {_some(owned)}: "kubectl delete bd {giver}" releases these'
+        else:
+            yield f'{giver} still has {_some(owned)}: "kubectl delete bd {giver}" deletes these, and no others'
+        yield f"keep spec.takeOver of {self.name} until {giver} is deleted"
 
 
 def name_giver(value: Manifest, giver: str) -> Manifest:
@@ -437,139 +485,3 @@ def name_giver(value: Manifest, giver: str) -> Manifest:
     if not any(each.get("name") == giver for each in named):
         named.append({"name": giver})
     return {**value, "spec": {**spec, "takeOver": named}}
-
-
-def _describe_rest(client: Client, proposal: HandOver) -> Iterator[str]:
-    """Yield what the giver still holds, and how it is deleted."""
-    giver = proposal.giver.metadata.name
-    held = ObjectLister(client).find(proposal.giver)
-    for each in held:
-        if each.value is None and each.message:
-            yield f"{giver}: {each.name}: {each.message}"
-    owned = [each.name for each in held if each.value is not None]
-    if not owned:
-        yield f'{giver} has no objects any more: "kubectl delete bd {giver}" deletes none'
-    elif proposal.giver.spec.deletion_policy == "Orphan":
-        yield f'{giver} still has {some(owned)}: "kubectl delete bd {giver}" releases these'
-    else:
-        yield f'{giver} still has {some(owned)}: "kubectl delete bd {giver}" deletes these, and no others'
-    yield f"keep spec.takeOver of {proposal.name} until {giver} is deleted"
-
-
-def _count(number: int) -> str:
-    return f"{number} {'object' if number == 1 else 'objects'}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """An adoption that is not done yet."""
-
-    deployment: BundleDeployment
-    origin: Origin
-    findings: Sequence[Finding]
-    protection: str
-    """spec.collisionProtection until the objects are taken over."""
-    rivals: Sequence[Rival]
-    release: Release | None
-    """Of Helm."""
-    comparison: Comparison
-
-    @property
-    def name(self) -> str:
-        """Of the BundleDeployment."""
-        return self.deployment.metadata.name
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether an object cannot be taken over or applied."""
-        return self.comparison.is_refused or any(self.list(Standing.REFUSED))
-
-    @property
-    def rendered(self) -> Mapping[ObjectKey, Mapping[str, Any]]:
-        """Objects as the tool has rendered them, as far as that is known."""
-        return self.release.objects if self.release else {}
-
-    def list(self, standing: Standing) -> Sequence[Finding]:
-        """Return the objects of which this becomes."""
-        return [each for each in self.findings if each.standing is standing]
-
-    def left_objects(self) -> Sequence[ObjectKey]:
-        """Return the objects of the release that the revision lacks."""
-        known = {each.key for each in self.findings}
-        return [key for key in self.rendered if key not in known and key[:2] != ("", "Namespace")]
-
-
-def describe(proposal: Proposal) -> Iterator[str]:
-    """Yield what would be done, line by line."""
-    yield f"{proposal.name}: adopt from {proposal.origin}"
-    yield from _summarize(proposal)
-    changes = {each.key: each.change for each in proposal.comparison.objects}
-    for each in proposal.list(Standing.TAKEN):
-        state = "unchanged" if changes.get(each.key, Change.NONE) is Change.NONE else changes[each.key].value
-        yield f"  Take over: {each.key}, {state}{_set_by(each, proposal.origin)}"
-    for each in proposal.list(Standing.CREATED):
-        yield f"  Create:    {each.key}"
-    for each in proposal.list(Standing.REFUSED):
-        yield f"  Refused:   {each.key}: {each.problem}"
-    for key in proposal.left_objects():
-        yield f"  Leave:     {key}: the bundle does not contain it"
-    for rival in proposal.rivals:
-        yield f"  Suspend:   {rival}{' (is suspended already)' if rival.is_suspended else ''}"
-    if proposal.protection != proposal.deployment.spec.collision_protection:
-        yield f"  Allow:     collisionProtection: {proposal.protection}, until the objects are taken over"
-    for name in proposal.release.names if proposal.release else ():
-        yield f"  Delete:    {name}, at the end"
-
-
-def _summarize(proposal: Proposal) -> Iterator[str]:
-    """Yield lines about the objects that the controller would apply; why others are refused is told apart."""
-    refused = {each.key for each in proposal.list(Standing.REFUSED)}
-    applied = [each for each in proposal.comparison.objects if each.key not in refused]
-    first, *others = summarize(replace(proposal.comparison, objects=applied))
-    yield f"  {first}"
-    yield from others
-
-
-def _set_by(finding: Finding, origin: Origin) -> str:
-    """Return the field managers of the tool that have set fields of an object."""
-    entries = (finding.metadata or {}).get("managedFields") or []
-    found = dict.fromkeys(str(each.get("manager", "")) for each in entries if not each.get("subresource"))
-    theirs = [manager for manager in found if origin.is_manager(manager)][:SHOWN_MANAGERS]
-    return f" (set by {', '.join(theirs)})" if theirs else ""
-
-
-class UnfinishedError(Exception):
-    """The adoption is not complete; the message is one line."""
-
-
-def apply_and_wait(deployments: Deployments, value: Manifest, seconds: float) -> Manifest:
-    """Apply a BundleDeployment, and return it when it is Ready.
-
-    Raises: UnfinishedError, ApiError.
-    """
-    return wait_until(deployments, deployments.apply(value), awaits_ready, seconds)
-
-
-def wait_until(deployments: Deployments, value: Manifest, awaits: Awaits, seconds: float) -> Manifest:
-    """Wait for a BundleDeployment, and return its last state.
-
-    Raises: UnfinishedError, ApiError.
-    """
-    values, failures = Waiter(deployments, awaits, seconds).wait([value])
-    for failure in failures:
-        raise UnfinishedError(f"{failure.cause}{f': {failure.text}' if failure.text else ''}")
-    return values[0]
-
-
-def tell_unfinished(name: str, error: UnfinishedError | ApiError, done: Iterable[str]) -> None:
-    """Print why an adoption is not complete, and what stays done."""
-    tell(f"rukpak adopt: {name}: {explain(error) if isinstance(error, ApiError) else error}")
-    for line in done:
-        tell(f"  {line}")
-    tell("correct that and run the command again")
-
-
-def some(texts: Sequence[str]) -> str:
-    """Return the first of many names for a line."""
-    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
-    return f"{', '.join(texts[:SHOWN])}{more}"

@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from http import HTTPStatus
 from typing import Any
 
 from api import names
-from api.v1alpha2.types import BundleDeployment
 from controller.apply.drift import find_uncovered
 from controller.apply.managed_fields import LAST_APPLIED
-from controller.apply.ownership import Judgement, Owner, Situation, judge
+from controller.apply.ownership import Judgement, Owner, Situation, is_ours, judge
 from controller.apply.targets import Target, TargetSet
-from controller.cli.command import REQUESTS
+from controller.cli.command import REQUESTS, attempt
 from controller.cli.deployments import MANAGER, Deployments
 from controller.cli.tools import HELM_RELEASE, KUSTOMIZATION, RELEASE_NAME, RELEASE_NAMESPACE, Origin
 from controller.kube.client import Client
@@ -64,22 +63,8 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assessment:
-    """What becomes of an object that exists."""
-
-    standing: Standing
-    problem: str = ""
-    """Why it is refused."""
-    protection: str = PROTECTIONS[0]
-    """The least that spec.collisionProtection must be."""
-
-
-Assess = Callable[[Target, Record, Metadata], Assessment]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """An object of the revision."""
+    """An object of the revision, and what becomes of it."""
 
     key: ObjectKey
     standing: Standing
@@ -88,49 +73,33 @@ class Finding:
     metadata: Metadata | None = None
     """None if it does not exist."""
     problem: str = ""
+    """Why it is refused."""
     protection: str = PROTECTIONS[0]
-    """These two: see `Assessment`."""
+    """The least that spec.collisionProtection must be."""
 
 
-class Survey:
-    """Reads the objects of a revision.
+Assess = Callable[[Target, Record, Metadata], Finding]
+"""Returns what becomes of an object that exists."""
 
-    Args:
-        client: acts as the user.
-        discovery: of the cluster.
-        targets: of the revision.
-        assess: decides about each that exists.
+
+def survey(client: Client, discovery: Discovery, targets: TargetSet, assess: Assess) -> list[Finding]:
+    """Return the objects that a revision contains, in its order; `assess` decides about each that exists.
+
+    Raises: ApiError.
     """
 
-    def __init__(self, client: Client, discovery: Discovery, targets: TargetSet, assess: Assess) -> None:
-        self._client, self._discovery, self._targets, self._assess = client, discovery, targets, assess
-
-    def find(self) -> list[Finding]:
-        """Return the objects that the revision contains, in its order.
-
-        Raises: ApiError.
-        """
-        targets = [each for each in self._targets.targets if not each.bare]
-        with ThreadPoolExecutor(REQUESTS) as pool:
-            return list(pool.map(self._find, targets))
-
-    def _find(self, target: Target) -> Finding:
-        resource = self._discovery.resource(target.kind)
+    def _find(target: Target) -> Finding:
+        resource = discovery.resource(target.kind)
         if resource is None or (resource.namespaced and not target.key.namespace):
             return Finding(key=target.key, standing=Standing.CREATED)
-        metadata = read_metadata(self._client, resource, target.key)
+        metadata = read_metadata(client, resource, target.key)
         if metadata is None:
             return Finding(key=target.key, standing=Standing.CREATED, resource=resource)
         record = project({"metadata": metadata}, target.key.group, target.key.kind)
-        found = self._assess(target, record, metadata)
-        return Finding(
-            key=target.key,
-            standing=found.standing,
-            resource=resource,
-            metadata=metadata,
-            problem=found.problem,
-            protection=found.protection,
-        )
+        return replace(assess(target, record, metadata), resource=resource, metadata=metadata)
+
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        return list(pool.map(_find, (each for each in targets.targets if not each.bare)))
 
 
 def exists_on(client: Client) -> Exists:
@@ -147,20 +116,47 @@ def exists_on(client: Client) -> Exists:
 def assess_for_tool(owner: Owner, origin: Origin, exists: Exists) -> Assess:
     """Return how objects are assessed that a tool has installed: those with its marks, or nobody's, are taken over."""
 
-    def _assess(target: Target, record: Record, metadata: Metadata) -> Assessment:
+    def _assess(target: Target, record: Record, metadata: Metadata) -> Finding:
         def _judge(protection: str) -> Judgement:
             carries = target.carries_reference
             return judge(record, owner, exists=exists, collision_protection=protection, carries_reference=carries)
 
         found = _judge(PROTECTIONS[-1])
         if found.situation is Situation.USED:
-            return Assessment(standing=Standing.USED)
+            return Finding(key=target.key, standing=Standing.USED)
         if found.situation is not Situation.ADOPT:
-            return Assessment(standing=Standing.OURS)
+            return Finding(key=target.key, standing=Standing.OURS)
         if found.owner and not (found.owner == record.marks and origin.has_marked(metadata)):
-            return Assessment(standing=Standing.REFUSED, problem=f"belongs to {found.owner}, not to {origin}")
+            problem = f"belongs to {found.owner}, not to {origin}"
+            return Finding(key=target.key, standing=Standing.REFUSED, problem=problem)
         least = next(each for each in PROTECTIONS if _judge(each).situation is Situation.ADOPT)
-        return Assessment(standing=Standing.TAKEN, protection=least)
+        return Finding(key=target.key, standing=Standing.TAKEN, protection=least)
+
+    return _assess
+
+
+def assess_for_giver(owner: Owner, giver: Owner, protection: str, exists: Exists) -> Assess:
+    """Return how objects are assessed that one BundleDeployment takes over from another.
+
+    Args:
+        owner: the one that takes.
+        giver: the other.
+        protection: spec.collisionProtection of the one that takes.
+        exists: whether a BundleDeployment exists.
+    """
+
+    def _assess(target: Target, record: Record, _: Metadata) -> Finding:
+        carries = target.carries_reference
+        if is_ours(record, owner, carries_reference=carries):
+            return Finding(key=target.key, standing=Standing.OURS)
+        if (record.owner, record.owner_uid) == (giver.name, giver.uid):
+            return Finding(key=target.key, standing=Standing.TAKEN)
+        found = judge(record, owner, exists=exists, collision_protection=protection, carries_reference=carries)
+        if found.situation is Situation.COLLISION:
+            problem = found.message.removeprefix(f"{record.key}: ")
+            return Finding(key=target.key, standing=Standing.REFUSED, problem=problem)
+        is_used = found.situation is Situation.USED
+        return Finding(key=target.key, standing=Standing.USED if is_used else Standing.ADOPTED)
 
     return _assess
 
@@ -175,13 +171,9 @@ def read_metadata(client: Client, resource: Resource, key: ObjectKey) -> Mapping
 
     Raises: ApiError.
     """
-    try:
-        found: Mapping[str, Any] = client.get(resource.path(key.namespace, key.name), metadata=True).value["metadata"]
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        return None
-    return found
+    path = resource.path(key.namespace, key.name)
+    found = attempt(lambda: client.get(path, metadata=True), HTTPStatus.NOT_FOUND)
+    return found.value["metadata"] if found else None
 
 
 def make_change(metadata: Mapping[str, Any], owner: str, origin: Origin) -> dict[str, Any] | None:
@@ -329,28 +321,18 @@ class Tidied:
     """Other field managers that have set fields of ours, too."""
 
 
+@dataclass(frozen=True, slots=True)
 class Tidier:
-    """Removes from objects what another tool has left on them.
+    """Removes from objects what another tool has left on them."""
 
-    Args:
-        client: acts as the user.
-        discovery: of the cluster.
-        deployment: to which the objects belong now.
-        origin: the tool.
-        rendered: objects as the tool has rendered them, as far as that is known.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        discovery: Discovery,
-        deployment: BundleDeployment,
-        origin: Origin,
-        rendered: Mapping[ObjectKey, Mapping[str, Any]],
-    ) -> None:
-        self._client, self._discovery = client, discovery
-        self._name, self._uid = deployment.metadata.name, deployment.metadata.uid
-        self._origin, self._rendered = origin, rendered
+    client: Client
+    """Acts as the user."""
+    discovery: Discovery
+    owner: Owner
+    """To whom the objects belong now."""
+    origin: Origin
+    rendered: Mapping[ObjectKey, Mapping[str, Any]]
+    """Objects as the tool has rendered them, as far as that is known."""
 
     def tidy(self, findings: Iterable[Finding]) -> list[Tidied]:
         """Tidy objects, and return what became of each.
@@ -377,16 +359,16 @@ class Tidier:
         Raises: ApiError; a 409 if it has changed meanwhile.
         """
         key = finding.key
-        resource = finding.resource or self._discovery.any_version(key.group, key.kind)
-        metadata = read_metadata(self._client, resource, key) if resource else None
+        resource = finding.resource or self.discovery.any_version(key.group, key.kind)
+        metadata = read_metadata(self.client, resource, key) if resource else None
         if resource is None or metadata is None:
             return Tidied(key=key, problem="does not exist")
         record = project({"metadata": metadata}, key.group, key.kind)
-        if (record.owner, record.owner_uid) != (self._name, self._uid):
-            return Tidied(key=key, problem=f"does not belong to {self._name}")
-        left = find_left(finding.metadata or metadata, metadata, self._name, self._origin, self._rendered.get(key))
-        change = make_change(metadata, self._name, self._origin)
+        if (record.owner, record.owner_uid) != (self.owner.name, self.owner.uid):
+            return Tidied(key=key, problem=f"does not belong to {self.owner.name}")
+        left = find_left(finding.metadata or metadata, metadata, self.owner.name, self.origin, self.rendered.get(key))
+        change = make_change(metadata, self.owner.name, self.origin)
         if change:
             path = resource.path(key.namespace, key.name)
-            metadata = self._client.merge_patch(path, change, manager=MANAGER, metadata=True).value["metadata"]
-        return Tidied(key=key, left=tuple(left), managers=tuple(other_managers(metadata, self._name, self._origin)))
+            metadata = self.client.merge_patch(path, change, manager=MANAGER, metadata=True).value["metadata"]
+        return Tidied(key=key, left=tuple(left), managers=tuple(other_managers(metadata, self.owner.name, self.origin)))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from controller.content.limits import visible
 
 if TYPE_CHECKING:
     from controller.kube.client import Client, User
+T = TypeVar("T")
 FAILED = 1
 MISUSE = 2
 REQUESTS = 8
@@ -52,6 +55,21 @@ def _impersonated(name: str | None, groups: list[str] | None) -> User | None:
         raise MisuseError(f"--as: {error}") from None
 
 
+def attempt(request: Callable[[], T], *accepted: HTTPStatus) -> T | None:
+    """Return what a request returns; None if the API server answers with one of these statuses.
+
+    Raises: ApiError for any other.
+    """
+    from controller.kube.errors import ApiError  # noqa: PLC0415 - see above
+
+    try:
+        return request()
+    except ApiError as error:
+        if error.status not in accepted:
+            raise
+        return None
+
+
 def explain(error: Exception) -> str:
     """Return the message of an ApiError or ConfigurationError; with a remedy if the server did not answer."""
     is_silent = getattr(error, "reason", "") == "Unreachable"
@@ -72,6 +90,14 @@ def read_file(name: str) -> bytes:
 def tell(line: str) -> None:
     """Print a line that is not a result to stderr, with control characters escaped."""
     print(visible(line), file=sys.stderr, flush=True)
+
+
+def confirm(options: argparse.Namespace) -> bool:
+    """Return whether the user wants to continue: without `--yes`, ask.
+
+    Raises: MisuseError if there is no terminal.
+    """
+    return options.yes or ask("no terminal to ask for confirmation; pass --yes")
 
 
 def ask(no_terminal: str) -> bool:

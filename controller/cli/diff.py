@@ -33,7 +33,7 @@ from controller.apply.removal import Disposal, RemovalCause, dispose
 from controller.apply.replies import ApplyFailure, Recovery, classify
 from controller.apply.targets import Target, TargetSet, leave_out_missing, make_targets
 from controller.build.revision import Revision
-from controller.cli.command import REQUESTS, MisuseError, tell
+from controller.cli.command import REQUESTS, MisuseError, attempt, tell
 from controller.cli.comparison import (
     Change,
     Comparison,
@@ -45,7 +45,7 @@ from controller.cli.comparison import (
     write,
 )
 from controller.cli.deployments import Deployments, ProgressLine
-from controller.cli.output import to_json, to_yaml
+from controller.cli.output import dump_as
 from controller.cli.revisions import Reviewed, find, find_new, list_stored, read_stored
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
@@ -95,7 +95,7 @@ def _show(comparison: Comparison, output: str) -> None:
     key = secrets.token_bytes()
     if output:
         value = to_value(comparison, key)
-        print(to_json(value) if output == "json" else to_yaml(value), end="")
+        print(dump_as(output, value), end="")
         return
     colors = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for line in write(comparison, key, colors=colors):
@@ -287,14 +287,12 @@ class DryRun:
         if resource is None:
             return {}
         selector = f"{names.OWNER_LABEL}={self._owner.name}"
-        try:
-            items = [
-                {"apiVersion": kind.api_version, "kind": kind.kind, **item}
-                for item in self._client.list(resource.path(), label_selector=selector)
-            ]
-        except ApiError as error:
-            if error.status != HTTPStatus.FORBIDDEN:
-                raise
+        about, path = {"apiVersion": kind.api_version, "kind": kind.kind}, resource.path()
+        items = attempt(
+            lambda: [{**about, **item} for item in self._client.list(path, label_selector=selector)],
+            HTTPStatus.FORBIDDEN,
+        )
+        if items is None:
             self._problems.append(f"{kind}: you cannot list this kind, so deletions of such objects are not shown")
             return {}
         return {key_of(item): item for item in items}

@@ -12,7 +12,7 @@ from api.v1alpha2.types import BundleDeployment, HistoryEntry, Status, dump
 from controller.build.revision import Revision
 from controller.cli.command import FAILED, MisuseError, connect, tell
 from controller.cli.deployments import Deployments, awaits_ready, report, wait_if_asked
-from controller.cli.output import age, name_of, show, to_json, to_table, to_yaml
+from controller.cli.output import age, dump_as, name_of, show, to_table
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
 from controller.revisions.store import RevisionSecrets, RevisionStore
@@ -38,7 +38,7 @@ def show_history(options: argparse.Namespace) -> int:
     entries = deployment.status.history
     if options.output:
         items = dump(deployment.status).get("history", [])
-        print(to_json(items) if options.output == "json" else to_yaml(items), end="")
+        print(dump_as(options.output, items), end="")
     elif entries:
         now = datetime.now(UTC)
         print(to_table(HEADING, [_row(each, deployment.status, now) for each in entries]), end="")
@@ -143,7 +143,7 @@ def read_kept(options: argparse.Namespace) -> Revision | None:
         tell(f'rukpak render: BundleDeployment "{name}" {"cannot be read" if value else "not found"}')
         return None
     digest = find_kept(deployment.status, given["digest"])
-    found = _read_stored(client, options.namespace, name, digest) if digest else None
+    found = open_store(client, options.namespace).read(name, digest) if digest else None
     if found is None:
         kept = ", ".join(map(short, kept_revisions(deployment.status))) or "none"
         tell(f"rukpak render: {name}: revision {given['digest'][:12]} is not kept; kept revisions: {kept}")
@@ -164,6 +164,6 @@ def find_kept(status: Status, text: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def _read_stored(client: Client, namespace: str, name: str, digest: str) -> Revision | None:
-    secrets = RevisionSecrets(client, namespace, lambda _: None, lambda: None)
-    return RevisionStore(client, secrets).read(name, digest)
+def open_store(client: Client, namespace: str) -> RevisionStore:
+    """Return the revision store in the namespace of the controller, as far as the user may read it."""
+    return RevisionStore(client, RevisionSecrets(client, namespace, lambda _: None, lambda: None))

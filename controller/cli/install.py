@@ -15,7 +15,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
 from controller.cli import manifest
-from controller.cli.command import FAILED, MisuseError, ask, connect, tell
+from controller.cli.command import FAILED, MisuseError, confirm, connect, tell
 from controller.cli.comparison import summarize
 from controller.cli.deployments import Deployments, Manifest, awaits_ready, conclude, wait_if_asked
 from controller.cli.diff import compare
@@ -59,7 +59,7 @@ def main(options: argparse.Namespace) -> int:
     if options.dry_run:
         print(show([value], options.output) if options.output else f"{name_of(value)} created (dry run)\n", end="")
         return 0
-    if not (options.yes or ask("no terminal to ask for confirmation; pass --yes")):
+    if not confirm(options):
         tell("rukpak install: nothing was created")
         return FAILED
     return _create(deployments, value, reviewed, options)

@@ -18,9 +18,9 @@ from api import names
 from api.plugins import ProgramVersion
 from api.v1alpha2.schema import crd
 from controller.build.plugins import find_programs
-from controller.cli.command import FAILED, connect, explain, tell
+from controller.cli.command import FAILED, attempt, connect, explain, tell
 from controller.cli.deployments import Manifest
-from controller.cli.output import one_line, show, to_json, to_yaml
+from controller.cli.output import dump_as, one_line, show
 from controller.kube.client import Client, Response
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
@@ -64,12 +64,7 @@ def read_if_exists(client: Client, path: str) -> Response | None:
 
     Raises: ApiError.
     """
-    try:
-        return client.get(path)
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
+    return attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
 
 
 def read_holder(client: Client, namespace: str, shard: Shard = DEFAULT_SHARD) -> Holder | None:
@@ -199,7 +194,7 @@ def show_version(options: argparse.Namespace) -> int:
     if not options.client:
         found |= _read_cluster(connect(options), options.namespace)
     if options.output:
-        print(to_json(found) if options.output == "json" else to_yaml(found), end="")
+        print(dump_as(options.output, found), end="")
     else:
         print("".join(f"{one_line(line)}\n" for line in _lines(found)), end="")
     return FAILED if any("error" in part for part in found.values()) else 0

@@ -57,6 +57,11 @@ def to_json(value: Any) -> str:
     return json.dumps(value, indent=4, ensure_ascii=False) + "\n"
 
 
+def dump_as(output: str, value: Any) -> str:
+    """Return a value as `-o json` or `yaml`."""
+    return to_json(value) if output == "json" else to_yaml(value)
+
+
 def list_of(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return objects as one object of kind List."""
     return {"apiVersion": "v1", "kind": "List", "items": list(items)}
@@ -74,7 +79,7 @@ def show(objects: Sequence[Mapping[str, Any]], output: str) -> str:
         return "".join(f"{name_of(each)}\n" for each in objects)
     shown = [_without_managed_fields(each) for each in objects]
     value = shown[0] if len(shown) == 1 else list_of(shown)
-    return to_json(value) if output == "json" else to_yaml(value)
+    return dump_as(output, value)
 
 
 def _without_managed_fields(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from controller.apply.rights import RbacRight, find_rights, make_roles, merge
 from controller.build import capabilities as capabilities_file
 from controller.build.revision import Revision
 from controller.cli.command import FAILED, MisuseError, tell
-from controller.cli.output import list_of, to_json, to_yaml
+from controller.cli.output import dump_as, list_of, to_json, to_yaml
 from controller.cli.revisions import Reviewed, find, read_stored
 from controller.formats.objects import crd_specs
 from controller.kube.client import Client
@@ -87,7 +87,7 @@ def _show_permissions(
         "permissions": [_to_value(line) for line in lines],
         "rolesOnCluster": [_to_value(line) for line in known],
     }
-    return to_json(value) if options.output == "json" else to_yaml(value)
+    return dump_as(options.output, value)
 
 
 def _to_value(line: Line) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 
 from api import names
@@ -18,14 +19,15 @@ from controller.apply.order import teardown_order
 from controller.apply.ownership import Owner
 from controller.apply.possession import find_strays, name_objects
 from controller.apply.removal import Disposal, RemovalCause, delete, dispose
-from controller.cli.command import FAILED, ask, connect, tell
+from controller.cli.command import FAILED, attempt, confirm, connect, tell
 from controller.cli.deployments import Deployments
+from controller.cli.history import open_store
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, project
-from controller.revisions.store import RevisionSecrets, RevisionStore, unpack_whole
+from controller.revisions.store import unpack_whole
 
 _NEEDED = frozenset({"list", "delete"})
 _STAYS = "may hold data or is marked to be kept; delete it with kubectl if nobody needs it"
@@ -71,7 +73,7 @@ def main(options: argparse.Namespace) -> int:
     tell(f'This deletes objects that no revision of BundleDeployment "{options.name}" contains:')
     for each in ready:
         tell(f"  {each.record.key}")
-    if not (options.yes or ask("no terminal to ask for confirmation; pass --yes")):
+    if not confirm(options):
         tell("rukpak prune: canceled; nothing was deleted")
         return FAILED
     return FAILED if _delete(client, ready) or staying else 0
@@ -135,11 +137,8 @@ def _list(
         if kind in seen or not set(resource.verbs) >= _NEEDED:
             continue
         seen.add(kind)
-        try:
-            records = list(_list_kind(client, resource, deployment.metadata.name))
-        except ApiError as error:
-            if error.status != HTTPStatus.FORBIDDEN:
-                raise
+        records = attempt(partial(_list_kind, client, resource, deployment.metadata.name), HTTPStatus.FORBIDDEN)
+        if records is None:
             denied.append(resource.kind)
             records = list(_read_shown(client, resource, shown))
         found |= {record.key: (record, resource) for record in records}
@@ -148,9 +147,9 @@ def _list(
     return found
 
 
-def _list_kind(client: Client, resource: Resource, name: str) -> Iterator[Record]:
-    for item in client.list(resource.path(), metadata=True, label_selector=f"{names.OWNER_LABEL}={name}"):
-        yield project(item, resource.group, resource.kind)
+def _list_kind(client: Client, resource: Resource, name: str) -> list[Record]:
+    items = client.list(resource.path(), metadata=True, label_selector=f"{names.OWNER_LABEL}={name}")
+    return [project(item, resource.group, resource.kind) for item in items]
 
 
 def _read_shown(client: Client, resource: Resource, shown: Collection[ObjectKey]) -> Iterator[Record]:
@@ -158,13 +157,9 @@ def _read_shown(client: Client, resource: Resource, shown: Collection[ObjectKey]
     for key in shown:
         if key[:2] != (resource.group, resource.kind):
             continue
-        try:
-            value = client.get(resource.path(key.namespace, key.name), metadata=True).value
-        except ApiError as error:
-            if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
-                raise
-            continue
-        yield project(value, *key[:2])
+        get = partial(client.get, resource.path(key.namespace, key.name), metadata=True)
+        if found := attempt(get, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
+            yield project(found.value, *key[:2])
 
 
 def _read_named(
@@ -174,13 +169,11 @@ def _read_named(
 
     Raises: _UnknownError if one cannot be read, or there is none; ApiError.
     """
-    metadata = deployment.metadata
-    store = RevisionStore(client, RevisionSecrets(client, namespace, lambda _: None, lambda: None))
-    try:
-        packed = [store.read_packed(metadata.name, digest) for digest in store.digests(metadata.name, metadata.uid)]
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
+    name, uid, store = deployment.metadata.name, deployment.metadata.uid, open_store(client, namespace)
+    packed = attempt(
+        lambda: [store.read_packed(name, digest) for digest in store.digests(name, uid)], HTTPStatus.FORBIDDEN
+    )
+    if packed is None:
         return None
     revisions = [revision for each in packed if each and (revision := unpack_whole(each))]
     if not revisions or len(revisions) < len(packed):

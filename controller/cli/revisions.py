@@ -18,13 +18,12 @@ from controller.build import capabilities as capabilities_file
 from controller.build.request import check
 from controller.build.revision import Revision
 from controller.cli import manifest
-from controller.cli.command import MisuseError, connect, read_file, tell
+from controller.cli.command import MisuseError, attempt, connect, read_file, tell
 from controller.cli.deployments import Deployments
+from controller.cli.history import open_store
 from controller.cli.render import render_deployment
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError
-from controller.revisions.store import RevisionSecrets, RevisionStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +137,8 @@ def read_stored(client: Client, options: argparse.Namespace, digest: str, *, req
 
     Raises: ApiError; also if the user may not read it, with --from-cluster, or if it is required.
     """
-    try:
-        return _open_store(client, options).read(options.name, digest)
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN or options.from_cluster or required:
-            raise
-        return None
+    accepted = () if options.from_cluster or required else (HTTPStatus.FORBIDDEN,)
+    return attempt(lambda: open_store(client, options.namespace).read(options.name, digest), *accepted)
 
 
 def list_stored(client: Client, options: argparse.Namespace) -> list[str]:
@@ -151,11 +146,7 @@ def list_stored(client: Client, options: argparse.Namespace) -> list[str]:
 
     Raises: ApiError.
     """
-    return _open_store(client, options).digests(options.name)
-
-
-def _open_store(client: Client, options: argparse.Namespace) -> RevisionStore:
-    return RevisionStore(client, RevisionSecrets(client, options.namespace, lambda _: None, lambda: None))
+    return open_store(client, options.namespace).digests(options.name)
 
 
 def _with_pins(deployment: BundleDeployment) -> BundleDeployment:

@@ -25,7 +25,6 @@ from controller.cli.deployments import (
 )
 from controller.cli.installation import tell_unserved
 from controller.cli.output import age, fit, show, to_table
-from controller.cli.tree import ObjectLister
 from controller.kube.client import Client
 from controller.kube.shard import is_unclaimed, wanted_shard
 from controller.status.texts import describe_changes
@@ -65,6 +64,8 @@ def _show(client: Client, options: argparse.Namespace, values: Sequence[Manifest
         return show(values, options.output)
     if not (options.names or options.objects):
         return tabulate(values, is_wide=options.output == "wide")
+    from controller.cli.tree import ObjectLister  # noqa: PLC0415 - slow to import, and the table does not need it
+
     lister = ObjectLister(client)
     return describe_all(values, [lister.lines(value) if options.objects else [] for value in values])
 

@@ -16,13 +16,12 @@ from http import HTTPStatus
 from typing import Any
 
 from api.errors import BundleError
-from controller.cli.command import MisuseError
+from controller.cli.command import MisuseError, attempt
 from controller.cli.deployments import MANAGER
 from controller.formats.objects import collect_objects
 from controller.formats.yaml.manifests import read_documents
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, key_of
 from controller.untrusted import mapping
@@ -270,11 +269,8 @@ def _read_rival(client: Client, discovery: Discovery, group: str, namespace: str
     if resource is None or not namespace:
         return None
     path = resource.path(namespace, name)
-    try:
-        value = client.get(path).value
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
+    found = attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
+    if found is None:
         return None
-    is_suspended = bool((value.get("spec") or {}).get("suspend"))
+    is_suspended = bool((found.value.get("spec") or {}).get("suspend"))
     return Rival(kind=_KINDS[group], namespace=namespace, name=name, path=path, is_suspended=is_suspended)

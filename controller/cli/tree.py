@@ -21,18 +21,17 @@ from controller.apply.hooks import kinds_of
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target, make_targets
 from controller.build.revision import Revision
-from controller.cli.command import FAILED, connect, tell
+from controller.cli.command import FAILED, attempt, connect, tell
 from controller.cli.deployments import Deployments, Manifest, describe_unobserved, name_of_stray
+from controller.cli.history import open_store
 from controller.cli.installation import tell_unserved
-from controller.cli.output import to_json, to_table, to_yaml
+from controller.cli.output import dump_as, to_table
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from controller.observe.health.rules import assess
 from controller.observe.health.verdict import Context
 from controller.observe.records import ObjectKey, is_scaled, key_of, project
-from controller.revisions.store import RevisionSecrets, RevisionStore
 from controller.untrusted import mapping, mappings, text
 
 STRAY = "part of no revision"
@@ -82,7 +81,7 @@ def main(options: argparse.Namespace) -> int:
 
 def _show(root: Branch, output: str) -> str:
     if output:
-        return to_json(root.to_value()) if output == "json" else to_yaml(root.to_value())
+        return dump_as(output, root.to_value())
     return to_table(_HEADING, draw(root))
 
 
@@ -138,14 +137,11 @@ def _list_owned(lister: ObjectLister, values: list[Mapping[str, Any]]) -> Iterat
         kinds_by_namespace.setdefault(key.namespace, set()).add(key[:2])
     for namespace, kinds in sorted(kinds_by_namespace.items()):
         for group, kind in find_child_kinds(kinds):
-            try:
-                yield from lister.list_items(
-                    Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True), namespace
-                )
-            except ApiError as error:
-                if error.status != HTTPStatus.FORBIDDEN:
-                    raise
+            resource = Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True)
+            found = lister.try_to_list(resource, namespace)
+            if found is None:
                 tell(f'warning: {kind}: you cannot list this kind in namespace "{namespace}"')
+            yield from found or ()
 
 
 # drift
@@ -170,15 +166,10 @@ def _make_finder(client: Client, deployment: BundleDeployment, revisions: Mappin
 
 def _read_revisions(client: Client, namespace: str, deployment: BundleDeployment) -> Mapping[str, Revision] | None:
     """Return the installed and the wanted revision by digest; None for users who may not read them."""
-    store = RevisionStore(client, RevisionSecrets(client, namespace, lambda _: None, lambda: None))
-    digests = {deployment.status.installed_revision, deployment.status.revision} - {""}
-    try:
-        found = [store.read(deployment.metadata.name, digest) for digest in sorted(digests)]
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
-        return None
-    return {revision.digest: revision for revision in found if revision}
+    store, name = open_store(client, namespace), deployment.metadata.name
+    digests = sorted({deployment.status.installed_revision, deployment.status.revision} - {""})
+    found = attempt(lambda: [store.read(name, digest) for digest in digests], HTTPStatus.FORBIDDEN)
+    return None if found is None else {revision.digest: revision for revision in found if revision}
 
 
 def _hook_kinds(revisions: Mapping[str, Revision] | None) -> set[GroupVersionKind]:
@@ -355,36 +346,30 @@ class ObjectLister:
         selector = f"{names.OWNER_LABEL}={deployment.metadata.name}"
         for kind in sorted(kinds):
             resource = RUNNING.get(kind) or self._discovery.resource(kind)
-            try:
-                items = list(self.list_items(resource, "", selector)) if resource else []
-            except ApiError as error:
-                if error.status != HTTPStatus.FORBIDDEN:
-                    raise
-                continue
-            found += [_judge_hook(each) for each in items if _is_hook(each, deployment)]
+            items = self.try_to_list(resource, "", selector) if resource else None
+            found += [_judge_hook(each) for each in items or () if _is_hook(each, deployment)]
         return found
 
-    def list_items(self, resource: Resource, namespace: str = "", label_selector: str = "") -> Iterator[Manifest]:
-        """Yield objects of a kind, with their apiVersion and kind, which lists leave out.
+    def try_to_list(self, resource: Resource, namespace: str = "", label_selector: str = "") -> list[Manifest] | None:
+        """Return objects of a kind, with their apiVersion and kind, which lists leave out; None if the user may not.
 
         Raises: ApiError.
         """
-        for item in self._client.list(resource.path(namespace), label_selector=label_selector):
-            yield {"apiVersion": resource.api_version, "kind": resource.kind, **item}
+        about, path = {"apiVersion": resource.api_version, "kind": resource.kind}, resource.path(namespace)
+        return attempt(
+            lambda: [{**about, **item} for item in self._client.list(path, label_selector=label_selector)],
+            HTTPStatus.FORBIDDEN,
+        )
 
     def _list(self, kind: GroupVersionKind, deployment: BundleDeployment) -> Iterator[FoundObject]:
         resource = self._discovery.resource(kind)
         if resource is None:
             yield FoundObject(name=kind.kind, reason="Unknown", message="the cluster does not serve this kind")
             return
-        try:
-            for item in self.list_items(resource, "", f"{names.OWNER_LABEL}={deployment.metadata.name}"):
-                if _is_owned(item, deployment):
-                    yield judge(item)
-        except ApiError as error:
-            if error.status != HTTPStatus.FORBIDDEN:
-                raise
+        items = self.try_to_list(resource, "", f"{names.OWNER_LABEL}={deployment.metadata.name}")
+        if items is None:
             yield FoundObject(name=kind.kind, reason="Unknown", message="you cannot list this kind")
+        yield from (judge(item) for item in items or () if _is_owned(item, deployment))
 
 
 def _is_owned(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 from api import names
 from api.v1alpha2.reading import try_to_read
-from controller.cli.command import FAILED, ask, connect, tell
+from controller.cli.command import FAILED, attempt, confirm, connect, tell
 from controller.cli.deployments import (
     AWAITING_CONTROLLER,
     POLL_SECONDS,
@@ -33,7 +33,6 @@ from controller.cli.output import name_of
 from controller.kube.client import Client
 from controller.kube.configuration import find_context
 from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError
 from controller.kube.lease import LEASES
 from controller.kube.resources import NAMESPACES, GroupVersionKind
 from controller.kube.shard import is_shard_name, wanted_shard
@@ -86,7 +85,7 @@ def main(options: argparse.Namespace) -> int:
     tell("This deletes:")
     for line in plan:
         tell(f"  {line}")
-    if not (options.yes or ask("no terminal to ask for confirmation; pass --yes")):
+    if not confirm(options):
         tell("rukpak uninstall: canceled; nothing was deleted")
         return FAILED
     if left := _delete_all(client, options):
@@ -232,13 +231,8 @@ def _delete_parts(client: Client, parts: Sequence[Part], seconds: float) -> None
 
 
 def _delete(client: Client, part: Part) -> None:
-    try:
-        client.delete(part.path)
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        return
-    print(f"{part.name} deleted", flush=True)
+    if attempt(lambda: client.delete(part.path), HTTPStatus.NOT_FOUND):
+        print(f"{part.name} deleted", flush=True)
 
 
 @dataclass(frozen=True, slots=True)
