@@ -15,10 +15,8 @@ from typing import Any
 
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.targets import leave_out_missing
 from controller.cli import manifest
 from controller.cli.adopted import (
-    Assess,
     Finding,
     Standing,
     Tidied,
@@ -202,11 +200,6 @@ def _tell_all(lines: Iterable[str]) -> None:
         tell(line)
 
 
-def _survey(client: Client, discovery: Discovery, reviewed: Reviewed, assess: Assess) -> list[Finding]:
-    targets = leave_out_missing(find_targets(reviewed, discovery), lambda kind: discovery.resource(kind) is None)
-    return survey(client, discovery, targets, assess)
-
-
 def _count(number: int) -> str:
     return f"{number} {'object' if number == 1 else 'objects'}"
 
@@ -236,7 +229,7 @@ def _adopt_from_tool(
     if reviewed is None:
         return None
     assess = assess_for_tool(owner_of(reviewed.deployment), origin, exists_on(client))
-    findings = _survey(client, discovery, reviewed, assess)
+    findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
     protection = find_protection(findings, deployment.spec.collision_protection)
     adopted = [each for each in findings if each.standing in (Standing.TAKEN, Standing.OURS)]
     labels = [(each.metadata or {}).get("labels") or {} for each in adopted]
@@ -390,7 +383,7 @@ def _hand_over(
         return None
     discovery, protection = Discovery(client), reviewed.deployment.spec.collision_protection
     assess = assess_for_giver(owner_of(reviewed.deployment), owner_of(giver), protection, exists_on(client))
-    findings = _survey(client, discovery, reviewed, assess)
+    findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
     if not any(each.standing in (Standing.TAKEN, Standing.OURS) for each in findings):
         raise UnusableOriginError(f"{options.name} contains no object of {giver.metadata.name}")
     digest = giver.status.installed_revision

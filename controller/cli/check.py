@@ -6,14 +6,14 @@ import argparse
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from api import names
 from api.errors import BundleError
@@ -55,29 +55,25 @@ _HERE = "only for rukpak run and rukpak render on this machine"
 def main(options: argparse.Namespace) -> int:
     """Print the result of each check; return 1 if one failed, else 0."""
     findings = [*_check_cluster(options), *check_machine(options.helm)]
-    width = max(len(finding.subject) for finding in findings)
-    for finding in findings:
-        print(one_line(f"{finding.level.value:8} {finding.subject:{width}}  {finding.text}"))
-    return FAILED if any(finding.is_failure for finding in findings) else 0
+    width = max(len(subject) for subject, _ in findings)
+    for subject, (level, text) in findings:
+        print(one_line(f"{level.value:8} {subject:{width}}  {text}"))
+    return FAILED if any(found.level is Level.FAILED for _, found in findings) else 0
 
 
-def _check_cluster(options: argparse.Namespace) -> list[Finding]:
+def _check_cluster(options: argparse.Namespace) -> Iterator[tuple[str, Finding]]:
     try:
         client = connect(options)
-        found = [check_kubernetes(client)]
+        yield "Kubernetes", check_kubernetes(client)
     except (ApiError, ConfigurationError) as error:
-        return [failed("API server", explain(error))]
-    for check in CHECKS:
-        found += _guard(check.subject, partial(check.run, client, options.namespace))
-    return found
-
-
-def _guard(subject: str, run: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """Return the findings of a check; a question that the user may not ask is no failure."""
-    try:
-        return list(run())
-    except ApiError as error:
-        return [unknown(subject, f"cannot be checked: {error}")]
+        yield "API server", failed(explain(error))
+        return
+    for subject, check in CHECKS.items():
+        try:
+            found = list(check(client, options.namespace))
+        except ApiError as error:  # a question that the user may not ask is no failure
+            found = [Finding(Level.UNKNOWN, f"cannot be checked: {error}")]
+        yield from ((subject, each) for each in found)
 
 
 class Level(Enum):
@@ -86,50 +82,21 @@ class Level(Enum):
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
+    """RukPak does not work without its remedy."""
     UNKNOWN = "unknown"
     """The user may not ask."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check: a part, how it is, and what to do if it is not in order."""
+class Finding(NamedTuple):
+    """What a check found about a part, and what to do if it is not in order."""
 
     level: Level
-    subject: str
     text: str
 
-    @property
-    def is_failure(self) -> bool:
-        """Whether RukPak cannot work with it."""
-        return self.level is Level.FAILED
 
-
-def ok(subject: str, text: str) -> Finding:
-    """Return a finding without a problem."""
-    return Finding(Level.OK, subject, text)
-
-
-def warning(subject: str, text: str) -> Finding:
-    """Return a finding that may be a problem."""
-    return Finding(Level.WARNING, subject, text)
-
-
-def failed(subject: str, text: str) -> Finding:
-    """Return a finding without whose remedy RukPak does not work."""
-    return Finding(Level.FAILED, subject, text)
-
-
-def unknown(subject: str, text: str) -> Finding:
-    """Return that something could not be found out."""
-    return Finding(Level.UNKNOWN, subject, text)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One check of a cluster; it gets the client and the namespace of the controller, and may raise ApiError."""
-
-    subject: str
-    run: Callable[[Client, str], Iterator[Finding]]
+ok, warning, failed = (partial(Finding, level) for level in (Level.OK, Level.WARNING, Level.FAILED))
+Check = Callable[[Client, str], Iterator[Finding]]
+"""Checks a part of a cluster; it gets the client and the namespace of the controller, and may raise ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,64 +138,56 @@ def check_kubernetes(client: Client) -> Finding:
     minor = rest.partition(".")[0]
     is_tested = major == "1" and minor.isdecimal() and OLDEST <= int(minor) <= NEWEST
     text = f"{found} at {client.host}"
-    return (
-        ok("Kubernetes", text)
-        if is_tested
-        else warning("Kubernetes", f"{text}; supported are 1.{OLDEST} to 1.{NEWEST}")
-    )
+    return ok(text) if is_tested else warning(f"{text}; supported are 1.{OLDEST} to 1.{NEWEST}")
 
 
 def _check_api(client: Client, _namespace: str) -> Iterator[Finding]:
     reply = read_if_exists(client, DEFINITION)
     if reply is None:
-        yield failed("API", f"CustomResourceDefinition not installed; {INSTALL_API}")
+        yield failed(f"CustomResourceDefinition not installed; {INSTALL_API}")
         return
     difference = compare_definitions(reply.value)
     conditions = {each["type"]: each["status"] for each in (reply.value.get("status") or {}).get("conditions") or []}
     if conditions.get("Established") != "True":
-        yield failed("API", "CustomResourceDefinition not established; see its conditions")
+        yield failed("CustomResourceDefinition not established; see its conditions")
     elif difference:
-        yield warning("API", f"CustomResourceDefinition of another release: {difference}; {INSTALL_API}")
+        yield warning(f"CustomResourceDefinition of another release: {difference}; {INSTALL_API}")
     else:
-        yield ok("API", f"CustomResourceDefinition of release {version('rukpak')}")
+        yield ok(f"CustomResourceDefinition of release {version('rukpak')}")
 
 
 def _check_controller(client: Client, namespace: str) -> Iterator[Finding]:
     holder = read_holder(client, namespace)
     where = f'Lease "{namespace}/{names.LEASE}"'
     if holder is None:
-        yield failed("controller", f'{where}: no controller holds it; run "rukpak run" or "{INSTALL}"')
+        yield failed(f'{where}: no controller holds it; run "rukpak run" or "{INSTALL}"')
     elif not holder.is_running:
-        yield failed("controller", f'{where}: "{holder.host}" stopped renewing it; see its log, or start another one')
+        yield failed(f'{where}: "{holder.host}" stopped renewing it; see its log, or start another one')
     else:
-        yield ok("controller", f'release {holder.version or "unknown"} on "{holder.host}"')
+        yield ok(f'release {holder.version or "unknown"} on "{holder.host}"')
         if holder.version not in ("", version("rukpak")):
-            yield warning(
-                "controller", f"release {holder.version}, but this program is {version('rukpak')}; use the same"
-            )
+            yield warning(f"release {holder.version}, but this program is {version('rukpak')}; use the same")
 
 
 def _check_clock(client: Client, _namespace: str) -> Iterator[Finding]:
     seconds = (datetime.now(UTC) - server_time(client.get("/version"))).total_seconds()
     if abs(seconds) > SKEW_SECONDS:
         word = "ahead of" if seconds > 0 else "behind"
-        yield warning(
-            "clock", f"this machine is more than {SKEW_SECONDS:.0f} s {word} the API server; synchronize both"
-        )
+        yield warning(f"this machine is more than {SKEW_SECONDS:.0f} s {word} the API server; synchronize both")
     else:
-        yield ok("clock", "same time here and on the API server")
+        yield ok("same time here and on the API server")
 
 
 def _check_rights(client: Client, namespace: str) -> Iterator[Finding]:
     account = _account(client, namespace)
     if not account:
-        yield ok("permissions", f'no Deployment of the controller in namespace "{namespace}": it has those of its user')
+        yield ok(f'no Deployment of the controller in namespace "{namespace}": it has those of its user')
         return
     lacking = [str(right) for right in RIGHTS if not _is_allowed(client, account, right, namespace)]
     if lacking:
-        yield failed("permissions", f"ServiceAccount {account} lacks: {', '.join(lacking)}; apply config/rbac again")
+        yield failed(f"ServiceAccount {account} lacks: {', '.join(lacking)}; apply config/rbac again")
     else:
-        yield ok("permissions", f"ServiceAccount {account} has those that the controller needs")
+        yield ok(f"ServiceAccount {account} has those that the controller needs")
 
 
 def _account(client: Client, namespace: str) -> str:
@@ -262,15 +221,15 @@ def _check_watched(client: Client, namespace: str) -> Iterator[Finding]:
         return
     values = list(client.list(DEPLOYMENTS.path()))
     kinds = sorted({kind for value in values for kind in (value.get("status") or {}).get("managedKinds") or []})
-    yield ok("watched", f"{len(kinds)} kinds for {len(values)} BundleDeployments")
+    yield ok(f"{len(kinds)} kinds for {len(values)} BundleDeployments")
     account, discovery = _account(client, namespace), Discovery(client)
     resources = [(kind, discovery.resource(GroupVersionKind.parse(kind))) for kind in kinds]
     if missing := [kind for kind, resource in resources if resource is None]:
-        yield warning("watched", f"not served by the cluster: {', '.join(missing)}; install their API, or wait for it")
+        yield warning(f"not served by the cluster: {', '.join(missing)}; install their API, or wait for it")
     denied = [kind for kind, found in resources if found and account and not _may_watch(client, account, found)]
     if denied:
         remedy = "grant list and watch to have it detected (config/README.md, Tenants)"
-        yield warning("watched", f"drift is not detected of {', '.join(denied)}; {remedy}")
+        yield warning(f"drift is not detected of {', '.join(denied)}; {remedy}")
 
 
 def _may_watch(client: Client, account: str, resource: Resource) -> bool:
@@ -284,7 +243,7 @@ def _check_states(client: Client, _namespace: str) -> Iterator[Finding]:
     stalled = [value["metadata"]["name"] for value in client.list(DEPLOYMENTS.path()) if _is_stalled(value)]
     if stalled:
         shown = ", ".join(stalled[:5]) + (f" and {len(stalled) - 5} more" if len(stalled) > 5 else "")  # noqa: PLR2004
-        yield warning("BundleDeployments", f'stalled: {shown}; "rukpak status NAME" says why')
+        yield warning(f'stalled: {shown}; "rukpak status NAME" says why')
 
 
 def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
@@ -297,11 +256,11 @@ def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
     for shard, deployments in sorted(by_shard.items()):
         count = f"{len(deployments)} BundleDeployments"
         if is_served(client, namespace, shard):
-            yield ok("shards", f'a controller serves the shard "{shard}" with {count}')
+            yield ok(f'a controller serves the shard "{shard}" with {count}')
         else:
             remedy = f"start one with --shard, or change the label {names.SHARD}"
             shown = list_first(deployments)
-            yield failed("shards", f'no controller serves the shard "{shard}" of {count} ({shown}); {remedy}')
+            yield failed(f'no controller serves the shard "{shard}" of {count} ({shown}); {remedy}')
 
 
 def _is_stalled(value: Mapping[str, Any]) -> bool:
@@ -312,33 +271,33 @@ def _is_stalled(value: Mapping[str, Any]) -> bool:
 def _check_policies(client: Client, _namespace: str) -> Iterator[Finding]:
     found = [item["metadata"]["name"] for item in client.list(POLICIES.path(), metadata=True, label_selector=LABEL)]
     if found:
-        yield ok("policies", ", ".join(sorted(found)))
+        yield ok(", ".join(sorted(found)))
     else:
         remedy = "grant rukpak-editor to administrators only, or apply config/policy"
-        yield warning("policies", f"none: whoever can write BundleDeployments can install anything; {remedy}")
+        yield warning(f"none: whoever can write BundleDeployments can install anything; {remedy}")
 
 
-CHECKS = (
-    Check(subject="API", run=_check_api),
-    Check(subject="controller", run=_check_controller),
-    Check(subject="shards", run=_check_shards),
-    Check(subject="clock", run=_check_clock),
-    Check(subject="permissions", run=_check_rights),
-    Check(subject="policies", run=_check_policies),
-    Check(subject="watched", run=_check_watched),
-    Check(subject="BundleDeployments", run=_check_states),
-)
+CHECKS: Mapping[str, Check] = {
+    "API": _check_api,
+    "controller": _check_controller,
+    "shards": _check_shards,
+    "clock": _check_clock,
+    "permissions": _check_rights,
+    "policies": _check_policies,
+    "watched": _check_watched,
+    "BundleDeployments": _check_states,
+}
 
 
-def check_machine(helm: str) -> Iterator[Finding]:
-    """Yield what was found; `helm` is the option --helm."""
-    yield _check_helm(helm)
-    yield _check_git()
-    lack = Mechanisms.found().lack()
-    if lack:
-        yield warning("confinement", f"{lack}; use another kernel, or --confinement=best-effort ({_HERE})")
+def check_machine(helm: str) -> Iterator[tuple[str, Finding]]:
+    """Yield what was found about the programs of this machine; `helm` is the option --helm."""
+    yield "helm", _check_helm(helm)
+    yield "git", _check_git()
+    found = Mechanisms.found()
+    if lack := found.lack():
+        yield "confinement", warning(f"{lack}; use another kernel, or --confinement=best-effort ({_HERE})")
     else:
-        yield ok("confinement", ", ".join(Mechanisms.found().described().values()))
+        yield "confinement", ok(", ".join(found.described().values()))
 
 
 def _check_helm(named: str) -> Finding:
@@ -348,15 +307,15 @@ def _check_helm(named: str) -> Finding:
         try:
             program = ProgramFinder().find(means)
         except BundleError as error:
-            return warning("helm", f"{error.message.partition(': ')[2]} ({_HERE})")
-    return ok("helm", f"{program.version} ({program.path})")
+            return warning(f"{error.message.partition(': ')[2]} ({_HERE})")
+    return ok(f"{program.version} ({program.path})")
 
 
 def _check_git() -> Finding:
     path = shutil.which("git")
     if path is None:
-        return warning("git", f"no git on PATH; install it ({_HERE})")
-    return ok("git", f"{_version_of_git(path).removeprefix('git version ')} ({path})")
+        return warning(f"no git on PATH; install it ({_HERE})")
+    return ok(f"{_version_of_git(path).removeprefix('git version ')} ({path})")
 
 
 def _version_of_git(path: str) -> str:

@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -57,20 +58,16 @@ class Deployments:
 
         Raises: ApiError.
         """
-        try:
+        with _explaining():
             return [_typed(item) for item in self._client.list(DEPLOYMENTS.path(), label_selector=selector)]
-        except ApiError as error:
-            raise _explain(error) from None
 
     def follow(self, selector: str = "") -> Iterator[Manifest]:
         """Yield the BundleDeployments whose labels match, then each that is created, changed or deleted. Endless.
 
         Raises: ApiError, while iterating.
         """
-        try:
+        with _explaining():
             yield from map(_typed, follow(self._client, DEPLOYMENTS.path(), label_selector=selector))
-        except ApiError as error:
-            raise _explain(error) from None
 
     def get(self, name: str) -> Manifest | None:
         """Return a BundleDeployment; None if it does not exist.
@@ -84,10 +81,8 @@ class Deployments:
 
         Raises: ApiError.
         """
-        try:
+        with _explaining():
             made: Manifest = self._client.create(DEPLOYMENTS.path(), value, manager=MANAGER).value
-        except ApiError as error:
-            raise _explain(error) from None
         return made
 
     def apply(self, value: Manifest) -> Manifest:
@@ -96,10 +91,8 @@ class Deployments:
         Raises: ApiError.
         """
         path = DEPLOYMENTS.path(name=value["metadata"]["name"])
-        try:
+        with _explaining():
             made: Manifest = self._client.apply(path, value, manager=MANAGER, force=True, metadata=False).value
-        except ApiError as error:
-            raise _explain(error) from None
         return made
 
     def change(self, name: str, change: Mapping[str, Any]) -> Manifest | None:
@@ -119,20 +112,25 @@ class Deployments:
 
 
 def _value_unless_missing(request: Callable[[], Response]) -> Manifest | None:
+    with _explaining():
+        try:
+            value: Manifest = request().value
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND and error.reason:
+                return None
+            raise
+        return value
+
+
+@contextmanager
+def _explaining() -> Iterator[None]:
     try:
-        value: Manifest = request().value
+        yield
     except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND and error.reason:
-            return None
-        raise _explain(error) from None
-    return value
-
-
-def _explain(error: ApiError) -> ApiError:
-    # Only an object that does not exist has a reason: for an unknown path the reply is plain text.
-    if error.status == HTTPStatus.NOT_FOUND and not error.reason:
-        return NoApiError(error.status, error.reason, error.message)
-    return error
+        # Only an object that does not exist has a reason: for an unknown path the reply is plain text.
+        if error.status == HTTPStatus.NOT_FOUND and not error.reason:
+            raise NoApiError(error.status, error.reason, error.message) from None
+        raise
 
 
 def _typed(item: Mapping[str, Any]) -> Manifest:

@@ -112,10 +112,9 @@ def compare(reviewed: Reviewed, options: argparse.Namespace) -> Comparison:
     is_same = digest == revision.digest
     installed = revision if is_same else read_stored(client, options, digest) if digest else None
     discovery = Discovery(client)
-    targets = leave_out_missing(find_targets(reviewed, discovery), lambda kind: discovery.resource(kind) is None)
-    line = ProgressLine()
+    targets, line = find_targets(reviewed, discovery), ProgressLine()
     try:
-        found = DryRun(client, discovery, deployment, targets, installed).compare(
+        found = DryRun(reviewed, discovery, targets, installed).compare(
             lambda done, count: line.show(f"comparing {done} of {count} objects")
         )
     finally:
@@ -138,20 +137,21 @@ def compare_two(reviewed: Reviewed, before: Revision) -> Comparison:
     Raises: ApiError if discovery fails.
     """
     discovery = Discovery(reviewed.on_cluster())
-    old, new = (find_targets(each, discovery) for each in (reviewed.of(before), reviewed))
+    old, new = (find_targets(each, discovery, all_kinds=True) for each in (reviewed.of(before), reviewed))
     hooks = compare_hooks(before, reviewed.revision, is_upgrade=True)
     changed = [each for each in hooks if each.before != each.after]
     return compare_revisions(reviewed.deployment.metadata.name, old, new, changed)
 
 
-def find_targets(reviewed: Reviewed, discovery: Discovery) -> TargetSet:
-    """Return the targets of a revision.
+def find_targets(reviewed: Reviewed, discovery: Discovery, *, all_kinds: bool = False) -> TargetSet:
+    """Return the targets of a revision, without optional ones that the cluster does not serve unless `all_kinds`.
 
     Raises: ApiError if discovery fails.
     """
     deployment = reviewed.deployment
     orphan = deployment.spec.deletion_policy == "Orphan"
-    return make_targets(reviewed.revision, owner_of(deployment), orphan=orphan, is_namespaced=discovery.is_namespaced)
+    found = make_targets(reviewed.revision, owner_of(deployment), orphan=orphan, is_namespaced=discovery.is_namespaced)
+    return found if all_kinds else leave_out_missing(found, lambda kind: discovery.resource(kind) is None)
 
 
 def _read_named(client: Client, options: argparse.Namespace, flag: str, text: str) -> Revision:
@@ -183,27 +183,21 @@ def owner_of(deployment: BundleDeployment) -> Owner:
 
 
 class DryRun:
-    """Compares the objects of a revision with those on a cluster.
+    """Compares the objects of a revision with those on its cluster.
 
     Args:
-        client: acts as the user.
-        discovery: of the cluster.
-        deployment: whose objects they are.
+        reviewed: the revision.
+        discovery: of its cluster.
         targets: of the revision.
-        installed: the installed revision, if it is known.
+        installed: the installed one, if it is known.
     """
 
     def __init__(
-        self,
-        client: Client,
-        discovery: Discovery,
-        deployment: BundleDeployment,
-        targets: TargetSet,
-        installed: Revision | None,
+        self, reviewed: Reviewed, discovery: Discovery, targets: TargetSet, installed: Revision | None
     ) -> None:
-        self._client, self._discovery, self._deployment = client, discovery, deployment
-        self._targets, self._installed = targets, installed
-        self._owner, self._orphan = owner_of(deployment), deployment.spec.deletion_policy == "Orphan"
+        self._client, self._deployment, self._installed = reviewed.on_cluster(), reviewed.deployment, installed
+        self._discovery, self._targets = discovery, targets
+        self._owner, self._orphan = owner_of(self._deployment), self._deployment.spec.deletion_policy == "Orphan"
         self._manager = names.field_manager(self._owner.name)
         self._live: dict[ObjectKey, Manifest] = {}
         self._problems: list[str] = []

@@ -52,17 +52,12 @@ class Parser(argparse.ArgumentParser):
 
     Args:
         verb: its name.
-        usage: what follows the name, such as `NAME... [flags]`.
         examples: command lines after `rukpak`, each with what it does.
     """
 
-    def __init__(
-        self, verb: str, *, usage: str = "[flags]", description: str = "", examples: Mapping[str, str] | None = None
-    ) -> None:
-        name = f"{program()} {verb}"
+    def __init__(self, verb: str, *, description: str = "", examples: Mapping[str, str] | None = None) -> None:
         super().__init__(
-            prog=name,
-            usage=f"{name} {usage}".replace("%", "%%"),
+            prog=f"{program()} {verb}",
             description=description,
             epilog=_show_examples(examples or {}),
             formatter_class=_Formatter,

@@ -38,8 +38,8 @@ class Verb:
     summary: str
     """One line for the list of verbs."""
     description: str
-    usage: str = "[flags]"
-    """What follows the name of the verb."""
+    usage: str = ""
+    """What follows the name of the verb; by default, its arguments and flags."""
     examples: Mapping[str, str] = field(default_factory=dict)
     """Command lines after `rukpak`, each with what it does."""
     flags: Sequence[Adds]
@@ -58,9 +58,11 @@ class Verb:
 def make_parser(name: str) -> Parser:
     """Return the parser of a verb."""
     verb = VERBS[name]
-    parser = Parser(name, usage=verb.usage, description=verb.description, examples=verb.examples)
+    parser = Parser(name, description=verb.description, examples=verb.examples)
     for add in verb.flags:
         add(parser)
+    arguments = [str(each.metavar) for each in parser.actions() if not each.option_strings]
+    parser.usage = f"{parser.prog} {verb.usage or ' '.join([*arguments, '[flags]'])}"
     return parser
 
 
@@ -198,7 +200,6 @@ DEPLOYMENTS = {
     "tree": Verb(
         summary="show the objects of a BundleDeployment and what they own as a tree",
         description="Show the objects of a BundleDeployment and what its workloads own, with health and drift.",
-        usage="NAME [flags]",
         examples={"tree shop": "objects, ReplicaSets and Pods", "tree shop -o json": "for programs"},
         flags=(_NAME, _output("json", "yaml"), *_cluster("namespace")),
         entry="tree:main",
@@ -206,7 +207,6 @@ DEPLOYMENTS = {
     "events": Verb(
         summary="show the Events of a BundleDeployment",
         description="Show the Events of a BundleDeployment, the oldest first.",
-        usage="NAME [flags]",
         examples={"events shop -w": "also show new ones as they occur"},
         flags=(
             _NAME,
@@ -219,7 +219,6 @@ DEPLOYMENTS = {
     "logs": Verb(
         summary="show what the controller logged about a BundleDeployment",
         description="Show what the pods of the controller logged about a BundleDeployment.",
-        usage="NAME [flags]",
         examples={"logs shop -f --since 10m": "the last ten minutes, and everything from now on"},
         flags=(
             _NAME,
@@ -235,7 +234,6 @@ DEPLOYMENTS = {
         summary="push a folder as the content of a BundleDeployment, without a registry",
         description="Pack a folder into immutable ConfigMaps in the install namespace, at most 32 MiB, and have a "
         "source of kind configMap name them.",
-        usage="FOLDER NAME [flags]",
         examples={
             "push ./bundle shop --wait": "return when it is Ready",
             "push ./chart shop --source 1": "replace the second source, whatever its kind",
@@ -258,7 +256,6 @@ DEPLOYMENTS = {
         summary="push a folder to a registry as an image",
         description="Render a folder, and if that succeeds, push it to a registry as an image that a source of kind "
         "image installs. The same files give the same digest.",
-        usage="FOLDER REGISTRY/REPOSITORY:TAG [flags]",
         examples={
             "package ./shop registry.example.com/shop:v1": "with the credentials of docker login",
             "package ./chart registry.example.com/chart:v1 --format helm": "refuse a folder that is no chart",
@@ -289,7 +286,6 @@ DEPLOYMENTS = {
     "history": Verb(
         summary="show the revisions of a BundleDeployment that are kept",
         description="Show the revisions of a BundleDeployment that are kept, newest first, and what became of them.",
-        usage="NAME [flags]",
         examples={"history shop -o json": "with full digests and times"},
         flags=(_NAME, _output("json", "yaml"), *_cluster()),
         entry="history:show_history",
@@ -297,7 +293,6 @@ DEPLOYMENTS = {
     "rollback": Verb(
         summary="apply a revision again that is kept",
         description="Apply a revision again that is kept, without its sources, until spec.pinnedRevision is removed.",
-        usage="NAME [flags]",
         examples={
             "rollback shop --wait": "to the last one that was healthy; return when it is Ready",
             "rollback shop --to 1f2e3d4c5b6a": "to another one",
@@ -318,7 +313,6 @@ DEPLOYMENTS = {
     "prune": Verb(
         summary="delete objects that no revision contains",
         description="Delete the strays of a BundleDeployment: objects with its marks that no revision contains.",
-        usage="NAME [flags]",
         examples={
             "prune shop --dry-run": "show what would be deleted",
             "prune shop": "show it, ask, and delete it, with your permissions",
@@ -353,7 +347,6 @@ DEPLOYMENTS = {
     "approve": Verb(
         summary="approve the revision that waits for approval",
         description="Show what a revision that waits for approval would change, ask, and approve exactly that.",
-        usage="NAME [flags]",
         examples={
             "approve shop --wait": "return when it is Ready",
             "approve shop --revision 1f2e3d4c5b6a --yes": "do not ask, but approve no other revision than this one",
@@ -364,7 +357,6 @@ DEPLOYMENTS = {
     "deny": Verb(
         summary="deny the revision that waits for approval",
         description="Show what a revision that waits for approval would change, ask, and deny it.",
-        usage="NAME [flags]",
         examples={"deny shop": "what is installed is kept, until the sources or the spec lead to another revision"},
         flags=_DECISION,
         entry="approval:deny",

@@ -12,6 +12,7 @@ from controller.apply.targets import make_targets
 from controller.build.revision import Revision, Terms
 from controller.cli.comparison import Change, Difference
 from controller.cli.diff import DryRun, owner_of
+from controller.cli.revisions import Reviewed
 from controller.kube.errors import ApiError
 from controller.kube.resources import CONFIG_MAPS
 from tests.support.deployments import observed
@@ -41,8 +42,9 @@ def compare(cluster: FakeCluster) -> Difference:
     assert DEPLOYMENT is not None
     terms = Terms(inputs="", install_namespace="shop")
     revision = Revision(digest="sha256:aa", objects=(config_map("blue"),), terms=terms)
+    reviewed = Reviewed(deployment=DEPLOYMENT, revision=revision, client=cluster.client)
     targets = make_targets(revision, OWNER, orphan=False, is_namespaced=lambda kind: kind.kind != "Namespace")
-    dry_run = DryRun(cluster.client, cluster.discovery, DEPLOYMENT, targets, None)
+    dry_run = DryRun(reviewed, cluster.discovery, targets, None)
     found = dry_run.compare(lambda _done, _all: None)
     return next(each for each in found.objects if each.key.kind == "ConfigMap")
 
