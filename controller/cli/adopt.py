@@ -16,7 +16,7 @@ from typing import Any
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.cli import manifest
-from controller.cli.adopted import (
+from controller.cli.adopted_objects import (
     Finding,
     Standing,
     Tidied,
@@ -32,9 +32,7 @@ from controller.cli.command import FAILED, MisuseError, confirm, connect, explai
 from controller.cli.comparison import Change, Comparison, summarize
 from controller.cli.deployments import Awaits, Deployments, Manifest, Waiter, awaits_ready, conclude
 from controller.cli.diff import compare, compare_two, find_targets, owner_of
-from controller.cli.output import fit, name_of, show
-from controller.cli.revisions import Reviewed, find, read_stored, render_new
-from controller.cli.tools import (
+from controller.cli.other_tools import (
     Origin,
     Release,
     Rival,
@@ -48,6 +46,8 @@ from controller.cli.tools import (
     read_origin,
     suspend,
 )
+from controller.cli.output import fit, name_of, show
+from controller.cli.revisions import Reviewed, find, read_stored, render_new
 from controller.cli.tree import ObjectLister
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery

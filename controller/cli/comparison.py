@@ -1,6 +1,8 @@
-"""What a revision would make of each object. Pure: values, counts, and the comparison of two revisions.
+"""What a revision would make of each object, as values, as text that people and `patch` can read, and as data. Pure.
 
-Not here: the comparison with a cluster (diff.py).
+Objects are compared without what the server and the controller record. A Secret is shown by the length and a hash of
+each value. The hash has a key that is made for one comparison: it says whether two values are equal, and nobody can
+find a value by hashing guesses. Not here: the comparison with a cluster (diff.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,12 @@
 """`rukpak diff`: what a revision would change, as the API server answers a dry run of each apply.
 
 Exit status: 0 no difference, 1 a difference, 2 something failed or would be refused.
+
+Each object is applied as a dry run: with the field manager of the controller, forced where the controller forces, as
+the user who asks. The sender of the controller (apply/sender.py) cannot do that: what it writes before and after an
+apply, to managedFields for example, would have to be there for the apply to be tried. What needs that, and what the
+server does not let this user try, is computed (`overlay`): without defaults and admission, and with lists that cannot
+be recognized taken as a whole. What the user may not even read is shown as it was rendered.
 """
 
 from __future__ import annotations

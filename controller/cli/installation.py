@@ -31,7 +31,7 @@ from controller.settings import Settings
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.DEFINITION}"
 MOST_FIELDS = 5
 """Fields that a message names."""
-SHOWN = 5
+SHOWN_NAMES = 5
 NOT_INSTALLED = "not installed"
 UNKNOWN = "unknown"
 
@@ -157,8 +157,8 @@ def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Ma
 
 def list_first(deployments: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
-    more = f" and {len(deployments) - SHOWN} more" if len(deployments) > SHOWN else ""
-    return f"{', '.join(deployments[:SHOWN])}{more}"
+    more = f" and {len(deployments) - SHOWN_NAMES} more" if len(deployments) > SHOWN_NAMES else ""
+    return f"{', '.join(deployments[:SHOWN_NAMES])}{more}"
 
 
 def _explain_unserved(shard: str) -> str:

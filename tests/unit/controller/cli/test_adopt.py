@@ -11,9 +11,9 @@ from api.v1alpha2.types import BundleDeployment
 from controller.apply.ownership import Owner
 from controller.apply.targets import Target
 from controller.cli.adopt import _read, name_giver
-from controller.cli.adopted import Standing, assess_for_giver
+from controller.cli.adopted_objects import Standing, assess_for_giver
 from controller.cli.deployments import Deployments
-from controller.cli.tools import UnusableOriginError
+from controller.cli.other_tools import UnusableOriginError
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, project
 from tests.support.fake_cluster import FakeCluster

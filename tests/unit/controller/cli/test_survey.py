@@ -9,8 +9,8 @@ import pytest
 
 from controller.apply.ownership import Owner
 from controller.apply.targets import Target
-from controller.cli.adopted import Finding, Standing, assess_for_tool, find_protection
-from controller.cli.tools import Origin, Tool
+from controller.cli.adopted_objects import Finding, Standing, assess_for_tool, find_protection
+from controller.cli.other_tools import Origin, Tool
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, project
 

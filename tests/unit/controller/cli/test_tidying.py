@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.cli.adopted import find_left, make_change, other_managers
-from controller.cli.tools import Origin, Tool
+from controller.cli.adopted_objects import find_left, make_change, other_managers
+from controller.cli.other_tools import Origin, Tool
 
 HELM = Origin(tool=Tool.HELM, name="r", namespace="n")
 KUBECTL = Origin(tool=Tool.KUBECTL)

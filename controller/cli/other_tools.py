@@ -1,4 +1,9 @@
-"""What `--from` names: the tool that has installed objects, and by which marks it knows them. Pure."""
+"""What `--from` names: Helm, Flux or kubectl, how they mark their objects, and what they keep on the cluster.
+
+Helm knows a release by its Secrets or ConfigMaps alone: without them it neither lists nor deletes anything. Each
+contains the release as gzipped JSON (Helm, pkg/storage/driver/util.go). A Kustomization or HelmRelease of Flux that is
+suspended changes nothing, and deletes nothing when it is deleted.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +39,7 @@ HELM_RELEASE = "helm.toolkit.fluxcd.io"
 MOST_BYTES = 64 << 20
 """Of a release as JSON; etcd limits what is stored of it to 1.5 MiB."""
 _BUSY = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")
-_KINDS = {KUSTOMIZATION: "Kustomization", HELM_RELEASE: "HelmRelease"}
+_FLUX_KINDS = {KUSTOMIZATION: "Kustomization", HELM_RELEASE: "HelmRelease"}
 
 
 class UnusableOriginError(Exception):
@@ -259,13 +264,13 @@ def _named(origin: Origin) -> Iterator[tuple[str, str, str]]:
 
 def _named_by(labels: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield group, namespace and name of what the labels of an object name."""
-    for group in _KINDS:
+    for group in _FLUX_KINDS:
         if f"{group}/name" in labels:
             yield group, str(labels.get(f"{group}/namespace", "")), str(labels[f"{group}/name"])
 
 
 def _read_rival(client: Client, discovery: Discovery, group: str, namespace: str, name: str) -> Rival | None:
-    resource = discovery.any_version(group, _KINDS[group])
+    resource = discovery.any_version(group, _FLUX_KINDS[group])
     if resource is None or not namespace:
         return None
     path = resource.path(namespace, name)
@@ -273,4 +278,4 @@ def _read_rival(client: Client, discovery: Discovery, group: str, namespace: str
     if found is None:
         return None
     is_suspended = bool((found.value.get("spec") or {}).get("suspend"))
-    return Rival(kind=_KINDS[group], namespace=namespace, name=name, path=path, is_suspended=is_suspended)
+    return Rival(kind=_FLUX_KINDS[group], namespace=namespace, name=name, path=path, is_suspended=is_suspended)

@@ -1,7 +1,11 @@
-"""The objects of a revision as they are on the cluster, and which of them change hands.
+"""The objects of a revision as they are on the cluster, which of them change hands, and what they lose then.
 
 They are read with the user's permissions. The rules are those by which the controller decides (apply/ownership.py).
-Functions that take no client are pure.
+
+An entry of managedFields that shares a field with ours is removed as a whole, as the controller does with those of Helm
+3 and of `kubectl apply` (apply/README.md, Ownership): a rest below an item of a list would keep the item on the object
+when a later revision drops it. What only that entry had set keeps its value, without a manager. Functions that take no
+client are pure.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from controller.apply.ownership import Judgement, Owner, Situation, is_ours, jud
 from controller.apply.targets import Target, TargetSet
 from controller.cli.command import REQUESTS, attempt
 from controller.cli.deployments import MANAGER, Deployments
-from controller.cli.tools import HELM_RELEASE, KUSTOMIZATION, RELEASE_NAME, RELEASE_NAMESPACE, Origin
+from controller.cli.other_tools import HELM_RELEASE, KUSTOMIZATION, RELEASE_NAME, RELEASE_NAMESPACE, Origin
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from controller.cli.command import MisuseError
-from controller.cli.tools import (
+from controller.cli.other_tools import (
     Origin,
     Tool,
     UnusableOriginError,
