@@ -10,7 +10,7 @@ need neither the Kubernetes client nor the models of the API.
     command        shared by the verbs: exit statuses, the client, files, stderr, questions
     output         formats of results
     deployments    BundleDeployments: reading and changing them, which ones are named, --wait
-    installation   RukPak itself on a cluster; version, crd
+    installation   RukPak itself on a cluster; version
 
 A verb, or a family of verbs, is a module; README.md has the table.
 """

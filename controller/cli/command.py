@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from controller.content.limits import visible
 
 if TYPE_CHECKING:
+    from http import HTTPStatus
+
     from controller.kube.client import Client, User
 T = TypeVar("T")
 FAILED = 1

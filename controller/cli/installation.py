@@ -1,4 +1,4 @@
-"""RukPak itself on a cluster: the API, and the controllers that act; `rukpak version` and `rukpak crd`."""
+"""RukPak itself on a cluster: the API, and the controllers that act; and `rukpak version`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from api.v1alpha2.schema import crd
 from controller.build.plugins import find_programs
 from controller.cli.command import FAILED, attempt, connect, explain, tell
 from controller.cli.deployments import Manifest
-from controller.cli.output import dump_as, one_line, show
+from controller.cli.output import dump_as, one_line
 from controller.kube.client import Client, Response
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
@@ -273,9 +273,3 @@ def _api(api: dict[str, Any]) -> str:
     if not api["difference"]:
         return f"{versions}, as in the client"
     return f"{versions}; differs from the client: {api['difference']}"
-
-
-def show_crd(options: argparse.Namespace) -> int:
-    """Print the CustomResourceDefinition; return the exit status."""
-    print(show([crd()], options.output), end="")
-    return 0

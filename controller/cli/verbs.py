@@ -75,10 +75,14 @@ def _argument(name: str, shown: str, text: str, **options: Any) -> Adds:
 
 def _flag(form: str, text: str, *, group: str = FLAGS, **options: Any) -> Adds:
     """Return what adds a flag in the form that help shows: `-f, --file FILE`, or without a value `-y, --yes`."""
-    *short, last = form.split(", ")
-    flag, _, value = last.partition(" ")
-    options |= {"metavar": value} if value else {"action": "store_true"}
-    return lambda parser: parser.add_flag(group, (*short, flag), help=text, **options)
+
+    def _add(parser: Parser) -> None:
+        *short, last = form.split(", ")
+        flag, _, value = last.partition(" ")
+        kind = {"metavar": value} if value else {"action": "store_true"}
+        parser.add_flag(group, (*short, flag), help=text, **kind, **options)
+
+    return _add
 
 
 def _options(*names: str) -> Adds:
@@ -562,7 +566,7 @@ INSTALLATION = {
         description="Print the CustomResourceDefinition of this release.",
         examples={"crd | kubectl apply --server-side -f -": "install or upgrade the API"},
         flags=(_output("yaml", "json", "name", default="yaml"),),
-        entry="installation:show_crd",
+        entry="crd:main",
     ),
     "check": Verb(
         summary="check that RukPak can work on a cluster, and say what to do if not",
