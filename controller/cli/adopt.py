@@ -23,7 +23,6 @@ from controller.cli.adopted_objects import (
     Tidier,
     assess_for_giver,
     assess_for_tool,
-    exists_on,
     find_protection,
     survey,
 )
@@ -228,7 +227,7 @@ def _adopt_from_tool(
     reviewed = render_new(client, options, deployment, options.file)
     if reviewed is None:
         return None
-    assess = assess_for_tool(owner_of(reviewed.deployment), origin, exists_on(client))
+    assess = assess_for_tool(owner_of(reviewed.deployment), origin, Deployments(client).exists)
     findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
     protection = find_protection(findings, deployment.spec.collision_protection)
     adopted = [each for each in findings if each.standing in (Standing.TAKEN, Standing.OURS)]
@@ -382,7 +381,7 @@ def _hand_over(
     if reviewed is None:
         return None
     discovery, protection = Discovery(client), reviewed.deployment.spec.collision_protection
-    assess = assess_for_giver(owner_of(reviewed.deployment), owner_of(giver), protection, exists_on(client))
+    assess = assess_for_giver(owner_of(reviewed.deployment), owner_of(giver), protection, Deployments(client).exists)
     findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
     if not any(each.standing in (Standing.TAKEN, Standing.OURS) for each in findings):
         raise UnusableOriginError(f"{options.name} contains no object of {giver.metadata.name}")

@@ -24,7 +24,7 @@ from controller.apply.managed_fields import LAST_APPLIED
 from controller.apply.ownership import Judgement, Owner, Situation, is_ours, judge
 from controller.apply.targets import Target, TargetSet
 from controller.cli.command import REQUESTS, attempt
-from controller.cli.deployments import MANAGER, Deployments
+from controller.cli.deployments import MANAGER
 from controller.cli.other_tools import HELM_RELEASE, KUSTOMIZATION, RELEASE_NAME, RELEASE_NAMESPACE, Origin
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
@@ -104,17 +104,6 @@ def survey(client: Client, discovery: Discovery, targets: TargetSet, assess: Ass
 
     with ThreadPoolExecutor(REQUESTS) as pool:
         return list(pool.map(_find, (each for each in targets.targets if not each.bare)))
-
-
-def exists_on(client: Client) -> Exists:
-    """Return the function that tells whether a BundleDeployment exists; it raises ApiError."""
-    deployments = Deployments(client)
-
-    def _exists(name: str, uid: str) -> bool:
-        found = deployments.get(name)
-        return found is not None and uid in ("", found["metadata"]["uid"])
-
-    return _exists
 
 
 def assess_for_tool(owner: Owner, origin: Origin, exists: Exists) -> Assess:

@@ -76,6 +76,14 @@ class Deployments:
         """
         return _value_unless_missing(lambda: self._client.get(DEPLOYMENTS.path(name=name)))
 
+    def exists(self, name: str, uid: str) -> bool:
+        """Return whether a BundleDeployment exists, with this UID unless that is empty.
+
+        Raises: ApiError.
+        """
+        found = self.get(name)
+        return found is not None and uid in ("", found["metadata"]["uid"])
+
     def create(self, value: Manifest) -> Manifest:
         """Create a BundleDeployment and return it.
 

@@ -229,10 +229,9 @@ class DryRun:
 
     def _exists(self, name: str, uid: str) -> bool:
         try:
-            found = Deployments(self._client).get(name)
+            return Deployments(self._client).exists(name, uid)
         except ApiError:
             return True  # as long as nobody says that it does not
-        return found is not None and uid in ("", found["metadata"]["uid"])
 
     def _find_givers(self) -> Iterator[Giver]:
         """Yield the BundleDeployments that objects are taken over from; whom the user may not read gives nothing."""
