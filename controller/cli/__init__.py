@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from api.errors import BundleError
-from controller.cli.command import MISUSE, MisuseError, explain, tell
+from controller.cli.command import MISUSE, FailedError, MisuseError, NoConsentError, explain, tell
 from controller.cli.parser import program, suggest
 from controller.cli.verbs import GROUPS, VERBS, make_parser
 
@@ -73,6 +73,12 @@ def _run_verb(verb: str, options: argparse.Namespace) -> int:
     except BundleError as error:
         for line in error.message.splitlines():
             tell(f"{error.reason.value}: {line}")
+        return VERBS[verb].failed
+    except FailedError as error:
+        tell(f"rukpak {verb}: {error}")
+        return VERBS[verb].failed
+    except NoConsentError:
+        tell("rukpak: canceled; no Secret was read")
         return VERBS[verb].failed
     except MisuseError as error:
         tell(f"rukpak {verb}: {error}")

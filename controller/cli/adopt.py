@@ -27,7 +27,7 @@ from controller.cli.adopted_objects import (
     survey,
 )
 from controller.cli.changes import awaits_pause
-from controller.cli.command import FAILED, MisuseError, confirm, connect, explain, read_file, tell
+from controller.cli.command import FAILED, FailedError, MisuseError, confirm, connect, explain, read_file, tell
 from controller.cli.comparison import Change, Comparison, summarize
 from controller.cli.deployments import Awaits, Deployments, Manifest, Waiter, awaits_ready, conclude
 from controller.cli.diff import compare, compare_two, find_targets, owner_of
@@ -36,7 +36,6 @@ from controller.cli.other_tools import (
     Release,
     Rival,
     Tool,
-    UnusableOriginError,
     delete_release,
     find_release,
     find_rivals,
@@ -136,7 +135,7 @@ class Adoption(ABC):
 def main(options: argparse.Namespace) -> int:
     """Adopt objects; return the exit status.
 
-    Raises: MisuseError; BundleError, ApiError and ConfigurationError as `rukpak render`.
+    Raises: MisuseError; FailedError; BundleError, ApiError and ConfigurationError as `rukpak render`.
     """
     if is_tool(options.origin) and not options.file:
         raise MisuseError("specify the BundleDeployment with -f FILE")
@@ -144,26 +143,18 @@ def main(options: argparse.Namespace) -> int:
     if options.origin == options.name and not is_tool(options.origin):
         raise MisuseError("--from: must be another BundleDeployment")
     client = connect(options)
-    try:
-        if value and content and is_tool(options.origin):
-            adoption: Adoption | None = _adopt_from_tool(client, options, value, content)
-        else:
-            adoption = _hand_over(client, options, value, content)
-    except UnusableOriginError as error:
-        tell(f"rukpak adopt: {error}")
-        return FAILED
-    if adoption is None:
-        return FAILED
+    adoption: Adoption
+    if value and content and is_tool(options.origin):
+        adoption = _adopt_from_tool(client, options, value, content)
+    else:
+        adoption = _hand_over(client, options, value, content)
     _tell_all(adoption.describe())
     if adoption.is_refused:
-        tell("rukpak adopt: nothing was changed: some objects cannot be taken over")
-        return FAILED
+        raise FailedError("nothing was changed: some objects cannot be taken over")
     if options.dry_run:
         print(adoption.preview(options.output), end="")
         return 0
-    if not confirm(options):
-        tell("rukpak adopt: nothing was changed")
-        return FAILED
+    confirm(options, "nothing was changed")
     return _carry_out(adoption, options)
 
 
@@ -214,10 +205,10 @@ def _some(texts: Sequence[str]) -> str:
 
 def _adopt_from_tool(
     client: Client, options: argparse.Namespace, value: Manifest, deployment: BundleDeployment
-) -> ToolAdoption | None:
-    """Return what would be done; None if the user does not consent to the use of a Secret.
+) -> ToolAdoption:
+    """Return what would be done.
 
-    Raises: UnusableOriginError; as `main`.
+    Raises: as `main`.
     """
     origin = read_origin(options.origin, deployment.spec.install_namespace or "", tuple(options.managers or ()))
     if origin.tool is Tool.HELM and not origin.namespace:
@@ -225,8 +216,6 @@ def _adopt_from_tool(
     discovery = Discovery(client)
     release = find_release(client, discovery, origin) if origin.tool is Tool.HELM else None
     reviewed = render_new(client, options, deployment, options.file)
-    if reviewed is None:
-        return None
     assess = assess_for_tool(owner_of(reviewed.deployment), origin, Deployments(client).exists)
     findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
     protection = find_protection(findings, deployment.spec.collision_protection)
@@ -371,20 +360,18 @@ class ToolAdoption(Adoption):
 
 def _hand_over(
     client: Client, options: argparse.Namespace, value: Manifest | None, content: BundleDeployment | None
-) -> HandOver | None:
-    """Return what would be done; None, after telling why, if there is no revision to look at.
+) -> HandOver:
+    """Return what would be done.
 
-    Raises: UnusableOriginError if nothing can be taken over; as `main`.
+    Raises: FailedError if nothing can be taken over; as `main`.
     """
     giver = _read(Deployments(client), options.origin)
-    reviewed = render_new(client, options, content, options.file) if content else find("adopt", options)
-    if reviewed is None:
-        return None
+    reviewed = render_new(client, options, content, options.file) if content else find(options)
     discovery, protection = Discovery(client), reviewed.deployment.spec.collision_protection
     assess = assess_for_giver(owner_of(reviewed.deployment), owner_of(giver), protection, Deployments(client).exists)
     findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
     if not any(each.standing in (Standing.TAKEN, Standing.OURS) for each in findings):
-        raise UnusableOriginError(f"{options.name} contains no object of {giver.metadata.name}")
+        raise FailedError(f"{options.name} contains no object of {giver.metadata.name}")
     digest = giver.status.installed_revision
     named = argparse.Namespace(**{**vars(options), "name": giver.metadata.name})
     before = read_stored(client, named, digest) if digest else None
@@ -394,15 +381,10 @@ def _hand_over(
 
 
 def _read(deployments: Deployments, name: str) -> BundleDeployment:
-    value = deployments.get(name)
-    if value is None:
-        remedy = f"; {hint}" if (hint := hint_at_tool(name)) else ""
-        raise UnusableOriginError(f'BundleDeployment "{name}" not found{remedy}')
-    deployment, problem = try_to_read(value)
-    if deployment is None:
-        raise UnusableOriginError(f"{name}: cannot be read: {problem}")
+    remedy = f"; {hint}" if (hint := hint_at_tool(name)) else ""
+    _, deployment = deployments.read(name, missing=f'BundleDeployment "{name}" not found{remedy}')
     if deployment.metadata.deletion_timestamp:
-        raise UnusableOriginError(f"{name}: is being deleted")
+        raise FailedError(f"{name}: is being deleted")
     return deployment
 
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Pending
-from controller.cli.command import FAILED, MisuseError, ask, connect, tell
+from controller.cli.command import FailedError, MisuseError, confirm, connect, tell
 from controller.cli.deployments import (
     AWAITING_CONTROLLER,
     DONE,
@@ -36,10 +35,6 @@ TRIES = 5
 """Status may change between reading and writing; what waits usually does not."""
 _DIGEST = re.compile(r"(sha256:)?([0-9a-f]{64})").fullmatch
 _ABBREVIATED = re.compile(r"(sha256:)?([0-9a-f]{8,64})").fullmatch
-
-
-class _UndecidedError(Exception):
-    """Nothing was approved or denied; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,36 +69,22 @@ def deny(options: argparse.Namespace) -> int:
 
 def _decide(verb: str, options: argparse.Namespace, done: str, awaits: Awaits) -> int:
     deployments = Deployments(connect(options))
-    try:
-        choice = _choose(deployments, options)
-        tell_about(verb, choice.deployment, choice.digest)
-        _ask(options, done)
-        value = _send(verb, deployments, choice, options)
-    except _UndecidedError as error:
-        tell(f"rukpak {verb}: {error}")
-        return FAILED
+    choice = _choose(deployments, options)
+    tell_about(verb, choice.deployment, choice.digest)
+    confirm(options, f"nothing was {done}")
+    value = _send(verb, deployments, choice, options)
     values, failures = wait_if_asked(options, deployments, awaits, [value])
     return conclude(verb, options, values, failures, done=f"revision {short(choice.digest)} {done}")
 
 
-def _ask(options: argparse.Namespace, done: str) -> None:
-    if not (options.yes or ask("no terminal to ask for confirmation; pass --yes")):
-        raise _UndecidedError(f"nothing was {done}")
-
-
 def _choose(deployments: Deployments, options: argparse.Namespace) -> _Choice:
     """Return the revision that the options name, or else the one that waits."""
-    value = deployments.get(options.name)
-    if value is None:
-        raise _UndecidedError(f'BundleDeployment "{options.name}" not found')
-    deployment, problem = try_to_read(value)
-    if deployment is None:
-        raise _UndecidedError(f"{options.name}: cannot be read: {problem}")
+    _, deployment = deployments.read(options.name)
     pending = deployment.status.pending
     if options.revision:
         return _Choice(deployment, _named(options.revision, pending))
     if pending is None:
-        raise _UndecidedError(f"{options.name}: no revision waits for approval{_denied(deployment)}")
+        raise FailedError(f"{options.name}: no revision waits for approval{_denied(deployment)}")
     return _Choice(deployment, pending.revision)
 
 
@@ -174,7 +155,7 @@ def _send(verb: str, deployments: Deployments, choice: _Choice, options: argpars
         if _shown(again) != _shown(choice):
             break
         choice = again
-    raise _UndecidedError(f'"{options.name}" has changed meanwhile; run the command again')
+    raise FailedError(f'"{options.name}" has changed meanwhile; run the command again')
 
 
 def _shown(choice: _Choice) -> tuple[object, ...]:

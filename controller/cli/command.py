@@ -27,6 +27,14 @@ class MisuseError(Exception):
     """The command line is invalid or names a file that cannot be read; the message is one line."""
 
 
+class FailedError(Exception):
+    """A verb cannot be carried out; the message is one line, which is printed with the name of the verb."""
+
+
+class NoConsentError(Exception):
+    """The user does not consent to the use of Secrets."""
+
+
 def connect(options: argparse.Namespace) -> Client:
     """Return a client for the cluster that the options select, with the user's credentials.
 
@@ -93,12 +101,13 @@ def tell(line: str) -> None:
     print(visible(line), file=sys.stderr, flush=True)
 
 
-def confirm(options: argparse.Namespace) -> bool:
-    """Return whether the user wants to continue: without `--yes`, ask.
+def confirm(options: argparse.Namespace, declined: str) -> None:
+    """Ask whether to continue, unless `--yes` is given.
 
-    Raises: MisuseError if there is no terminal.
+    Raises: FailedError with the message `declined`; MisuseError if there is no terminal.
     """
-    return options.yes or ask("no terminal to ask for confirmation; pass --yes")
+    if not (options.yes or ask("no terminal to ask for confirmation; pass --yes")):
+        raise FailedError(declined)
 
 
 def ask(no_terminal: str) -> bool:

@@ -19,7 +19,7 @@ from api import names
 from api.v1alpha2.conditions import DECISIONS, Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Stray
-from controller.cli.command import FAILED, MisuseError, tell
+from controller.cli.command import FAILED, FailedError, MisuseError, tell
 from controller.cli.output import name_of, one_line, show
 from controller.kube.client import PAGE_ITEMS, Client, Response
 from controller.kube.errors import ApiError
@@ -75,6 +75,19 @@ class Deployments:
         Raises: ApiError.
         """
         return _value_unless_missing(lambda: self._client.get(DEPLOYMENTS.path(name=name)))
+
+    def read(self, name: str, missing: str = "") -> tuple[Manifest, BundleDeployment]:
+        """Return a BundleDeployment, as it is on the cluster and validated.
+
+        Raises: FailedError, if it does not exist with the message `missing` or one like it; ApiError.
+        """
+        value = self.get(name)
+        if value is None:
+            raise FailedError(missing or f'BundleDeployment "{name}" not found')
+        deployment, problem = try_to_read(value)
+        if deployment is None:
+            raise FailedError(f"{name}: cannot be read: {problem}")
+        return value, deployment
 
     def exists(self, name: str, uid: str) -> bool:
         """Return whether a BundleDeployment exists, with this UID unless that is empty.

@@ -81,9 +81,7 @@ def main(options: argparse.Namespace) -> int:
     """
     if (options.before or options.to) and options.file:
         raise MisuseError("--from and --to name revisions of the revision store and require NAME")
-    reviewed = find_new(options) if options.file else find("diff", options)
-    if reviewed is None:
-        return BROKEN
+    reviewed = find_new(options) if options.file else find(options)
     client, deployment = reviewed.on_cluster(), reviewed.deployment
     if not options.file and deployment.status.observed_generation != deployment.metadata.generation:
         tell(f"warning: {options.name}: the controller has not observed the latest spec yet")

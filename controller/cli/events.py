@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from api import names
-from controller.cli.command import FAILED, connect, tell
+from controller.cli.command import FAILED, FailedError, connect, tell
 from controller.cli.deployments import Deployments, Manifest, find_each, follow
 from controller.cli.output import age, one_line, show, to_table
 from controller.cli.verbs import LEVELS
@@ -110,8 +110,7 @@ def show_logs(options: argparse.Namespace) -> int:
     client = connect(options)
     pods = [item["metadata"]["name"] for item in client.list(PODS.path(options.namespace), label_selector=LABEL)]
     if not pods:
-        tell(f'rukpak logs: no pod of the controller in namespace "{options.namespace}"{_holder(client, options)}')
-        return FAILED
+        raise FailedError(f'no pod of the controller in namespace "{options.namespace}"{_holder(client, options)}')
     try:
         for line in select_lines(
             _read_logs(client, options, pods), options.name, LEVELS[LEVELS.index(options.level) :]
@@ -121,8 +120,7 @@ def show_logs(options: argparse.Namespace) -> int:
         if error.status not in QUOTING:
             raise
         # A request for a log has no body that the message could quote; it says, for example, which kubelet is silent.
-        tell(one_line(f"rukpak logs: {error.status} {error.reason}: {error.message}"))
-        return FAILED
+        raise FailedError(one_line(f"{error.status} {error.reason}: {error.message}")) from None
     return 0
 
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, HistoryEntry, Status, dump
 from controller.build.revision import Revision
-from controller.cli.command import FAILED, MisuseError, connect, tell
+from controller.cli.command import FAILED, FailedError, MisuseError, connect, tell
 from controller.cli.deployments import Deployments, awaits_ready, report, wait_if_asked
 from controller.cli.output import age, dump_as, name_of, show, to_table
 from controller.kube.client import Client
@@ -27,14 +27,7 @@ def show_history(options: argparse.Namespace) -> int:
 
     Raises: ApiError, ConfigurationError.
     """
-    value = Deployments(connect(options)).get(options.name)
-    if value is None:
-        tell(f'rukpak history: BundleDeployment "{options.name}" not found')
-        return FAILED
-    deployment, problem = try_to_read(value)
-    if deployment is None:
-        tell(f"rukpak history: {options.name}: cannot be read: {problem}")
-        return FAILED
+    _, deployment = Deployments(connect(options)).read(options.name)
     entries = deployment.status.history
     if options.output:
         items = dump(deployment.status).get("history", [])
@@ -58,23 +51,15 @@ def _state(entry: HistoryEntry, status: Status) -> str:
     return "desired" if entry.revision == status.revision else "kept"
 
 
-class _UnchangedError(Exception):
-    """Nothing was changed; the message is one line."""
-
-
 def roll_back(options: argparse.Namespace) -> int:
     """Roll a BundleDeployment back; return the exit status.
 
     Raises: ApiError, ConfigurationError.
     """
     deployments = Deployments(connect(options))
-    try:
-        deployment = _read_deployment(deployments, options.name)
-        digest = _choose_revision(deployment, options.to)
-        value = _pin(deployments, deployment, digest)
-    except _UnchangedError as error:
-        tell(f"rukpak rollback: {options.name}: {error}")
-        return FAILED
+    _, deployment = deployments.read(options.name, missing=f"{options.name}: not found")
+    digest = _choose_revision(deployment, options.to)
+    value = _pin(deployments, deployment, digest)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     lines = "".join(f"{name_of(each)} rolled back to revision {short(digest)}\n" for each in values)
     print(show(values, options.output) if options.output else lines, end="", flush=True)
@@ -83,27 +68,17 @@ def roll_back(options: argparse.Namespace) -> int:
     return FAILED if failures else 0
 
 
-def _read_deployment(deployments: Deployments, name: str) -> BundleDeployment:
-    value = deployments.get(name)
-    if value is None:
-        raise _UnchangedError("not found")
-    deployment, problem = try_to_read(value)
-    if deployment is None:
-        raise _UnchangedError(f"cannot be read: {problem}")
-    return deployment
-
-
 def _choose_revision(deployment: BundleDeployment, text: str) -> str:
     """Return the digest of the revision that the user names, or else of the last one that was healthy."""
-    status = deployment.status
+    status, name = deployment.status, deployment.metadata.name
     if not text:
         if found := find_previous(status):
             return found
-        raise _UnchangedError("no earlier revision that was healthy is kept; name one with --to")
+        raise FailedError(f"{name}: no earlier revision that was healthy is kept; name one with --to")
     if found := find_kept(status, text):
         return found
     kept = ", ".join(map(short, kept_revisions(status))) or "none"
-    raise _UnchangedError(f"--to: not one of the revisions that are kept: {kept}")
+    raise FailedError(f"{name}: --to: not one of the revisions that are kept: {kept}")
 
 
 def find_previous(status: Status) -> str:
@@ -121,17 +96,18 @@ def _pin(deployments: Deployments, deployment: BundleDeployment, digest: str) ->
         value = deployments.change(metadata.name, change)
     except ApiError as error:
         if error.status == HTTPStatus.CONFLICT:
-            raise _UnchangedError("changed meanwhile; run the command again") from None
+            raise FailedError(f"{metadata.name}: changed meanwhile; run the command again") from None
         raise
     if value is None:
-        raise _UnchangedError("not found")
+        raise FailedError(f"{metadata.name}: not found")
     return value
 
 
-def read_kept(options: argparse.Namespace) -> Revision | None:
-    """Return the revision that `--revision NAME@DIGEST` names; None, after telling why, if it is not kept.
+def read_kept(options: argparse.Namespace) -> Revision:
+    """Return the revision that `--revision NAME@DIGEST` names.
 
-    Raises: MisuseError; ApiError, also if the user may not read the Secrets of the revision store; ConfigurationError.
+    Raises: MisuseError; FailedError if it is not kept; ApiError, also if the user may not read the Secrets of the
+    revision store; ConfigurationError.
     """
     given = _REVISION(options.revision)
     if given is None:
@@ -140,13 +116,12 @@ def read_kept(options: argparse.Namespace) -> Revision | None:
     value = Deployments(client).get(name)
     deployment = try_to_read(value)[0] if value else None
     if deployment is None:
-        tell(f'rukpak render: BundleDeployment "{name}" {"cannot be read" if value else "not found"}')
-        return None
+        raise FailedError(f'BundleDeployment "{name}" {"cannot be read" if value else "not found"}')
     digest = find_kept(deployment.status, given["digest"])
     found = open_store(client, options.namespace).read(name, digest) if digest else None
     if found is None:
         kept = ", ".join(map(short, kept_revisions(deployment.status))) or "none"
-        tell(f"rukpak render: {name}: revision {given['digest'][:12]} is not kept; kept revisions: {kept}")
+        raise FailedError(f"{name}: revision {given['digest'][:12]} is not kept; kept revisions: {kept}")
     return found
 
 

@@ -15,7 +15,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
 from controller.cli import manifest
-from controller.cli.command import FAILED, MisuseError, confirm, connect, tell
+from controller.cli.command import FailedError, MisuseError, confirm, connect, tell
 from controller.cli.comparison import summarize
 from controller.cli.deployments import Deployments, Manifest, awaits_ready, conclude, wait_if_asked
 from controller.cli.diff import compare
@@ -48,20 +48,15 @@ def main(options: argparse.Namespace) -> int:
     deployments = Deployments(client)
     if deployments.get(options.name):
         remedy = 'change it, and see "rukpak diff -f FILE"'
-        tell(f'rukpak install: BundleDeployment "{options.name}" already exists; {remedy}')
-        return FAILED
+        raise FailedError(f'BundleDeployment "{options.name}" already exists; {remedy}')
     reviewed = _render(client, options, value)
-    if reviewed is None:
-        return FAILED
     for line in fit(_describe(reviewed, options)).splitlines():
         tell(line)
     value = _approved(value, reviewed, options)
     if options.dry_run:
         print(show([value], options.output) if options.output else f"{name_of(value)} created (dry run)\n", end="")
         return 0
-    if not confirm(options):
-        tell("rukpak install: nothing was created")
-        return FAILED
+    confirm(options, "nothing was created")
     return _create(deployments, value, reviewed, options)
 
 
@@ -107,7 +102,7 @@ def _make_source(options: argparse.Namespace) -> dict[str, Any]:
     return {"kind": kind, kind: block}
 
 
-def _render(client: Client, options: argparse.Namespace, value: Manifest) -> Reviewed | None:
+def _render(client: Client, options: argparse.Namespace, value: Manifest) -> Reviewed:
     deployment: BundleDeployment = manifest.read(to_json(value).encode(), "command line", {"name": None, "spec": {}})
     try:
         return render_new(client, options, deployment, f'BundleDeployment "{options.name}"')

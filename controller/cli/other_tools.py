@@ -21,7 +21,7 @@ from http import HTTPStatus
 from typing import Any
 
 from api.errors import BundleError
-from controller.cli.command import MisuseError, attempt
+from controller.cli.command import FailedError, MisuseError, attempt
 from controller.cli.deployments import MANAGER
 from controller.formats.objects import collect_objects
 from controller.formats.yaml.manifests import read_documents
@@ -40,10 +40,6 @@ MOST_BYTES = 64 << 20
 """Of a release as JSON; etcd limits what is stored of it to 1.5 MiB."""
 _BUSY = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")
 _FLUX_KINDS = {KUSTOMIZATION: "Kustomization", HELM_RELEASE: "HelmRelease"}
-
-
-class UnusableOriginError(Exception):
-    """What `--from` names does not exist, or cannot give objects away now; the message is one line."""
 
 
 class Tool(Enum):
@@ -150,7 +146,7 @@ class Release:
 def find_release(client: Client, discovery: Discovery, origin: Origin) -> Release:
     """Return the release that `--from` names.
 
-    Raises: UnusableOriginError if it does not exist, cannot be read, or Helm is changing it; ApiError.
+    Raises: FailedError if it does not exist, cannot be read, or Helm is changing it; ApiError.
     """
     for plural, kind in (("secrets", "Secret"), ("configmaps", "ConfigMap")):
         folder = f"/api/v1/namespaces/{origin.namespace}/{plural}"
@@ -158,7 +154,7 @@ def find_release(client: Client, discovery: Discovery, origin: Origin) -> Releas
         found = sorted(client.list(folder, label_selector=selector), key=_revision)
         if found:
             return _read_release(discovery, origin, kind, folder, found)
-    raise UnusableOriginError(f'{origin}: not found; "helm list --all-namespaces" shows releases')
+    raise FailedError(f'{origin}: not found; "helm list --all-namespaces" shows releases')
 
 
 def delete_release(client: Client, release: Release) -> None:
@@ -179,14 +175,14 @@ def _read_release(discovery: Discovery, origin: Origin, kind: str, folder: str, 
     latest = found[-1]
     status = str((latest["metadata"].get("labels") or {}).get("status", ""))
     if status in _BUSY:
-        raise UnusableOriginError(f"{origin}: is {status}: wait for Helm, or roll it back with Helm first")
+        raise FailedError(f"{origin}: is {status}: wait for Helm, or roll it back with Helm first")
     names = [each["metadata"]["name"] for each in found]
     text = str((latest.get("data") or {}).get("release", ""))
     try:
         manifest = _decode(text, is_secret=kind == "Secret")
         objects = collect_objects(read_documents(manifest.encode(), "manifest", strict=False))
     except (ValueError, BundleError) as error:
-        raise UnusableOriginError(f"{origin}: {kind} {names[-1]} cannot be read: {error}") from None
+        raise FailedError(f"{origin}: {kind} {names[-1]} cannot be read: {error}") from None
     return Release(
         paths=tuple(f"{folder}/{name}" for name in names),
         names=tuple(f"{kind} {origin.namespace}/{name}" for name in names),
@@ -239,12 +235,12 @@ def find_rivals(
 ) -> list[Rival]:
     """Return the objects of Flux that `--from` or the labels of adopted objects name, and that exist.
 
-    Raises: UnusableOriginError if that of `--from` does not exist; ApiError.
+    Raises: FailedError if that of `--from` does not exist; ApiError.
     """
     named = dict.fromkeys([*_named(origin), *(name for each in labels for name in _named_by(each))])
     found = {each: _read_rival(client, discovery, *each) for each in named}
     if any(found[each] is None for each in _named(origin)):
-        raise UnusableOriginError(f'{origin}: not found; "kubectl get kustomizations --all-namespaces" shows them')
+        raise FailedError(f'{origin}: not found; "kubectl get kustomizations --all-namespaces" shows them')
     return [rival for rival in found.values() if rival]
 
 

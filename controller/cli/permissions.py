@@ -11,7 +11,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.apply.rights import RbacRight, find_rights, make_roles, merge
 from controller.build import capabilities as capabilities_file
 from controller.build.revision import Revision
-from controller.cli.command import FAILED, MisuseError, tell
+from controller.cli.command import FailedError, MisuseError, tell
 from controller.cli.output import dump_as, list_of, to_json, to_yaml
 from controller.cli.revisions import Reviewed, find, read_stored
 from controller.formats.objects import crd_specs
@@ -35,15 +35,10 @@ def show_permissions(options: argparse.Namespace) -> int:
     """
     if options.new and options.file:
         raise MisuseError("--new compares with the installed revision and requires NAME")
-    reviewed = find("permissions", options)
-    if reviewed is None:
-        return FAILED
+    reviewed = find(options)
     permissions = permissions_of(reviewed.revision)
     if options.new:
-        new = _new(reviewed, options, permissions)
-        if new is None:
-            return FAILED
-        permissions = new
+        permissions = _new(reviewed, options, permissions)
     client = reviewed.client
     known = look_up(permissions, lambda *role: _rules(client, *role)) if client else frozenset()
     print(
@@ -52,8 +47,8 @@ def show_permissions(options: argparse.Namespace) -> int:
     return 0
 
 
-def _new(reviewed: Reviewed, options: argparse.Namespace, permissions: Permissions) -> Permissions | None:
-    """Return what the installed revision may not do; None, after telling why, if that revision cannot be read."""
+def _new(reviewed: Reviewed, options: argparse.Namespace, permissions: Permissions) -> Permissions:
+    """Return what the installed revision may not do. Raises: FailedError if that cannot be read."""
     digest = reviewed.deployment.status.installed_revision
     if not digest:
         return permissions
@@ -62,8 +57,7 @@ def _new(reviewed: Reviewed, options: argparse.Namespace, permissions: Permissio
     installed = read_stored(reviewed.client, options, digest) if reviewed.client else None
     if installed is None:
         text = f"the installed revision {digest} cannot be read; ask for permission to read Secrets in namespace"
-        tell(f'rukpak permissions: {text} "{options.namespace}"')
-        return None
+        raise FailedError(f'{text} "{options.namespace}"')
     return added(permissions, permissions_of(installed))
 
 
@@ -116,9 +110,7 @@ def show_rights(options: argparse.Namespace) -> int:
 
     Raises: as `revisions.find`; MisuseError without an account.
     """
-    reviewed = find("rights", options)
-    if reviewed is None:
-        return FAILED
+    reviewed = find(options)
     account = options.service_account or reviewed.deployment.spec.service_account_name
     if not account:
         raise MisuseError(

@@ -13,13 +13,12 @@ from functools import partial
 from http import HTTPStatus
 
 from api import names
-from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.order import teardown_order
 from controller.apply.ownership import Owner
 from controller.apply.possession import find_strays, name_objects
 from controller.apply.removal import Disposal, RemovalCause, delete, dispose
-from controller.cli.command import FAILED, attempt, confirm, connect, tell
+from controller.cli.command import FAILED, FailedError, attempt, confirm, connect, tell
 from controller.cli.deployments import Deployments
 from controller.cli.history import open_store
 from controller.kube.client import Client
@@ -31,10 +30,6 @@ from controller.revisions.store import unpack_whole
 
 _NEEDED = frozenset({"list", "delete"})
 _STAYS = "may hold data or is marked to be kept; delete it with kubectl if nobody needs it"
-
-
-class _UnknownError(Exception):
-    """What the revisions name is not known; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +46,8 @@ def main(options: argparse.Namespace) -> int:
     Raises: MisuseError without a terminal for the question; ApiError, ConfigurationError.
     """
     client = connect(options)
-    value = Deployments(client).get(options.name)
-    deployment, problem = try_to_read(value) if value else (None, "not found")
-    if deployment is None:
-        tell(f'rukpak prune: BundleDeployment "{options.name}" {problem}')
-        return FAILED
-    try:
-        found = _find(client, options.namespace, deployment)
-    except _UnknownError as error:
-        tell(f"rukpak prune: {options.name}: {error}")
-        return FAILED
+    _, deployment = Deployments(client).read(options.name)
+    found = _find(client, options.namespace, deployment)
     ready, staying = [each for each in found if not each.hindrance], [each for each in found if each.hindrance]
     for each in staying:
         tell(f"{each.record.key}: not deleted: {each.hindrance}")
@@ -73,9 +60,7 @@ def main(options: argparse.Namespace) -> int:
     tell(f'This deletes objects that no revision of BundleDeployment "{options.name}" contains:')
     for each in ready:
         tell(f"  {each.record.key}")
-    if not confirm(options):
-        tell("rukpak prune: canceled; nothing was deleted")
-        return FAILED
+    confirm(options, "canceled; nothing was deleted")
     return FAILED if _delete(client, ready) or staying else 0
 
 
@@ -99,7 +84,7 @@ def _delete(client: Client, strays: Collection[_Stray]) -> int:
 def _find(client: Client, namespace: str, deployment: BundleDeployment) -> list[_Stray]:
     """Return the strays in the order of their deletion.
 
-    Raises: _UnknownError, ApiError.
+    Raises: FailedError, ApiError.
     """
     discovery = Discovery(client)
     observed = _list(client, discovery, deployment)
@@ -167,7 +152,7 @@ def _read_named(
 ) -> Collection[ObjectKey] | None:
     """Return what the stored revisions name; None if the user may not read them.
 
-    Raises: _UnknownError if one cannot be read, or there is none; ApiError.
+    Raises: FailedError if one cannot be read, or there is none; ApiError.
     """
     name, uid, store = deployment.metadata.name, deployment.metadata.uid, open_store(client, namespace)
     packed = attempt(
@@ -177,7 +162,7 @@ def _read_named(
         return None
     revisions = [revision for each in packed if each and (revision := unpack_whole(each))]
     if not revisions or len(revisions) < len(packed):
-        raise _UnknownError("a stored revision is missing or damaged; what it names is not known")
+        raise FailedError(f"{name}: a stored revision is missing or damaged; what it names is not known")
     orphan = deployment.spec.deletion_policy == "Orphan"
     return name_objects(revisions, discovery.is_namespaced, orphan=orphan)
 

@@ -32,7 +32,7 @@ from controller.build.rendering import render
 from controller.build.request import BuildContext, BuildSettings, Request, check, check_config
 from controller.build.revision import PackedRevision, Revision
 from controller.cli import manifest
-from controller.cli.command import FAILED, MisuseError, connect, read_file, tell
+from controller.cli.command import MisuseError, NoConsentError, connect, read_file, tell
 from controller.cli.history import read_kept
 from controller.cli.manifest import SecretUse, find_secret_uses, is_consent_given
 from controller.cli.output import list_of, name_of, to_json, to_yaml
@@ -70,15 +70,13 @@ def main(options: argparse.Namespace) -> int:
     """
     _check(options)
     revision = read_kept(options) if options.revision else _render(options)
-    if revision is None:
-        return FAILED
     for warning in revision.warnings:
         tell(f"warning: {warning}")
     print(_show(revision, options.output), end="")
     return 0
 
 
-def _render(options: argparse.Namespace) -> Revision | None:
+def _render(options: argparse.Namespace) -> Revision:
     capabilities = read_capabilities(options.capabilities)
     if options.file:
         return render_deployment(options, _read(options), capabilities, options.file)
@@ -88,8 +86,8 @@ def _render(options: argparse.Namespace) -> Revision | None:
 
 def render_deployment(
     options: argparse.Namespace, deployment: BundleDeployment, capabilities: Capabilities, origin: str
-) -> Revision | None:
-    """Render a validated BundleDeployment; None if the user does not consent to the use of its Secrets.
+) -> Revision:
+    """Render a validated BundleDeployment.
 
     Args:
         options: those of `render` that rendering depends on.
@@ -97,11 +95,10 @@ def render_deployment(
         capabilities: of its cluster.
         origin: of the BundleDeployment, for the question.
 
-    Raises: BundleError, MisuseError, ApiError, ConfigurationError.
+    Raises: NoConsentError, BundleError, MisuseError, ApiError, ConfigurationError.
     """
     if not (options.use_secrets or is_consent_given(_uses(options, deployment), origin)):
-        tell("rukpak: canceled; no Secret was read")
-        return None
+        raise NoConsentError
     with new_store() as store:
         return _render_deployment(options, deployment, store, capabilities)
 

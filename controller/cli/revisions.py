@@ -18,7 +18,7 @@ from controller.build import capabilities as capabilities_file
 from controller.build.request import check
 from controller.build.revision import Revision
 from controller.cli import manifest
-from controller.cli.command import MisuseError, attempt, connect, read_file, tell
+from controller.cli.command import FailedError, MisuseError, attempt, connect, read_file, tell
 from controller.cli.deployments import Deployments
 from controller.cli.history import open_store
 from controller.cli.render import render_deployment
@@ -49,17 +49,18 @@ class Reviewed:
         return replace(self, revision=revision)
 
 
-def find(verb: str, options: argparse.Namespace) -> Reviewed | None:
-    """Return the revision that a BundleDeployment asks for; None, after telling why, if there is none to show.
+def find(options: argparse.Namespace) -> Reviewed:
+    """Return the revision that a BundleDeployment asks for.
 
-    Raises: MisuseError; BundleError, ApiError and ConfigurationError as `rukpak render`.
+    Raises: FailedError if there is none to show; MisuseError, NoConsentError, BundleError, ApiError and
+    ConfigurationError as `rukpak render`.
     """
     if (options.name is None) == (options.file is None):
         raise MisuseError("specify either NAME or -f FILE")
-    return _in_file(options) if options.file else _on_cluster(verb, options)
+    return _in_file(options) if options.file else _on_cluster(options)
 
 
-def _in_file(options: argparse.Namespace) -> Reviewed | None:
+def _in_file(options: argparse.Namespace) -> Reviewed:
     if options.file == options.capabilities == "-":
         raise MisuseError("only one file can be read from stdin")
     if options.from_cluster:
@@ -68,32 +69,28 @@ def _in_file(options: argparse.Namespace) -> Reviewed | None:
     check(deployment.spec)
     name = options.capabilities
     served = capabilities_file.parse(read_file(name), name) if name else capabilities_file.shipped()
-    revision = render_deployment(options, deployment, served, options.file)
-    return Reviewed(deployment=deployment, revision=revision) if revision else None
+    return Reviewed(deployment=deployment, revision=render_deployment(options, deployment, served, options.file))
 
 
-def _on_cluster(verb: str, options: argparse.Namespace) -> Reviewed | None:
+def _on_cluster(options: argparse.Namespace) -> Reviewed:
     client = connect(options)
     value = Deployments(client).get(options.name)
     if value is None:
-        tell(f'rukpak {verb}: BundleDeployment "{options.name}" does not exist')
-        return None
+        raise FailedError(f'BundleDeployment "{options.name}" does not exist')
     deployment, problem = try_to_read(value)
     if deployment is None or problem:
-        tell(f"rukpak {verb}: {options.name}: cannot be read: {problem}")
-        return None
+        raise FailedError(f"{options.name}: cannot be read: {problem}")
     status = deployment.status
     digest = status.pending.revision if status.pending else status.revision or status.installed_revision
     stored = read_stored(client, options, digest)
     if stored is None and options.from_cluster:
-        tell(f"rukpak {verb}: {options.name}: its revision is not stored yet; wait for the controller")
-        return None
+        raise FailedError(f"{options.name}: its revision is not stored yet; wait for the controller")
     revision = stored or _render(client, options, _with_pins(deployment), digest)
-    return Reviewed(deployment=deployment, revision=revision, client=client) if revision else None
+    return Reviewed(deployment=deployment, revision=revision, client=client)
 
 
-def find_new(options: argparse.Namespace) -> Reviewed | None:
-    """Return the revision that a BundleDeployment in a file leads to on its cluster; None if the user does not consent.
+def find_new(options: argparse.Namespace) -> Reviewed:
+    """Return the revision that a BundleDeployment in a file leads to on its cluster.
 
     Raises: as `find`.
     """
@@ -105,10 +102,8 @@ def find_new(options: argparse.Namespace) -> Reviewed | None:
     return render_new(connect(options), options, deployment, options.file)
 
 
-def render_new(
-    client: Client, options: argparse.Namespace, deployment: BundleDeployment, origin: str
-) -> Reviewed | None:
-    """Render a BundleDeployment as its cluster would if it was applied now; None if the user does not consent.
+def render_new(client: Client, options: argparse.Namespace, deployment: BundleDeployment, origin: str) -> Reviewed:
+    """Render a BundleDeployment as its cluster would if it was applied now.
 
     Pins of an existing one are honored for sources that it already has.
 
@@ -129,7 +124,7 @@ def render_new(
     if existing:
         deployment = deployment.model_copy(update={"metadata": existing.metadata, "status": existing.status})
     revision = render_deployment(options, deployment, Discovery(client).capabilities(), origin)
-    return Reviewed(deployment=deployment, revision=revision, client=client) if revision else None
+    return Reviewed(deployment=deployment, revision=revision, client=client)
 
 
 def read_stored(client: Client, options: argparse.Namespace, digest: str, *, required: bool = False) -> Revision | None:
@@ -157,14 +152,14 @@ def _with_pins(deployment: BundleDeployment) -> BundleDeployment:
     return deployment.model_copy(update={"status": deployment.status.model_copy(update={"sources": pending.sources})})
 
 
-def _render(client: Client, options: argparse.Namespace, deployment: BundleDeployment, digest: str) -> Revision | None:
+def _render(client: Client, options: argparse.Namespace, deployment: BundleDeployment, digest: str) -> Revision:
     """Render the pins of a BundleDeployment on the cluster.
 
     Raises: BundleError, also if that gives another revision than the controller has.
     """
     served = Discovery(client).capabilities()
     revision = render_deployment(options, deployment, served, f"BundleDeployment {options.name}")
-    if revision and digest and revision.digest != digest:
+    if digest and revision.digest != digest:
         text = (
             f"{options.name}: rendering its sources here gives revision {revision.digest}, but the status says "
             f"{digest}; use --from-cluster, which requires permission to read the Secrets of the revision store"

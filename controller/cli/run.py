@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 
-from controller.cli.command import FAILED, MisuseError, tell
+from controller.cli.command import FailedError, MisuseError
 from controller.content.store import StoreInUseError
 from controller.kube.errors import ConfigurationError
 from controller.manager import log
@@ -34,12 +34,10 @@ def main(options: argparse.Namespace) -> int:
     try:
         manager = assemble(settings)
     except (ConfigurationError, StoreInUseError, ListenError) as error:
-        tell(f"rukpak run: {error}")
-        return FAILED
+        raise FailedError(str(error)) from None
     except OSError as error:
         where = f'--store "{settings.store_folders()[0]}": {error.strerror}'
-        tell(f"rukpak run: {where}; choose a directory that can be created and written to")
-        return FAILED
+        raise FailedError(f"{where}; choose a directory that can be created and written to") from None
     threading.excepthook = manager.supervisor.hook
     manager.run(stop)
     logging.shutdown()

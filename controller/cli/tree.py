@@ -21,7 +21,7 @@ from controller.apply.hooks import kinds_of
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target, make_targets
 from controller.build.revision import Revision
-from controller.cli.command import FAILED, attempt, connect, tell
+from controller.cli.command import attempt, connect, tell
 from controller.cli.deployments import Deployments, Manifest, describe_unobserved, name_of_stray
 from controller.cli.history import open_store
 from controller.cli.installation import tell_unserved
@@ -67,11 +67,7 @@ def main(options: argparse.Namespace) -> int:
     Raises: ApiError, ConfigurationError.
     """
     client = connect(options)
-    value = Deployments(client).get(options.name)
-    deployment, problem = try_to_read(value) if value else (None, "not found")
-    if value is None or deployment is None:
-        tell(f'rukpak tree: BundleDeployment "{options.name}" {problem}')
-        return FAILED
+    value, deployment = Deployments(client).read(options.name)
     revisions = _read_revisions(client, options.namespace, deployment)
     root = _grow_root(client, deployment, _make_finder(client, deployment, revisions), _hook_kinds(revisions))
     print(_show(root, options.output), end="", flush=True)

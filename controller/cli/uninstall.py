@@ -19,7 +19,7 @@ from typing import Any
 
 from api import names
 from api.v1alpha2.reading import try_to_read
-from controller.cli.command import FAILED, attempt, confirm, connect, tell
+from controller.cli.command import FailedError, attempt, confirm, connect, tell
 from controller.cli.deployments import (
     AWAITING_CONTROLLER,
     POLL_SECONDS,
@@ -85,12 +85,9 @@ def main(options: argparse.Namespace) -> int:
     tell("This deletes:")
     for line in plan:
         tell(f"  {line}")
-    if not confirm(options):
-        tell("rukpak uninstall: canceled; nothing was deleted")
-        return FAILED
+    confirm(options, "canceled; nothing was deleted")
     if left := _delete_all(client, options):
-        tell(f"rukpak uninstall: timed out: {left}; API and controller were not deleted, run it again to continue")
-        return FAILED
+        raise FailedError(f"timed out: {left}; API and controller were not deleted, run it again to continue")
     _delete_parts(client, find_parts(client, options.namespace), options.timeout)
     return 0
 

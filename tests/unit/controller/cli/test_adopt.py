@@ -12,8 +12,8 @@ from controller.apply.ownership import Owner
 from controller.apply.targets import Target
 from controller.cli.adopt import _read, name_giver
 from controller.cli.adopted_objects import Standing, assess_for_giver
+from controller.cli.command import FailedError
 from controller.cli.deployments import Deployments
-from controller.cli.other_tools import UnusableOriginError
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, project
 from tests.support.fake_cluster import FakeCluster
@@ -96,5 +96,5 @@ def test_the_giver_is_named_once_beside_others(named: list[str]) -> None:
 
 def test_a_tool_without_a_name_is_no_giver() -> None:
     deployments = Deployments(FakeCluster().client)
-    with pytest.raises(UnusableOriginError, match=r'"helm" not found; .* --from helm/RELEASE'):
+    with pytest.raises(FailedError, match=r'"helm" not found; .* --from helm/RELEASE'):
         _read(deployments, "helm")

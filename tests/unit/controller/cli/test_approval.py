@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.cli import approval, deployments, main
+from controller.cli import approval, command, deployments, main
 from controller.kube.errors import ApiError
 from controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import DIGEST, manifest
@@ -31,7 +31,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     spec = {"approval": "Manual", "approvedRevision": DIGEST, "serviceAccountName": "deployer", "installNamespace": "a"}
     made.put(manifest(spec=spec, status={"pending": PENDING, "installedRevision": DIGEST, "revision": DIGEST}))
     monkeypatch.setattr(approval, "connect", lambda _options: made.client)
-    monkeypatch.setattr(approval, "ask", lambda _without: True)
+    monkeypatch.setattr(command, "ask", lambda _without: True)
     monkeypatch.setattr(deployments, "POLL_SECONDS", 0.001)
     return made
 
@@ -116,7 +116,7 @@ def test_nothing_waits_after_a_denial(cluster: FakeCluster, capsys: pytest.Captu
 def test_a_no_changes_nothing(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(approval, "ask", lambda _without: False)
+    monkeypatch.setattr(command, "ask", lambda _without: False)
     assert main(["approve", "shop"]) == 1
     assert capsys.readouterr().err.endswith("rukpak approve: nothing was approved\n")
     assert spec(cluster)["approvedRevision"] == DIGEST
@@ -141,7 +141,7 @@ def test_what_has_changed_meanwhile_is_not_approved(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     third = {**PENDING, "revision": "sha256:" + "c" * 64}
-    monkeypatch.setattr(approval, "ask", lambda _without: cluster.patch(PATH, {"status": {"pending": third}}))
+    monkeypatch.setattr(command, "ask", lambda _without: cluster.patch(PATH, {"status": {"pending": third}}))
     assert main(["approve", "shop"]) == 1
     assert '"shop" has changed meanwhile; run the command again' in capsys.readouterr().err
     assert spec(cluster)["approvedRevision"] == DIGEST
@@ -151,13 +151,13 @@ def test_a_changed_spec_is_not_approved_either(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change = {"metadata": {"generation": 7}, "spec": {"serviceAccountName": "admin"}}
-    monkeypatch.setattr(approval, "ask", lambda _without: cluster.patch(PATH, change))
+    monkeypatch.setattr(command, "ask", lambda _without: cluster.patch(PATH, change))
     assert main(["approve", "shop"]) == 1
     assert "has changed meanwhile" in capsys.readouterr().err
 
 
 def test_a_status_that_has_changed_does_not_matter(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(approval, "ask", lambda _without: cluster.patch(PATH, {"status": {"managedState": "x"}}))
+    monkeypatch.setattr(command, "ask", lambda _without: cluster.patch(PATH, {"status": {"managedState": "x"}}))
     assert main(["approve", "shop"]) == 0
     assert spec(cluster)["approvedRevision"] == OTHER
 

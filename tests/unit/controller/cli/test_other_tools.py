@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.cli.command import MisuseError
+from controller.cli.command import FailedError, MisuseError
 from controller.cli.other_tools import (
     Origin,
     Tool,
-    UnusableOriginError,
     delete_release,
     find_release,
     hint_at_tool,
@@ -125,7 +124,7 @@ def test_the_objects_of_the_latest_revision_are_read(kind: str) -> None:
     ]
     assert release.names == (f"{kind} n/sh.helm.release.v1.shop.v9", f"{kind} n/sh.helm.release.v1.shop.v10")
     delete_release(cluster.client, release)
-    with pytest.raises(UnusableOriginError, match="Helm release n/shop: not found"):
+    with pytest.raises(FailedError, match="Helm release n/shop: not found"):
         find_release(cluster.client, cluster.discovery, ORIGIN)
 
 
@@ -133,7 +132,7 @@ def test_a_release_that_helm_is_changing_is_refused() -> None:
     cluster = FakeCluster()
     cluster.put(stored(1))
     cluster.put(stored(2, "pending-upgrade"))
-    with pytest.raises(UnusableOriginError, match="is pending-upgrade"):
+    with pytest.raises(FailedError, match="is pending-upgrade"):
         find_release(cluster.client, cluster.discovery, ORIGIN)
 
 
@@ -141,5 +140,5 @@ def test_a_release_that_helm_is_changing_is_refused() -> None:
 def test_a_release_that_cannot_be_read_is_refused(data: str) -> None:
     cluster = FakeCluster()
     cluster.put(stored(1, data=data or "IQ=="))
-    with pytest.raises(UnusableOriginError, match="it is not a release of Helm"):
+    with pytest.raises(FailedError, match="it is not a release of Helm"):
         find_release(cluster.client, cluster.discovery, ORIGIN)
