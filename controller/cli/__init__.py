@@ -69,32 +69,28 @@ def _complete(line: Sequence[str]) -> int:
 
 def _run_verb(verb: str, options: argparse.Namespace) -> int:
     try:
-        return _translate_errors(verb, lambda: VERBS[verb].load()(options))
+        return _translate_errors(lambda: VERBS[verb].load()(options))
     except BundleError as error:
         for line in error.message.splitlines():
             tell(f"{error.reason.value}: {line}")
         return VERBS[verb].failed
-    except FailedError as error:
+    except (FailedError, MisuseError) as error:
         tell(f"rukpak {verb}: {error}")
-        return VERBS[verb].failed
+        return MISUSE if isinstance(error, MisuseError) else VERBS[verb].failed
     except NoConsentError:
         tell("rukpak: canceled; no Secret was read")
         return VERBS[verb].failed
-    except MisuseError as error:
-        tell(f"rukpak {verb}: {error}")
-        return MISUSE
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _translate_errors(verb: str, run: Callable[[], int]) -> int:
+def _translate_errors(run: Callable[[], int]) -> int:
     from controller.kube.errors import ApiError, ConfigurationError  # noqa: PLC0415 - slow to import, not for --help
 
     try:
         return run()
     except (ApiError, ConfigurationError) as error:
-        tell(f"rukpak {verb}: {explain(error)}")
-        return VERBS[verb].failed
+        raise FailedError(explain(error)) from None
 
 
 def _refuse(words: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ import secrets
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -118,7 +118,7 @@ def compare(reviewed: Reviewed, options: argparse.Namespace) -> Comparison:
     discovery = Discovery(client)
     targets, line = find_targets(reviewed, discovery), ProgressLine()
     try:
-        found = DryRun(reviewed, discovery, targets, installed).compare(
+        objects, problems = DryRun(reviewed, discovery, targets, installed).compare(
             lambda done, count: line.show(f"comparing {done} of {count} objects")
         )
     finally:
@@ -129,9 +129,9 @@ def compare(reviewed: Reviewed, options: argparse.Namespace) -> Comparison:
         name=deployment.metadata.name,
         revision=revision.digest,
         against="the cluster",
-        objects=found.objects,
+        objects=objects,
         hooks=[] if is_same else compare_hooks(installed, revision, is_upgrade=bool(digest)),
-        problems=list(dict.fromkeys([*found.problems, *said])),
+        problems=list(dict.fromkeys([*problems, *said])),
     )
 
 
@@ -171,14 +171,6 @@ def _read_named(client: Client, options: argparse.Namespace, flag: str, text: st
         stored = f"; stored are {', '.join(known)}" if known else ""
         raise MisuseError(f'{flag} "{text}": not the digest of one stored revision, nor its beginning{stored}')
     return revision
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What a cluster says about a revision."""
-
-    objects: list[Difference]
-    problems: list[str]
 
 
 def owner_of(deployment: BundleDeployment) -> Owner:
@@ -243,8 +235,8 @@ class DryRun:
                 is_orphan = giver.spec.deletion_policy == "Orphan"
                 yield Giver(owner=owner_of(giver), orphan=is_orphan, user=None, hindrance=find_hindrance(giver))
 
-    def compare(self, progress: Progress) -> Found:
-        """Compare all objects.
+    def compare(self, progress: Progress) -> tuple[list[Difference], list[str]]:
+        """Compare all objects; returns the differences, and what is unsafe or could not be found out.
 
         Args:
             progress: called with the numbers of compared and of all objects.
@@ -266,7 +258,7 @@ class DryRun:
             made[index] for index in sorted(made) if not self._is_idle(self._targets.targets[index], made[index])
         ]
         objects += self._find_gone()
-        return Found(objects=objects, problems=[*self._problems, *self._inspect(objects)])
+        return objects, [*self._problems, *self._inspect(objects)]
 
     def _is_idle(self, target: Target, difference: Difference) -> bool:
         """Whether it is the install namespace, which only has to exist."""

@@ -196,7 +196,8 @@ def show_version(options: argparse.Namespace) -> int:
     if options.output:
         print(dump_as(options.output, found), end="")
     else:
-        print("".join(f"{one_line(line)}\n" for line in _lines(found)), end="")
+        for line in _lines(found):
+            print(one_line(line))
     return FAILED if any("error" in part for part in found.values()) else 0
 
 
@@ -238,21 +239,14 @@ def _describe(holder: Holder | None) -> dict[str, Any]:
     return {"running": holder.is_running, "version": holder.version or UNKNOWN, "host": holder.host}
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
+def _lines(found: dict[str, Any]) -> Iterator[str]:
     client = found["client"]
     programs = "".join(f", {name} {found}" for name, found in client["programs"].items())
-    lines = [f"Client:      {client['version']} (Python {client['python']}{programs})"]
-    if "controller" not in found:
-        return lines
-    return [*lines, *_cluster_lines(found, client["version"])]
-
-
-def _cluster_lines(found: dict[str, Any], own: str) -> list[str]:
-    return [
-        f"Controller:  {_show(found['controller'], lambda part: _controller(part, own))}",
-        f"API:         {_show(found['api'], _api)}",
-        f"Kubernetes:  {_show(found['kubernetes'], lambda part: str(part['version']))}",
-    ]
+    yield f"Client:      {client['version']} (Python {client['python']}{programs})"
+    if "controller" in found:
+        yield f"Controller:  {_show(found['controller'], lambda part: _controller(part, client['version']))}"
+        yield f"API:         {_show(found['api'], _api)}"
+        yield f"Kubernetes:  {_show(found['kubernetes'], lambda part: str(part['version']))}"
 
 
 def _show(part: dict[str, Any], show: Callable[[dict[str, Any]], str]) -> str:

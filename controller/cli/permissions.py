@@ -166,7 +166,9 @@ class Resources:
 
     def __init__(self, revision: Revision, capabilities: Capabilities, served: Find | None = None) -> None:
         self._capabilities, self._served = capabilities, served
-        self._namespaced = {_kind_of(item): bool(item["metadata"].get("namespace")) for item in revision.objects}
+        self._namespaced = {
+            GroupVersionKind.of(item): bool(item["metadata"].get("namespace")) for item in revision.objects
+        }
         self._defined = {
             (str(spec.get("group")), str(_names(spec).get("kind"))): spec for spec in crd_specs(revision.objects)
         }
@@ -185,10 +187,6 @@ class Resources:
             (kind.group, kind.version, kind.kind), self._namespaced.get(kind, False)
         )
         return Resource(kind.group, kind.version, kind.kind, guess_plural(kind.kind), namespaced=is_namespaced)
-
-
-def _kind_of(item: Mapping[str, object]) -> GroupVersionKind:
-    return GroupVersionKind.of(item)
 
 
 def _names(spec: Mapping[str, object]) -> Mapping[str, object]:

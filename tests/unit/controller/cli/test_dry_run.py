@@ -45,8 +45,8 @@ def compare(cluster: FakeCluster) -> Difference:
     reviewed = Reviewed(deployment=DEPLOYMENT, revision=revision, client=cluster.client)
     targets = make_targets(revision, OWNER, orphan=False, is_namespaced=lambda kind: kind.kind != "Namespace")
     dry_run = DryRun(reviewed, cluster.discovery, targets, None)
-    found = dry_run.compare(lambda _done, _all: None)
-    return next(each for each in found.objects if each.key.kind == "ConfigMap")
+    objects, _ = dry_run.compare(lambda _done, _all: None)
+    return next(each for each in objects if each.key.kind == "ConfigMap")
 
 
 class Case(NamedTuple):
