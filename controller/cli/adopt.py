@@ -15,7 +15,7 @@ from typing import Any
 
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.cli import manifest
+from controller.cli import manifest, other_tools
 from controller.cli.adopted_objects import (
     Finding,
     Standing,
@@ -31,19 +31,7 @@ from controller.cli.command import FAILED, FailedError, MisuseError, confirm, co
 from controller.cli.comparison import Change, Comparison, summarize
 from controller.cli.deployments import Awaits, Deployments, Manifest, Waiter, awaits_ready, conclude
 from controller.cli.diff import compare, compare_two, find_targets, owner_of
-from controller.cli.other_tools import (
-    Origin,
-    Release,
-    Rival,
-    Tool,
-    delete_release,
-    find_release,
-    find_rivals,
-    hint_at_tool,
-    is_tool,
-    read_origin,
-    suspend,
-)
+from controller.cli.other_tools import Origin, Release, Rival, Tool
 from controller.cli.output import fit, name_of, show
 from controller.cli.revisions import Reviewed, find, read_stored, render_new
 from controller.cli.tree import ObjectLister
@@ -137,14 +125,14 @@ def main(options: argparse.Namespace) -> int:
 
     Raises: MisuseError; FailedError; BundleError, ApiError and ConfigurationError as `rukpak render`.
     """
-    if is_tool(options.origin) and not options.file:
+    if other_tools.is_tool(options.origin) and not options.file:
         raise MisuseError("specify the BundleDeployment with -f FILE")
     value, content = _read_file(options) if options.file else (None, None)
-    if options.origin == options.name and not is_tool(options.origin):
+    if options.origin == options.name and not other_tools.is_tool(options.origin):
         raise MisuseError("--from: must be another BundleDeployment")
     client = connect(options)
     adoption: Adoption
-    if value and content and is_tool(options.origin):
+    if value and content and other_tools.is_tool(options.origin):
         adoption = _adopt_from_tool(client, options, value, content)
     else:
         adoption = _hand_over(client, options, value, content)
@@ -210,11 +198,13 @@ def _adopt_from_tool(
 
     Raises: as `main`.
     """
-    origin = read_origin(options.origin, deployment.spec.install_namespace or "", tuple(options.managers or ()))
+    origin = other_tools.read_origin(
+        options.origin, deployment.spec.install_namespace or "", tuple(options.managers or ())
+    )
     if origin.tool is Tool.HELM and not origin.namespace:
         raise MisuseError(f'--from "{options.origin}": name the namespace, as in helm/{origin.name}.NAMESPACE')
     discovery = Discovery(client)
-    release = find_release(client, discovery, origin) if origin.tool is Tool.HELM else None
+    release = other_tools.find_release(client, discovery, origin) if origin.tool is Tool.HELM else None
     reviewed = render_new(client, options, deployment, options.file)
     assess = assess_for_tool(owner_of(reviewed.deployment), origin, Deployments(client).exists)
     findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
@@ -229,7 +219,7 @@ def _adopt_from_tool(
         deployment=deployment,
         origin=origin,
         protection=protection,
-        rivals=find_rivals(client, discovery, origin, labels),
+        rivals=other_tools.find_rivals(client, discovery, origin, labels),
         release=release,
         comparison=compare(_under(reviewed, protection), options),
     )
@@ -313,7 +303,7 @@ class ToolAdoption(Adoption):
     def carry_out(self, seconds: float) -> Manifest:
         """Suspend Flux, have the controller take over, remove what the tool has left, and delete its release."""
         for rival in self.rivals:
-            suspend(self.client, rival)
+            other_tools.suspend(self.client, rival)
             self.done.append(f"{rival} is suspended")
         self.done.append(f"the BundleDeployment is applied, with collisionProtection: {self.protection}")
         spec = {**(self.value.get("spec") or {}), "collisionProtection": self.protection}
@@ -327,7 +317,7 @@ class ToolAdoption(Adoption):
         if self.protection != self.deployment.spec.collision_protection:
             adopted = self.apply(self.value, seconds)
         if self.release:
-            delete_release(self.client, self.release)
+            other_tools.delete_release(self.client, self.release)
         return adopted
 
     def kept(self) -> Iterator[str]:
@@ -381,7 +371,7 @@ def _hand_over(
 
 
 def _read(deployments: Deployments, name: str) -> BundleDeployment:
-    remedy = f"; {hint}" if (hint := hint_at_tool(name)) else ""
+    remedy = f"; {hint}" if (hint := other_tools.hint_at_tool(name)) else ""
     _, deployment = deployments.read(name, missing=f'BundleDeployment "{name}" not found{remedy}')
     if deployment.metadata.deletion_timestamp:
         raise FailedError(f"{name}: is being deleted")
