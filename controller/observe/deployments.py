@@ -25,8 +25,10 @@ from sys import intern
 from typing import Any
 
 from api import names
+from api.v1alpha2.policies import CrdUpgradeSafety, Drift
 from api.v1alpha2.reading import read, try_to_read
-from api.v1alpha2.types import BundleDeployment
+from api.v1alpha2.sources import Source
+from api.v1alpha2.types import BundleDeployment, ObjectMeta
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import DEPLOYMENTS
 from controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
@@ -44,6 +46,15 @@ ORPHAN_FINALIZER = "orphan"
 PAGE_ITEMS = 20
 """BundleDeployments in one reply, all of which are in memory at the same time."""
 
+_LEFT_OUT: Mapping[str, Any] = {
+    "config": {},
+    "processors": (),
+    "health_checks": (),
+    "drift": Drift(),
+    "crd_upgrade_safety": CrdUpgradeSafety(),
+}
+"""What an outline has in place of what a spec may have much of."""
+
 HealthCheck = Mapping[str, Any]
 """An entry of `spec.healthChecks`, as written."""
 
@@ -56,7 +67,7 @@ class SeenDeployment:
     uid: str
     resource_version: str
     outline: BundleDeployment | None
-    """The whole; if its spec is large, without `config` and the parameters of sources."""
+    """The whole; if its spec or metadata are large, without what is free in form or number in them."""
     writers: Writers
     """Of its status."""
     packed: bytes = b""
@@ -345,7 +356,7 @@ def make_seen(manifest: dict[str, Any]) -> SeenDeployment:
     if problem:
         log.warning("BundleDeployment cannot be read", extra={"BundleDeployment": metadata["name"], "problem": problem})
     outline, packed = _outline(deployment, manifest) if deployment else (None, b"")
-    checks = outline.spec.health_checks if outline else ()
+    checks = deployment.spec.health_checks if deployment else ()
     return SeenDeployment(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -359,13 +370,34 @@ def make_seen(manifest: dict[str, Any]) -> SeenDeployment:
 
 def _outline(deployment: BundleDeployment, manifest: Mapping[str, Any]) -> tuple[BundleDeployment, bytes]:
     """Return the outline of a BundleDeployment; if that is not the whole, also the whole, compressed."""
-    if len(marshal.dumps(manifest["spec"])) <= LARGE_BYTES:
-        return deployment, b""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
+    update: dict[str, Any] = {}
+    if len(marshal.dumps(manifest["spec"])) > LARGE_BYTES:
+        sources = tuple(map(_outline_source, deployment.spec.sources))
+        update["spec"] = deployment.spec.model_copy(update={**_LEFT_OUT, "sources": sources})
+    if len(marshal.dumps(metadata)) > LARGE_BYTES:
+        update["metadata"] = _outline_metadata(deployment.metadata)
+    if not update:
+        return deployment, b""
     packed = zlib.compress(marshal.dumps({**manifest, "metadata": metadata}), level=1)
-    sources = tuple(source.model_copy(update={"parameters": None}) for source in deployment.spec.sources)
-    spec = deployment.spec.model_copy(update={"config": {}, "sources": sources})
-    return deployment.model_copy(update={"spec": spec}), packed
+    return deployment.model_copy(update=update), packed
+
+
+def _outline_source(source: Source) -> Source:
+    blocks = {name: getattr(source, name) for name in ("image", "git", "http", "chart")}
+    small = {name: block.model_copy(update={"certificate_data": ""}) for name, block in blocks.items() if block}
+    return source.model_copy(update={"parameters": None, **small})
+
+
+def _outline_metadata(metadata: ObjectMeta) -> ObjectMeta:
+    """Return metadata without what others may have written there in any number."""
+    return metadata.model_copy(
+        update={
+            "labels": {names.SHARD: metadata.labels[names.SHARD]} if names.SHARD in metadata.labels else {},
+            "annotations": {key: metadata.annotations[key] for key in names.ORDERS if key in metadata.annotations},
+            "finalizers": tuple(each for each in metadata.finalizers if each in (names.FINALIZER, ORPHAN_FINALIZER)),
+        }
+    )
 
 
 def needs_pass(old: SeenDeployment | None, new: SeenDeployment | None) -> bool:

@@ -208,6 +208,58 @@ FAT: list[tuple[str, dict[str, Any]]] = [
     ("a config of many small values", {"config": LARGE}),
     ("a config of many names", {"config": {"values": {f"name-{number}": 1 for number in range(30_000)}}}),
     ("parameters of a plug-in", {"sources": [{"kind": "example.com/s3", "parameters": {"a": [{}] * 100_000}}]}),
+    (
+        "a patch of many small values",
+        {"processors": [{"kind": "patch", "patch": {"target": {"kind": "A"}, "merge": {"a": [{}] * 100_000}}}]},
+    ),
+    (
+        "patches of many operations",
+        {
+            "processors": [
+                {
+                    "kind": "patch",
+                    "patch": {
+                        "target": {"kind": f"A{patch}"},
+                        "json": [{"op": "add", "path": f"/{patch}/{number}", "value": [{}] * 40} for number in range(64)],
+                    },
+                }
+                for patch in range(32)
+            ]
+        },
+    ),
+    (
+        "many fields to ignore",
+        {
+            "drift": {
+                "ignore": [
+                    {"kind": f"A{rule}", "paths": [f"a{rule}.{number}{'b' * 200}" for number in range(32)]}
+                    for rule in range(64)
+                ]
+            }
+        },
+    ),
+    (
+        "long certificates",
+        {
+            "sources": [
+                {
+                    "kind": "http",
+                    "destination": f"d{number}",
+                    "http": {
+                        "url": "https://a/b.tar",
+                        "certificateData": f"-----BEGIN CERTIFICATE-----{number}" + "a" * 200_000,
+                    },
+                }
+                for number in range(5)
+            ]
+        },
+    ),
+]
+FAT_METADATA: list[tuple[str, dict[str, Any]]] = [
+    ("labels", {"labels": {f"a{number}": "" for number in range(50_000)}}),
+    ("annotations", {"annotations": {f"a{number}": "" for number in range(20_000)}}),
+    ("finalizers", {"finalizers": [f"example.com/a{number}" for number in range(30_000)]}),
+    ("managers", {"managedFields": [{"manager": f"a{number}", "fieldsV1": {"f:spec": {}}} for number in range(5_000)]}),
 ]
 
 
@@ -222,6 +274,36 @@ def test_the_heap_stays_small_for_large_specs(_name: str, spec: dict[str, Any]) 
         tracemalloc.stop()
     assert len(kept) == 3
     assert resident < 1 << 20
+
+
+@pytest.mark.parametrize(("_name", "metadata"), FAT_METADATA, ids=[name for name, _ in FAT_METADATA])
+def test_the_heap_stays_small_for_many(_name: str, metadata: dict[str, Any]) -> None:
+    whole = json.dumps(manifest(metadata=metadata))
+    make_seen(json.loads(whole))
+    tracemalloc.start()
+    try:
+        kept = [make_seen(json.loads(whole)) for _ in range(3)]
+        resident, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(kept) == 3
+    assert resident < 1 << 20
+
+
+def test_an_outline_of_large_metadata_has_what_is_asked_for_and_the_whole_is_whole() -> None:
+    orders = {names.RECONCILE_REQUESTED_AT: "now", **{f"a{number}": "" for number in range(5_000)}}
+    metadata = {
+        "annotations": orders,
+        "labels": {names.SHARD: "blue", **{f"a{number}": "" for number in range(5_000)}},
+        "finalizers": [*(f"example.com/a{number}" for number in range(5_000)), names.FINALIZER],
+    }
+    found = make_seen(manifest(metadata=metadata))
+    assert found.outline is not None
+    assert found.outline.metadata.labels == {names.SHARD: "blue"}
+    assert found.outline.metadata.annotations == {names.RECONCILE_REQUESTED_AT: "now"}
+    assert found.outline.metadata.finalizers == (names.FINALIZER,)
+    assert found.outline.spec == BundleDeployment.model_validate(manifest()).spec
+    assert found.deployment == BundleDeployment.model_validate(manifest(metadata=metadata))
 
 
 def test_a_large_spec_is_whole_when_a_pass_asks_and_its_outline_has_all_that_is_small(world: World) -> None:
