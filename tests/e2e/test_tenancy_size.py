@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -20,11 +21,26 @@ TOO_LARGE: dict[str, tuple[dict[str, Any], str]] = {
         {"sources": [{"kind": "example.com/s3", "parameters": {"a": [{}] * 10_000}}]},
         "spec.sources: parameters larger than 16 KiB",
     ),
+    "large patches": (
+        {"processors": [{"kind": "patch", "patch": {"target": {"kind": "A"}, "merge": {"a": [{}] * 100_000}}}]},
+        "spec.processors: larger than 256 KiB; change more in the bundle itself",
+    ),
+}
+MANY: dict[str, tuple[Any, str]] = {
+    "labels": ({f"a{number}": "" for number in range(300)}, "metadata.labels: more than 256; remove some"),
+    "annotations": ({f"a{number}": "" for number in range(300)}, "metadata.annotations: more than 256; remove some"),
+    "finalizers": ([f"example.com/a{number}" for number in range(70)], "metadata.finalizers: more than 64; remove some"),
 }
 ADMITTED: dict[str, dict[str, Any]] = {
     "many values": {"format": "helm", "config": {"values": {"a": [{}] * 60_000}}},
     "many names": {"format": "helm", "config": {"values": {f"name-{number}": "value" for number in range(10_000)}}},
     "a long text": {"format": "helm", "config": {"values": "a" * (240 << 10)}},
+    "many patches": {
+        "processors": [
+            {"kind": "patch", "patch": {"target": {"kind": "A"}, "merge": {"a": [{"b": number}] * 400}}}
+            for number in range(32)
+        ]
+    },
     "no config": {},
 }
 
@@ -42,7 +58,16 @@ def test_what_is_large_is_admitted(tenants: Tenants, name: str) -> None:
     create(tenants, ADMITTED[name])
 
 
-def create(tenants: Tenants, spec: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", MANY)
+def test_what_is_too_many_in_metadata_is_refused(tenants: Tenants, name: str) -> None:
+    value, message = MANY[name]
+    with pytest.raises(KubectlError) as caught:
+        create(tenants, {}, {name: value})
+    assert message in caught.value.stderr
+
+
+def create(tenants: Tenants, spec: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
     """Have it judged, and stored nowhere; `apply` would need all of it in an annotation."""
-    manifest = tenants.manifest("large", "registry.example.com/large:v1", **OWN, paused=True, **spec)
+    found = json.loads(tenants.manifest("large", "registry.example.com/large:v1", **OWN, paused=True, **spec))
+    manifest = json.dumps({**found, "metadata": {**found["metadata"], **(metadata or {})}})
     tenants.world.cluster.kubectl("create", *ANN, "--dry-run=server", "-f", "-", input=manifest)
