@@ -12,8 +12,9 @@ import subprocess
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import closing
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -27,6 +28,7 @@ import trustme
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
+from tests.support.faulty_server import FaultyServer
 from tests.support.git_servers import (
     EXECUTABLE,
     LINK,
@@ -228,6 +230,73 @@ def test_an_ambiguous_abbreviated_commit(forge: Forge, access: Access) -> None:
     error = failure(lambda: SOURCE.resolve(forge.parameters(prefix), access))
     assert error.reason is Reason.AMBIGUOUS_REFERENCE
     assert error.message == f'{PATH}.ref: more than one commit starts with "{prefix}"; use more digits'
+
+
+# servers that list very much
+
+
+def advertise(server: FaultyServer, names: Iterable[str]) -> dict[str, Any]:
+    """Serve a list of refs without a repository; return its parameters."""
+
+    def packet(line: str) -> bytes:
+        return f"{len(line) + 5:04x}{line}\n".encode()
+
+    refs = [packet(f"{number:040x} {name}") for number, name in enumerate(names)]
+    first = packet(f"{'1' * 40} HEAD\0side-band-64k ofs-delta")
+    body = packet("# service=git-upload-pack") + b"0000" + first + b"".join(refs) + b"0000"
+    kind = {"Content-Type": "application/x-git-upload-pack-advertisement"}
+    server.add("/repo.git/info/refs", body, headers=kind)
+    return {"repository": f"{server.address}/repo.git"}
+
+
+def peak(action: Callable[[], object]) -> int:
+    """Return the most bytes of Python's heap that an action takes."""
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+LONG = [f"refs/tags/1.0.{number}-{'a' * 1500}" for number in range(6000)]
+MANY = [f"refs/tags/1.{number}.0-{'a' * 60}" for number in range(40_000)]
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [(LONG, {"semver": ">=2"}), (MANY, {"semver": ">=2"}), (LONG, {"ref": "mian"}), (LONG, {"ref": "abcdef1"})],
+    ids=["long tags", "many tags", "one of many refs", "a commit of many refs"],
+)
+def test_what_a_server_lists_is_not_kept_in_memory(names: list[str], wanted: dict[str, str], access: Access) -> None:
+    with FaultyServer() as server:
+        parameters = advertise(server, [*names, "refs/heads/main"]) | wanted
+        errors: list[BundleError] = []
+        assert peak(lambda: errors.append(failure(lambda: SOURCE.resolve(parameters, access)))) < 24 << 20
+        assert errors[0].reason in (Reason.NOT_FOUND, Reason.UNREACHABLE)
+
+
+def test_the_highest_of_many_tags_is_found_and_peeled(access: Access) -> None:
+    names = ["refs/tags/1.0.0", "refs/tags/2.1.0", "refs/tags/2.1.0^{}", "refs/tags/2.0.0", "refs/tags/2.0.0^{}"]
+    with FaultyServer() as server:
+        found = SOURCE.resolve(advertise(server, [*MANY, *names, "refs/heads/3.0.0"]) | {"semver": ">=1"}, access)
+    assert (found.version, found.digest) == ("2.1.0", f"sha1:{len(MANY) + 2:040x}")
+
+
+def test_memory_is_reserved_before_the_files_of_a_commit_are_listed(forge: Forge, access: Access) -> None:
+    forge.repository.commit({f"deploy/{'a' * 100}{number}": b"" for number in range(2000)})
+    reserved: list[int] = []
+
+    @contextmanager
+    def room(size: int) -> Iterator[None]:
+        reserved.append(size)
+        yield
+        reserved.append(-size)
+
+    assert len(fetch(forge.parameters(), replace(access, room=room))) == 2002
+    assert sum(reserved) == 0
+    assert all(size > 0 for size in reserved[::2])  # one at a time: what waits inside another may wait forever
+    assert any(2000 * 150 * 12 <= size < access.limits.program_bytes for size in reserved)
 
 
 # servers that can do less

@@ -6,7 +6,7 @@ The files are without the folder of the chart's name, so that Chart.yaml is at t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -18,7 +18,7 @@ from controller.content.limits import Rejection, quote
 from controller.content.tar import read_tar
 from controller.sources.http.source import strip_components, without_ignore_file
 from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import Check, describe_nearest, highest, similar
+from controller.sources.versions.selection import Check, Choice, checked, similar
 from controller.sources.versions.version import parse_loosely, parse_version
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -41,23 +41,25 @@ class ChartRequest:
         """Whether the spec names one version, which no downgrade guard refuses."""
         return parse_version(self.version) is not None
 
-    def choose(self, versions: Callable[[], Iterable[str]], path: str, check: Check) -> str:
+    def choose(self, versions: Iterable[str], path: str, check: Check) -> str:
         """Return the version to use, as Helm chooses it: the one that is named, else the highest in the range.
 
         Args:
-            versions: returns those of the chart.
+            versions: those of the chart; read once, and not kept.
             path: of the source in the spec; starts messages.
             check: called often; raises to stop.
 
         Raises: BundleError (NotFound, with the nearest versions).
         """
-        if self.version in versions():
+        choice, is_named = Choice(Range(self.version), parse_loosely), False
+        for version in checked(versions, check):
+            is_named = is_named or version == self.version
+            choice.see(version)
+        if is_named:
             return self.version
-        within = Range(self.version)
-        if found := highest(versions(), within, check, parse_loosely):
-            return found
-        near = describe_nearest(versions(), within, check, parse_loosely)
-        problem = f"chart {quote(self.name)} has {self._describe_lack()}; {near}"
+        if choice.highest:
+            return choice.highest
+        problem = f"chart {quote(self.name)} has {self._describe_lack()}; {choice.describe_nearest()}"
         raise BundleError(Reason.NOT_FOUND, f"{path}.version: {problem}; correct it, or publish a version")
 
     def _describe_lack(self) -> str:

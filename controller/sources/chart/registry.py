@@ -21,10 +21,11 @@ from controller.sources.chart.chart import ChartRequest, read_chart
 from controller.sources.image.layers import CHART, OLD_CHART
 from controller.sources.image.manifest import Image, Index, parse_manifest
 from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
-from controller.sources.image.registry import Registry, list_tags
+from controller.sources.image.registry import Registry, read_tags
 from controller.sources.image.registry import connected as connected_to_registry
 from controller.sources.pace import check_deadline
 from controller.sources.redirects import Detour
+from controller.sources.versions.selection import Check
 
 OCI = "oci://"
 _CONFIG = "application/vnd.cncf.helm.config.v1+json"
@@ -96,10 +97,17 @@ class RegistryRepository:
                 if error.reason is not Reason.NOT_FOUND:
                     raise
         check = partial(check_deadline, self._access)
-        if tags := list_tags(self._registry, self._access.room, check):
-            self._registry.settle()
-        version = request.choose(lambda: (tag.replace("_", "+") for tag in tags), self._access.path, check)
+        version = request.choose(self._versions(check), self._access.path, check)
         return version, self._read_manifest(version)
+
+    def _versions(self, check: Check) -> Iterator[str]:
+        """Yield the versions of the chart, page by page."""
+        are_any = False
+        for page in read_tags(self._registry, self._access.room, check):
+            are_any = are_any or bool(page)
+            yield from (tag.replace("_", "+") for tag in page)
+        if are_any:
+            self._registry.settle()
 
     def _read_manifest(self, version: str) -> bytes:
         return self._registry.read_manifest(version.replace("+", "_"))

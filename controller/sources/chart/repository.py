@@ -161,7 +161,7 @@ class Repository:
         index, name = self._index(self._access.max_age), request.name
         if index.versions(name) is None:
             raise request.unknown(index.names, self._access.path, self._check)
-        version = request.choose(lambda: index.versions(name) or (), self._access.path, self._check)
+        version = request.choose(index.versions(name) or (), self._access.path, self._check)
         return (index.releases(name, version) or [])[0]
 
     def _find(self, request: ChartRequest, version: str) -> Release:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from mmap import mmap
 
 from api.errors import BundleError
 from api.plugins import Access, Entry, EntryKind, Limits, Refusal
@@ -50,13 +51,17 @@ def parse_listing(listing: bytes) -> list[Item]:
     return list(read_listing(listing))
 
 
-def read_listing(listing: bytes) -> Iterator[Item]:
+def read_listing(listing: bytes | mmap) -> Iterator[Item]:
     """Do the same one by one."""
-    for line in listing.split(b"\0"):
-        if line:
-            about, _, path = line.partition(b"\t")
+    start = 0
+    while start < len(listing):
+        end = listing.find(b"\0", start)
+        end = len(listing) if end < 0 else end
+        if end > start:
+            about, _, path = listing[start:end].partition(b"\t")
             mode, _, name = about.decode().split()
             yield Item(path=path.decode(errors="surrogateescape"), mode=mode, name=name)
+        start = end + 1
 
 
 def read_items(

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
-from io import BytesIO
+from itertools import islice
+from mmap import mmap
 from pathlib import Path
 
 from api.errors import BundleError
@@ -30,23 +32,24 @@ from controller.sources.git.files import (
     SUBMODULE,
     Item,
     may_leave,
-    parse_listing,
     read_items,
     read_listing,
     take_directory,
 )
-from controller.sources.git.process import GitFailed, GitRunner
+from controller.sources.git.process import OUTPUT_BYTES, Child, GitFailed, GitRunner
 from controller.sources.redirects import Place
 
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
 _SHA256_DIGITS = 64
 _NAME = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\]+(?:\^\{\})?")
-_MEMORY_FACTOR = 8
-"""How much memory refs take at most for each byte of their list."""
+_MOST_TIPS = 100_000
+_LONGEST_REF = 2048
+"""Bytes of a line of `git ls-remote`; the names in a spec are shorter."""
 _LISTING_FACTOR = 12
 """How much memory the files of a commit take at most for each byte of their list."""
 _MODULES = ".gitmodules"
 _MODULES_BYTES = MEBIBYTE
+_SETTINGS_BYTES = 4 * MEBIBYTE
 
 
 class Objects:
@@ -74,19 +77,28 @@ class Objects:
     # fetching
 
     def list_refs(self, *names: str) -> dict[str, str]:
-        """Return refs of the server, by full name, with their object names; the server may add others.
+        """Return those of some refs that the server has, by full name, with their object names.
 
-        Names that no ref may have are left out (git-check-ref-format).
+        Raises: BundleError.
+        """
+        return {name: commit for name, commit in self.read_refs("origin", *names) if name in names}
+
+    def read_refs(self, *arguments: str) -> Generator[tuple[str, str]]:
+        """Yield refs of the server one by one, by full name, with their object names; the server may add others.
+
+        Names that no ref may have are left out (git-check-ref-format), and so are very long ones. None is kept.
+
+        Args:
+            arguments: of `git ls-remote`.
 
         Raises: BundleError.
         """
         self._folder.mkdir(exist_ok=True)
-        output = self._run(self._remote, "ls-remote", "--quiet", *names)
-        with self._access.room(len(output) * _MEMORY_FACTOR):
-            found = (line.rstrip(b"\n").decode(errors="surrogateescape").partition("\t") for line in BytesIO(output))
-            return {
-                name: commit for commit, _, name in found if FULL_COMMIT.fullmatch(commit) and _NAME.fullmatch(name)
-            }
+        try:
+            with self._remote.start("ls-remote", "--quiet", *arguments) as child:
+                yield from _parse_refs(child)
+        except GitFailed as failed:
+            raise self._translate(failed) from None
 
     def fetch_commits(self) -> None:
         """Fetch the commits of all branches and tags, without their trees if the server supports that.
@@ -97,11 +109,19 @@ class Objects:
 
     def _fetch_tips(self, *options: str) -> None:
         # By object names: each ref would become a file.
-        found = self.list_refs("--heads", "--tags", "origin")
-        tips = sorted({commit for name, commit in found.items() if not name.endswith(PEELED)})
-        self._begin(len(tips[0]) if tips else 0)
+        tips = set[str]()
+        with closing(self.read_refs("--heads", "--tags", "origin")) as refs:
+            for name, commit in refs:
+                if not name.endswith(PEELED):
+                    tips.add(commit)
+                if len(tips) > _MOST_TIPS:
+                    break
+        if len(tips) > _MOST_TIPS:
+            problem = f"more than {_MOST_TIPS} branches and tags; name a branch, a tag, or a commit in full"
+            raise BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}.repository: it has {problem}")
+        self._begin(len(next(iter(tips))) if tips else 0)
         if tips:
-            self._run(self._remote, *_FETCH, *options, "--stdin", "origin", lines=tips)
+            self._run(self._remote, *_FETCH, *options, "--stdin", "origin", lines=sorted(tips))
 
     def find_commits(self, prefix: str) -> list[str]:
         """Return the fetched commits whose names start with a prefix.
@@ -191,7 +211,7 @@ class Objects:
         tree = self._find_tree(commit, directory) if directory else Item(path="", mode=FOLDER, name=commit)
         if tree and tree.mode == SUBMODULE:
             return [replace(tree, path="", submodule=tree.path)]
-        items = [_with_place(item, directory) for item in parse_listing(self._list(tree.name))] if tree else []
+        items = self._list_files(tree.name, directory) if tree else []
         self._check(items)
         fetch(items)
         links = self._read_links(items) if directory else {}
@@ -201,15 +221,15 @@ class Objects:
         self, commit: str, directory: str, known: Sequence[Item], fetch: Callable[[Iterable[Item]], None]
     ) -> list[Item]:
         """Return the files of a directory that is or contains links, which may lead anywhere in the commit."""
-        listing, room = self._list(commit), self._access.room
-        with room(len(listing) * _LISTING_FACTOR):
-            links = [item for item in read_listing(listing) if item.mode == LINK]
-        self._check(links)
-        fetched = {item.name for item in known}
-        fetch([item for item in links if item.name not in fetched])
-        targets = self._read_links(links)
-        with room(len(listing) * _LISTING_FACTOR):
-            items = self._take_directory(listing, targets, directory)
+        with self._listing("-r", commit) as listing:
+            with self._reading(listing):
+                links = [item for item in read_listing(listing) if item.mode == LINK]
+            self._check(links)
+            fetched = {item.name for item in known}
+            fetch([item for item in links if item.name not in fetched])
+            targets = self._read_links(links)
+            with self._reading(listing):
+                items = self._take_directory(listing, targets, directory)
         if items is None:
             raise self._no_directory(commit, directory, "is not a directory")
         self._check(items)
@@ -217,15 +237,29 @@ class Objects:
         fetch([item for item in items if item.name not in fetched])
         return items
 
-    def _take_directory(self, listing: bytes, targets: Mapping[str, str], directory: str) -> list[Item] | None:
+    def _take_directory(self, listing: bytes | mmap, targets: Mapping[str, str], directory: str) -> list[Item] | None:
         try:
             return take_directory(read_listing(listing), targets, directory, self._access.limits)
         except Rejection as rejection:
             raise rejection.at(self._access.path) from None
 
-    def _list(self, tree: str) -> bytes:
-        # Never `ls-tree -l`, which needs every file for its size.
-        return self._run(self._local, "ls-tree", "-r", "-z", "--full-tree", tree)
+    def _list_files(self, tree: str, directory: str) -> list[Item]:
+        with self._listing("-r", tree) as listing, self._reading(listing):
+            most = self._access.limits.entries + 1
+            return [_with_place(item, directory) for item in islice(read_listing(listing), most)]
+
+    @contextmanager
+    def _listing(self, *arguments: str) -> Iterator[bytes | mmap]:
+        """Return a listing of trees in a file; reserve memory before it is read."""
+        try:
+            # Never `ls-tree -l`, which needs every file for its size.
+            with self._local.spool("ls-tree", "-z", "--full-tree", *arguments) as listing:
+                yield listing
+        except GitFailed as failed:
+            raise self._translate(failed) from None
+
+    def _reading(self, listing: bytes | mmap) -> AbstractContextManager[None]:
+        return self._access.room(len(listing) * _LISTING_FACTOR)
 
     def _check(self, items: Sequence[Item]) -> None:
         if len(items) > self._access.limits.entries:
@@ -257,9 +291,10 @@ class Objects:
         return None
 
     def _look_up(self, commit: str, *paths: str) -> list[Item]:
-        """Return what is at some paths of a commit; of a path with those above it, also what is beside them."""
+        """Return what is at some paths of a commit. Git also lists what is beside paths that are above another."""
         with_above = ["-t"] if len(paths) > 1 else []
-        return parse_listing(self._run(self._local, "ls-tree", *with_above, "-z", "--full-tree", commit, "--", *paths))
+        with self._listing(*with_above, commit, "--", *paths) as listing, self._reading(listing):
+            return [item for item in read_listing(listing) if item.path in paths]
 
     def _no_directory(self, commit: str, directory: str, problem: str) -> BundleError:
         message = f"{self._access.path}.directory: {quote(directory)} {problem} in commit {quote(commit)}; correct it"
@@ -297,11 +332,14 @@ class Objects:
         if not found:
             return b""
         name = found[0].name
+        problem = f"{_MODULES} exceeds the limit of {describe_bytes(_MODULES_BYTES)}; remove submodules"
         if self._size(name) > _MODULES_BYTES:
-            problem = f"{_MODULES} exceeds the limit of {describe_bytes(_MODULES_BYTES)}; remove submodules"
             raise Rejection(problem).at(self._access.path)
         try:
-            return self._local.run("config", "--no-includes", "--blob", name, "--list", "-z")
+            with self._local.spool("config", "--no-includes", "--blob", name, "--list", "-z") as settings:
+                if len(settings) > _SETTINGS_BYTES:  # each line repeats the name of its section
+                    raise Rejection(problem).at(self._access.path)
+                return settings[:]
         except GitFailed:
             problem = f'{_MODULES} has an error; correct it, "git config -f {_MODULES} --list" names its line'
             raise Rejection(problem).at(self._access.path) from None
@@ -316,6 +354,20 @@ class Objects:
             except NotServedError:
                 raise self._missing() from None
         return int(self._run(self._local, "cat-file", "-s", name))
+
+
+def _parse_refs(child: Child) -> Generator[tuple[str, str]]:
+    """Yield names and object names of the lines of `git ls-remote`; longer lines come in pieces, which are none."""
+    size = 0
+    while line := child.read_line():
+        size += len(line)
+        if size > OUTPUT_BYTES:
+            raise child.too_much()
+        if len(line) > _LONGEST_REF:
+            continue
+        commit, _, name = line.rstrip(b"\n").decode(errors="surrogateescape").partition("\t")
+        if FULL_COMMIT.fullmatch(commit) and _NAME.fullmatch(name):
+            yield name, commit
 
 
 def _with_place(item: Item, directory: str) -> Item:

@@ -15,6 +15,8 @@ here: the commands (objects.py), and the meaning of their errors (failures.py).
 
 from __future__ import annotations
 
+import io
+import mmap
 import os
 import tempfile
 import threading
@@ -42,7 +44,7 @@ _SESSION, _TIMES = 3, slice(11, 15)
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # importing git runs git, and fails without it
 _COMPLAINT_BYTES = 64 * 1024  # of stderr, from its end
 OUTPUT_BYTES = 64 * MEBIBYTE
-"""Limit of `Child.read_all`."""
+"""Limit of what is read of the output of a child, but for files."""
 _NOT_STARTED = (126, 127)  # exit statuses of prlimit(1) and env(1) if git could not be started
 _KEPT = ("PATH",)
 _ENVIRONMENT: Mapping[str, str] = {
@@ -184,6 +186,19 @@ class GitRunner:
             return child.read_all()
 
     @contextmanager
+    def spool(self, *arguments: str) -> Iterator[bytes | mmap.mmap]:
+        """Run git and return its output, which is in a file and takes no memory; see `run`."""
+        with tempfile.TemporaryFile(dir=self._access.scratch) as file:
+            with self.start(*arguments) as child:
+                child.copy_all(file)
+            if not file.tell():
+                yield b""
+                return
+            file.flush()
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as output:
+                yield output
+
+    @contextmanager
     def start(self, *arguments: str, lines: Sequence[str] = ()) -> Iterator[Child]:
         """Start git, to read its output; no process is left when the block ends.
 
@@ -275,11 +290,21 @@ class Child:
 
         Raises: BundleError (ContentRejected over `OUTPUT_BYTES`).
         """
-        found = self._output.read(OUTPUT_BYTES + 1)
-        if len(found) > OUTPUT_BYTES:
-            problem = f"the names in the repository exceed the limit of {describe_bytes(OUTPUT_BYTES)}"
-            raise BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}: {problem}; use a smaller repository")
-        return found
+        found = io.BytesIO()  # reading as much as is allowed would allocate that
+        self.copy_all(found)
+        return found.getvalue()
+
+    def copy_all(self, file: BinaryIO) -> None:
+        """Write the whole output to a file. Raises: as `read_all`."""
+        while piece := self._output.read(CHUNK):
+            file.write(piece)
+            if file.tell() > OUTPUT_BYTES:
+                raise self.too_much()
+
+    def too_much(self) -> BundleError:
+        """Return the error for an output over `OUTPUT_BYTES`."""
+        problem = f"the names in the repository exceed the limit of {describe_bytes(OUTPUT_BYTES)}"
+        return BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}: {problem}; use a smaller repository")
 
     def _judge(self, status: int) -> None:
         if self.stopped:

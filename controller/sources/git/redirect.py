@@ -58,7 +58,7 @@ def _check_elsewhere(repository: Repository, connection: Connection, access: Acc
     detour = Detour(shown=place.unusable())
     hurried = replace(access, deadline=min(access.deadline, detour.until))
     try:
-        if not Objects(repository, connection, hurried, place).list_refs("origin", "HEAD"):
+        if not Objects(repository, connection, hurried, place).list_refs("HEAD"):
             raise detour.shown  # git takes any text for a list without refs
     except BundleError as error:
         raise detour.end(error, access) from None

@@ -7,6 +7,7 @@ Not here: running git (process.py), reaching a repository (connection.py), follo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ from controller.sources.git.submodules import Checkout
 from controller.sources.pace import check_deadline
 from controller.sources.trust import certificate_problems
 from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import describe_nearest, highest
+from controller.sources.versions.selection import Choice, checked
 
 Found = TypeVar("Found")
 
@@ -160,7 +161,7 @@ def _ask(parameters: Mapping[str, Any], access: Access, work: Callable[[Objects]
 
 def _find_commit(objects: Objects, ref: str, access: Access) -> str:
     commit = ref.lower() if FULL_COMMIT.fullmatch(ref.lower()) else ""
-    refs = objects.list_refs("origin", *_names(_DEFAULT_REF if commit else ref))
+    refs = objects.list_refs(*_names(_DEFAULT_REF if commit else ref))
     is_short = any(len(name) > len(commit) for name in refs.values())  # 40 digits where names have 64
     found = commit if commit and not is_short else _choose(refs, ref)
     return found or _find_short(objects, ref, access)
@@ -168,13 +169,17 @@ def _find_commit(objects: Objects, ref: str, access: Access) -> str:
 
 def _find_tag(objects: Objects, semver: str, access: Access) -> tuple[str, str]:
     """Return the tag with the highest version in a range, and its commit, annotated tags peeled."""
-    refs = objects.list_refs("--tags", "origin")
-    tags = [name.removeprefix(_TAGS) for name in refs if name.startswith(_TAGS) and not name.endswith(PEELED)]
-    within = Range(semver)
-    check = partial(check_deadline, access)
-    if tag := highest(tags, within, check):
-        return tag, refs.get(f"{_TAGS}{tag}{PEELED}") or refs[f"{_TAGS}{tag}"]
-    problem = f"the repository has no tag in the range {quote(semver)}; {describe_nearest(tags, within, check)}"
+    choice, commit = Choice(Range(semver)), ""
+    with closing(objects.read_refs("--tags", "origin")) as refs:
+        for name, found in checked(refs, partial(check_deadline, access)):
+            tag = name.removeprefix(_TAGS)
+            if name.startswith(_TAGS) and not tag.endswith(PEELED):
+                choice.see(tag)
+            if name.startswith(_TAGS) and tag.removesuffix(PEELED) == choice.highest:
+                commit = found  # what an annotated tag names comes after it
+    if choice.highest:
+        return choice.highest, commit
+    problem = f"the repository has no tag in the range {quote(semver)}; {choice.describe_nearest()}"
     raise BundleError(Reason.NOT_FOUND, f"{access.path}.semver: {problem}; correct it, or push a version")
 
 

@@ -29,7 +29,7 @@ from controller.sources.hosts import PORTS, Location, check_host
 from controller.sources.image.manifest import ACCEPT, Descriptor, parse_manifest
 from controller.sources.image.reference import DIGEST, Endpoint, ImageReference, find_endpoint, is_wildcard
 from controller.sources.image.tokens import Login, TokenServer, choose_credentials
-from controller.sources.redirects import Detour
+from controller.sources.redirects import Detour, Place
 from controller.sources.transport import PlainServerError, Response, StatusError, Transport
 from controller.sources.trust import certificates_of, check_secure
 from controller.sources.versions.selection import Check, proceed
@@ -117,36 +117,49 @@ def _schemes(*, verify: bool, loopback: bool, wants_tls: bool) -> tuple[str, ...
 
 
 def list_tags(registry: Registry, room: Room = endless, check: Check = proceed) -> list[str]:
-    """Return all tags; names that no tag may have are left out.
+    """Return all tags; see `read_tags`, which does not hold all of them."""
+    return [tag for page in read_tags(registry, room, check) for tag in page]
+
+
+def read_tags(registry: Registry, room: Room = endless, check: Check = proceed) -> Iterator[list[str]]:
+    """Yield the tags page by page, so that only one page is in memory; names that no tag may have are left out.
 
     Args:
         registry: to ask.
-        room: of the call; reserves memory.
+        room: of the call; reserves the memory of a page until the next one is asked for. Nothing else may be reserved
+            meanwhile.
         check: called often; raises to stop.
 
     Raises: BundleError (NotFound, ContentRejected for too many, Unreachable for an answer that is no list of tags, …).
     """
-    tags: list[str] = []
-    query = _FIRST
+    query, count = _FIRST, 0
     for _ in range(_MOST_PAGES):
         check()
         response = registry.list_tags(query)
-        try:
-            data = response.read_all(_PAGE_BYTES)
-            with room(len(data) * _MEMORY_FACTOR):
-                page = json.loads(data).get("tags") or []
-                tags += [tag for tag in page if isinstance(tag, str) and _TAG.fullmatch(tag)]
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            message = f"{response.place.subject}: the registry returned something else than a list of tags; check it"
-            raise BundleError(Reason.UNREACHABLE, message) from None
+        data = response.read_all(_PAGE_BYTES)
+        with room(len(data) * _MEMORY_FACTOR):
+            page = _parse_page(data, response.place)
+            del data
+            count += len(page)
+            if count > _MOST:
+                break
+            yield page
+            del page
         # Only the query: the next page is on the same host, which has the credentials.
         query = urlsplit(_next(response.headers.get("Link", ""))).query
         if not query:
-            return tags
-        if len(tags) > _MOST:
-            break
+            return
     message = f"{response.place.subject}: the repository has more than {_MOST} tags; name one tag instead of a range"
     raise BundleError(Reason.CONTENT_REJECTED, message)
+
+
+def _parse_page(data: bytes, place: Place) -> list[str]:
+    try:
+        page = json.loads(data).get("tags") or []
+        return [tag for tag in page if isinstance(tag, str) and _TAG.fullmatch(tag)]
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        message = f"{place.subject}: the registry returned something else than a list of tags; check it"
+        raise BundleError(Reason.UNREACHABLE, message) from None
 
 
 def _next(header: str) -> str:

@@ -7,7 +7,7 @@ layers.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -21,11 +21,11 @@ from controller.content.tar import read_tar
 from controller.sources.image.layers import Layer, Role, name_chart, plan_layers
 from controller.sources.image.manifest import Image, check_size, choose, parse_manifest
 from controller.sources.image.reference import ImageReference, has_target, parse_reference
-from controller.sources.image.registry import Blob, Registry, connected, list_tags
+from controller.sources.image.registry import Blob, Registry, connected, read_tags
 from controller.sources.pace import check_deadline
 from controller.sources.trust import certificate_problems
 from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import describe_nearest, filtered, highest
+from controller.sources.versions.selection import Choice, checked, compile_filter
 
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
 _DEFAULT_PLATFORM = "linux/amd64"
@@ -73,9 +73,7 @@ class ImageSource:
                 digest = registry.resolve(reference.target)
                 named = "" if reference.digest else reference.tag
                 return Resolution(pinned=f"{reference.name}@{digest}", digest=digest, reference=named)
-            if tags := list_tags(registry, access.room, partial(check_deadline, access)):
-                registry.settle()
-            tag = _choose_tag(tags, parameters, reference, access)
+            tag = _choose_tag(registry, parameters, reference, access)
             digest = registry.resolve(tag)
         return Resolution(pinned=f"{reference.name}:{tag}@{digest}", digest=digest, version=tag)
 
@@ -108,24 +106,32 @@ def _range_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
     except ValueError as error:
         problems.append(f"{path}.semver: {quote(parameters['semver'])} {error}")
     try:
-        filtered((), parameters.get("semverFilter") or "")
+        compile_filter(parameters.get("semverFilter") or "")
     except ValueError as error:
         problems.append(f"{path}.semverFilter: {quote(parameters['semverFilter'])} {error}")
     return problems
 
 
-def _choose_tag(tags: Sequence[str], parameters: Mapping[str, Any], reference: ImageReference, access: Access) -> str:
+def _choose_tag(
+    registry: Registry, parameters: Mapping[str, Any], reference: ImageReference, access: Access
+) -> str:
     """Return the tag with the highest version in the range.
 
-    Raises: BundleError (NotFound).
+    Raises: BundleError (NotFound, and those of reading tags).
     """
-    within = Range(parameters["semver"])
-    check = partial(check_deadline, access)
-    tags = filtered(tags, parameters.get("semverFilter") or "", check)
-    if found := highest(tags, within, check):
-        return found
+    choice = Choice(Range(parameters["semver"]))
+    is_wanted = compile_filter(parameters.get("semverFilter") or "")
+    check, are_any = partial(check_deadline, access), False
+    for page in read_tags(registry, access.room, check):
+        are_any = are_any or bool(page)
+        for tag in filter(is_wanted, checked(page, check)):
+            choice.see(tag)
+    if are_any:
+        registry.settle()
+    if choice.highest:
+        return choice.highest
     problem = f"repository {quote(reference.repository)} has no tag in the range {quote(parameters['semver'])}"
-    near = describe_nearest(tags, within, check)
+    near = choice.describe_nearest()
     raise BundleError(Reason.NOT_FOUND, f"{access.path}.semver: {problem}; {near}; correct it, or push a version")
 
 

@@ -59,21 +59,22 @@ class Range:
         if len(text) > _LONGEST or len(alternatives) > _MOST_ALTERNATIVES:
             limits = f"{_LONGEST} characters and {_MOST_ALTERNATIVES} alternatives"
             raise ValueError(f"has more than {limits}; shorten it")
-        self._alternatives = [_parse_alternative(each) for each in alternatives]
+        parsed = [_parse_alternative(each) for each in alternatives]
+        self._alternatives = [(bounds, _names_pre_release(bounds)) for bounds in parsed]
         if len(self.versions) > _MOST_BOUNDS:  # each is compared with each version that there is
             raise ValueError(f"has more than {_MOST_BOUNDS} comparisons; shorten it")
 
     def contains(self, version: Version) -> bool:
         """Return whether a version is in the range."""
         return any(
-            all(bound.contains(version, with_pre_releases=_names_pre_release(bounds)) for bound in bounds)
-            for bounds in self._alternatives
+            all(bound.contains(version, with_pre_releases=with_pre_releases) for bound in bounds)
+            for bounds, with_pre_releases in self._alternatives
         )
 
     @property
     def versions(self) -> list[Version]:
         """The versions that the range names."""
-        return [bound.version for bounds in self._alternatives for bound in bounds]
+        return [bound.version for bounds, _ in self._alternatives for bound in bounds]
 
 
 def _names_pre_release(bounds: Sequence[_Bound]) -> bool:

@@ -6,7 +6,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from operator import add
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import re2
 
@@ -14,6 +14,7 @@ from controller.content.limits import quote
 from controller.sources.versions.ranges import Range
 from controller.sources.versions.version import Version, parse_version
 
+Item = TypeVar("Item")
 Check: TypeAlias = Callable[[], None]
 Parse: TypeAlias = Callable[[str], Version | None]
 _NEAREST = 3
@@ -31,38 +32,76 @@ def proceed() -> None:
     """Let a computation continue."""
 
 
-def highest(names: Iterable[str], within: Range, check: Check = proceed, parse: Parse = parse_version) -> str | None:
-    """Return the name with the highest version in a range; None if there is none.
+class Choice:
+    """The highest version in a range, or the nearest ones if none is in it, of names that are seen once, one by one.
+
+    It keeps a few of the names, whatever their number.
 
     Args:
-        names: those that are no versions are ignored; `_` stands for `+`, which no tag may contain.
+        within: the range.
+        parse: returns the version that a name stands for.
+    """
+
+    def __init__(self, within: Range, parse: Parse = parse_version) -> None:
+        self._within, self._parse = within, parse
+        self._neighbours = [_Neighbours(bound) for bound in within.versions]
+        self._best: tuple[Version, str] | None = None
+        self._is_any = False
+
+    def see(self, name: str) -> None:
+        """Consider a name; those that are no versions are ignored; `_` stands for `+`, which no tag may contain."""
+        version = self._parse(name.replace("_", "+"))
+        if version is None:
+            return
+        self._is_any = True
+        if self._within.contains(version):
+            self._best = max(self._best or (version, name), (version, name))
+        elif self._best is None:
+            for each in self._neighbours:
+                each.add((version, name))
+
+    @property
+    def highest(self) -> str | None:
+        """The name with the highest version in the range; None if there is none."""
+        return self._best[1] if self._best else None
+
+    def describe_nearest(self) -> str:
+        """Return for a message what there is instead of a version in the range."""
+        if not self._is_any:
+            return "none of them is a version like 1.2.3"
+        distances: dict[tuple[Version, str], int] = {}
+        for each in self._neighbours:
+            for distance, found in each.ranked():
+                distances[found] = min(distance, distances.get(found, distance))
+        # The higher of two counts first.
+        near = sorted(sorted(distances, reverse=True), key=lambda found: distances[found])
+        nearest = sorted(near[:_NEAREST], reverse=True)
+        return f"the nearest are {', '.join(quote(name) for _, name in nearest)}"
+
+
+def choose(names: Iterable[str], within: Range, check: Check = proceed, parse: Parse = parse_version) -> Choice:
+    """Return the choice among names.
+
+    Args:
+        names: read once, and not kept.
         within: the range.
         check: called often; raises to stop.
         parse: returns the version that a name stands for.
     """
-    found = ((version, name) for version, name in _versions(names, check, parse) if within.contains(version))
-    best = max(found, default=None)
-    return best[1] if best else None
+    choice = Choice(within, parse)
+    for name in checked(names, check):
+        choice.see(name)
+    return choice
+
+
+def highest(names: Iterable[str], within: Range, check: Check = proceed, parse: Parse = parse_version) -> str | None:
+    """Return the name with the highest version in a range; None if there is none. For the arguments see `choose`."""
+    return choose(names, within, check, parse).highest
 
 
 def describe_nearest(names: Iterable[str], within: Range, check: Check = proceed, parse: Parse = parse_version) -> str:
-    """Return for a message what there is instead of a version in the range; for the arguments see `highest`."""
-    neighbours = [_Neighbours(bound) for bound in within.versions]
-    is_any = False
-    for found in _versions(names, check, parse):
-        is_any = True
-        for each in neighbours:
-            each.add(found)
-    if not is_any:
-        return "none of them is a version like 1.2.3"
-    distances: dict[tuple[Version, str], int] = {}
-    for each in neighbours:
-        for distance, found in each.ranked():
-            distances[found] = min(distance, distances.get(found, distance))
-    # The higher of two counts first.
-    near = sorted(sorted(distances, reverse=True), key=lambda found: distances[found])
-    nearest = sorted(near[:_NEAREST], reverse=True)
-    return f"the nearest are {', '.join(quote(name) for _, name in nearest)}"
+    """Return for a message what there is instead of a version in the range. For the arguments see `choose`."""
+    return choose(names, within, check, parse).describe_nearest()
 
 
 class _Neighbours:
@@ -93,7 +132,7 @@ def similar(name: str, names: Iterable[str], check: Check = proceed) -> list[str
     """Return the names that are most like a name, at most three, the best first: by letters and pairs of letters.
 
     This takes time in proportion to the size of the names, unlike an edit distance, and of long lists only the
-    beginning is compared. For `check` see `highest`.
+    beginning is compared. For `check` see `choose`.
     """
     letters, pairs = _parts(name)
     best: list[tuple[float, str]] = []
@@ -121,7 +160,7 @@ def _share(one: Counter[str], other: Counter[str]) -> float:
     return 2 * (one & other).total() / (one.total() + other.total())
 
 
-def checked(names: Iterable[str], check: Check) -> Iterator[str]:
+def checked(names: Iterable[Item], check: Check) -> Iterator[Item]:
     """Yield names, and check often whether to continue."""
     for number, name in enumerate(names):
         if number % _CHECKED_NAMES == 0:
@@ -129,21 +168,21 @@ def checked(names: Iterable[str], check: Check) -> Iterator[str]:
         yield name
 
 
-def _versions(names: Iterable[str], check: Check, parse: Parse) -> Iterator[tuple[Version, str]]:
-    for name in checked(names, check):
-        if version := parse(name.replace("_", "+")):
-            yield version, name
-
-
 def filtered(names: Iterable[str], pattern: str, check: Check = proceed) -> list[str]:
-    """Return the names in which a pattern is found; all without one. For `check` see `highest`.
+    """Return the names in which a pattern is found; all without one. For `check` see `choose`.
 
     Raises: ValueError for a pattern that is not RE2.
     """
-    if not pattern:
-        return list(names)
+    return list(filter(compile_filter(pattern), checked(names, check)))
+
+
+def compile_filter(pattern: str) -> Callable[[str], bool]:
+    """Return a function that tells whether a pattern is found in a name; it is in each if it is empty.
+
+    Raises: ValueError for a pattern that is not RE2.
+    """
     try:
         expression = re2.compile(pattern, _OPTIONS)
     except re2.error:
         raise ValueError("is not a regular expression (RE2); correct it") from None
-    return [name for name in checked(names, check) if expression.search(name)]
+    return lambda name: not pattern or bool(expression.search(name))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,8 +12,10 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.sources.image.registry import Registry, list_tags
+from controller.sources.image.registry import Registry, list_tags, read_tags
 from controller.sources.redirects import Place
+from controller.sources.versions.ranges import Range
+from controller.sources.versions.selection import Choice
 
 PLACE = Place(subject="spec.sources[0].image.ref", host="quay.io")
 
@@ -125,3 +128,26 @@ def test_memory_is_reserved_for_each_page_and_a_call_that_is_over_asks_for_no_ot
         list_tags(cast("Registry", registry), room, stop)
     assert reserved == [len(first.body) * 40]
     assert registry.asked == ["n=1000"]
+
+
+def test_too_many_tags_in_the_only_page_are_refused() -> None:
+    with pytest.raises(BundleError) as caught:
+        listed({"n=1000": page([str(number) for number in range(100_001)])})
+    assert caught.value.reason is Reason.CONTENT_REJECTED
+
+
+def test_one_page_at_a_time_is_in_memory() -> None:
+    tags = [f"1.0.{number}-{'a' * 110}" for number in range(1000)]
+    again = page(tags, '</v2/a/tags/list?n=1000>; rel="next"')
+    registry, choice = cast("Registry", Pages({"n=1000": again})), Choice(Range(">=1.0.0-0 <2"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BundleError, match="more than 100000 tags"):
+            for names in read_tags(registry):
+                for name in names:
+                    choice.see(name)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert choice.highest == tags[-1]
+    assert most < 2 << 20
