@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from api.bounds import clamp_retry_after
 from api.v1alpha2.conditions import Reason
 
@@ -21,3 +23,11 @@ class BundleError(Exception):
         self.reason = reason
         self.message = message
         self.retry_after = clamp_retry_after(retry_after)
+
+    def without_frames(self) -> Self:
+        """Return this error, which is kept from now on: without what led to it, whose frames hold all they worked on.
+
+        A server could make the controller keep a list of megabytes for each source that fails because of it.
+        """
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self

@@ -88,7 +88,7 @@ class Retries:
             before = self._failures.get(key)
             count = before.count + 1 if before and before.fingerprint == fingerprint else 1
             not_before = min(self._clock() + self._delay(error, count), self._end_of_lag(error))
-            entry = Failure(fingerprint=fingerprint, error=error, count=count, not_before=not_before)
+            entry = Failure(fingerprint=fingerprint, error=error.without_frames(), count=count, not_before=not_before)
             self._failures[key] = entry
             return entry
 
@@ -138,7 +138,7 @@ class Retries:
         """Replace the error of a recorded failure by a more precise one; its retry time remains."""
         with self._lock:
             if entry := self._failures.get(key):
-                self._failures[key] = replace(entry, error=error)
+                self._failures[key] = replace(entry, error=error.without_frames())
 
     def end(self, reasons: Collection[Reason], *, lag: float = 0.0) -> None:
         """Allow a retry of everything that failed for one of these reasons, which may no longer apply.

@@ -123,7 +123,7 @@ class Resolver:
         for pin, future in zip(pins, asked, strict=True):
             error = future.exception() if future else None
             if isinstance(error, BundleError):
-                failures.append(error)
+                failures.append(error.without_frames())
             elif error is not None:
                 raise error
             found.append(None if error else future.result() if future else pin)

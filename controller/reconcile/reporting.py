@@ -89,7 +89,8 @@ def publish(context: Context, report: Report) -> Context:
     stored.drop_remnants(context, lost)  # while the history still names them
     report = replace(report, poll_failure=context.memory.poll.failure, lost=lost)
     problems = report.held.problems if report.held else ()
-    context.services.accounts.note(context.name, [*report.errors, report.poll_failure, report.unkept, *problems])
+    errors = [*report.errors, report.poll_failure, report.unkept, *problems]
+    context.services.accounts.note(context.name, [error and error.without_frames() for error in errors])
     status = summarize(context.deployment, report, context.now())
     return context.write(status)
 

@@ -179,7 +179,7 @@ class BackgroundWork:
         try:
             result = job.run()
         except BaseException as error:  # noqa: BLE001 - `take` raises it
-            job.future.set_exception(error)
+            job.future.set_exception(error.without_frames() if isinstance(error, BundleError) else error)
         else:
             job.future.set_result(result)
         with self._lock:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import weakref
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -174,3 +176,28 @@ def test_delays_are_spread_by_the_jitter() -> None:
     delays = [Backoff(first=4, longest=300, jitter=0.5).choose_delay(1) for _ in range(200)]
     assert all(2 <= delay <= 6 for delay in delays)
     assert max(delays) - min(delays) > 2
+
+
+class List:
+    """Stands for what a server has sent, of any size."""
+
+
+def fail_with(answers: list[weakref.ref[List]]) -> None:
+    """Fail as a source does: because of an answer that one function holds, and of an error that led to it."""
+    answer = List()
+    answers.append(weakref.ref(answer))
+    try:
+        raise ValueError(answer)
+    except ValueError:
+        raise error(Reason.NOT_FOUND) from None
+
+
+def test_a_failure_that_is_kept_keeps_nothing_of_what_led_to_it(book: Retries) -> None:
+    answers: list[weakref.ref[List]] = []
+    for keep in (partial(book.failed, "key", "t"), partial(book.revise, "key")):
+        with pytest.raises(BundleError) as caught:
+            fail_with(answers)
+        keep(caught.value)
+        del caught
+    assert book.last("key", "t") is not None
+    assert [answer() for answer in answers] == [None, None]

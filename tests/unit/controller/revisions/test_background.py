@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 
@@ -105,6 +106,25 @@ def test_what_is_no_bug_is_raised_as_it_is(error: BaseException, pool: Pool, cap
     with pytest.raises(type(error)):
         pool.background.take("shop", "t1", work)
     assert caplog.records == []
+
+
+class Answer:
+    """Stands for what a server has sent, of any size."""
+
+
+def test_a_failure_that_waits_to_be_asked_for_keeps_nothing_of_what_led_to_it(pool: Pool) -> None:
+    answers: list[weakref.ref[Answer]] = []
+
+    def work(_: threading.Event) -> None:
+        answer = Answer()
+        answers.append(weakref.ref(answer))
+        raise BundleError(Reason.NOT_FOUND, f"nothing is in {type(answer).__name__}")
+
+    pool.background.take("shop", "t1", work)
+    pool.wait()
+    assert [answer() for answer in answers] == [None]
+    with pytest.raises(BundleError, match="nothing is in Answer"):
+        pool.background.take("shop", "t1", work)
 
 
 @pytest.mark.parametrize("bug", [ZeroDivisionError("of a secret"), SystemExit(2), MemoryError()], ids=repr)

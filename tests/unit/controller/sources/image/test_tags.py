@@ -140,12 +140,16 @@ def test_one_page_at_a_time_is_in_memory() -> None:
     tags = [f"1.0.{number}-{'a' * 110}" for number in range(1000)]
     again = page(tags, '</v2/a/tags/list?n=1000>; rel="next"')
     registry, choice = cast("Registry", Pages({"n=1000": again})), Choice(Range(">=1.0.0-0 <2"))
+
+    def choose() -> None:
+        for names in read_tags(registry):
+            for name in names:
+                choice.see(name)
+
     tracemalloc.start()
     try:
         with pytest.raises(BundleError, match="more than 100000 tags"):
-            for names in read_tags(registry):
-                for name in names:
-                    choice.see(name)
+            choose()
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
