@@ -29,7 +29,10 @@ TOO_LARGE: dict[str, tuple[dict[str, Any], str]] = {
 MANY: dict[str, tuple[Any, str]] = {
     "labels": ({f"a{number}": "" for number in range(300)}, "metadata.labels: more than 256; remove some"),
     "annotations": ({f"a{number}": "" for number in range(300)}, "metadata.annotations: more than 256; remove some"),
-    "finalizers": ([f"example.com/a{number}" for number in range(70)], "metadata.finalizers: more than 64; remove some"),
+    "finalizers": (
+        [f"example.com/a{number}" for number in range(70)],
+        "metadata.finalizers: more than 64; remove some",
+    ),
 }
 ADMITTED: dict[str, dict[str, Any]] = {
     "many values": {"format": "helm", "config": {"values": {"a": [{}] * 60_000}}},

@@ -112,9 +112,7 @@ def _range_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
     return problems
 
 
-def _choose_tag(
-    registry: Registry, parameters: Mapping[str, Any], reference: ImageReference, access: Access
-) -> str:
+def _choose_tag(registry: Registry, parameters: Mapping[str, Any], reference: ImageReference, access: Access) -> str:
     """Return the tag with the highest version in the range.
 
     Raises: BundleError (NotFound, and those of reading tags).

@@ -187,7 +187,7 @@ def fail_with(answers: list[weakref.ref[List]]) -> None:
     answer = List()
     answers.append(weakref.ref(answer))
     try:
-        raise ValueError(answer)
+        int(repr(answer))
     except ValueError:
         raise error(Reason.NOT_FOUND) from None
 

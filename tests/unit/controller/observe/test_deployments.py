@@ -220,7 +220,9 @@ FAT: list[tuple[str, dict[str, Any]]] = [
                     "kind": "patch",
                     "patch": {
                         "target": {"kind": f"A{patch}"},
-                        "json": [{"op": "add", "path": f"/{patch}/{number}", "value": [{}] * 40} for number in range(64)],
+                        "json": [
+                            {"op": "add", "path": f"/{patch}/{number}", "value": [{}] * 40} for number in range(64)
+                        ],
                     },
                 }
                 for patch in range(32)
