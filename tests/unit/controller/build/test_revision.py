@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.build.revision import Revision, Terms, measure, pack, pack_objects, pack_terms, unpack
+from controller.build.revision import Revision, Terms, has_objects, measure, pack, pack_objects, pack_terms, unpack
 from controller.formats.applicable.applicable import revision_digest
 
 JSON = st.recursive(
@@ -110,3 +111,12 @@ def test_damaged_objects_have_no_size() -> None:
 
 def test_a_packed_revision_is_unpacked_unchanged() -> None:
     assert pack(REVISION).unpacked() == REVISION
+
+
+@pytest.mark.parametrize(("objects", "expected"), [((), False), (REVISION.objects, True)], ids=["none", "one"])
+@pytest.mark.parametrize("hooks", [(), ({"manifest": {}},)], ids=["no hooks", "a hook"])
+def test_whether_a_revision_has_objects_is_known_without_unpacking_it(
+    objects: tuple[Any, ...], hooks: tuple[Any, ...], *, expected: bool
+) -> None:
+    revision = replace(REVISION, objects=objects, hooks=hooks)
+    assert (has_objects(revision), has_objects(pack(revision))) == (expected, expected)
