@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
@@ -127,6 +128,24 @@ def test_a_port_in_use_is_named() -> None:
 def test_an_address_of_somebody_else_is_named() -> None:
     with pytest.raises(ListenError, match=r"--probe-address 192\.0\.2\.1:0: Cannot assign"):
         Server("--probe-address", ("192.0.2.1", 0), ROUTES, limits=PROBES, supervisor=Supervisor())
+
+
+@pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "http://127.0.0.1:"), ("::1", "http://[::1]:")])
+def test_an_address_of_either_family_is_listened_to_and_told(
+    host: str, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    try:
+        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError as error:
+        pytest.skip(f"this machine has no {host}: {error}")
+    server = Server("--probe-address", (host, 0), ROUTES, limits=PROBES, supervisor=Supervisor())
+    server.start()
+    try:
+        socket.create_connection((host, server.port), timeout=10).close()
+        assert vars(caplog.records[0])["address"] == f"{shown}{server.port}"
+    finally:
+        server.stop()
 
 
 def test_every_address_is_every_address() -> None:
