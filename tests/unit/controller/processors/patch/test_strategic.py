@@ -47,6 +47,12 @@ def test_without_lists_it_is_a_merge_patch(value: dict[str, Any], patch: dict[st
     assert merge_strategically(value, patch, DEPLOYMENT) == merge(value, patch)
 
 
+def test_what_is_deleted_from_a_list_is_what_is_listed() -> None:
+    patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["b", "x"]}}
+    merged = merge_strategically({"metadata": {"finalizers": ["a", "b", "c"]}}, patch, DEPLOYMENT)
+    assert merged == {"metadata": {"finalizers": ["a", "c"]}}
+
+
 @pytest.mark.parametrize("change", ["ab", {"a": 1}, 1])
 def test_what_is_deleted_from_a_list_is_a_list(change: Any) -> None:
     """As in kubectl, anything else deletes nothing: a text is not the list of its letters."""
