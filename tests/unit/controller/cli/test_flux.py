@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cli.other_tools import find_rivals
-from controller.cli.other_tools import HELM_RELEASE, KUSTOMIZATION, Origin, Tool, UnusableOriginError
-from controller.cli.adopted_objects import Finding, Standing
+from controller.cli.command import FailedError
+from controller.cli.other_tools import HELM_RELEASE, KUSTOMIZATION, Origin, Tool, find_rivals
 from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey
 from tests.support.fake_cluster import FakeCluster
 
 KUBECTL = Origin(tool=Tool.KUBECTL)
@@ -27,36 +25,33 @@ def make_cluster(*, suspend: bool = False) -> FakeCluster:
     return cluster
 
 
-def labelled(group: str, standing: Standing, name: str = "shop") -> Finding:
-    labels = {f"{group}/name": name, f"{group}/namespace": "flux-system"}
-    return Finding(key=ObjectKey("", "ConfigMap", "shop", "a"), standing=standing, metadata={"labels": labels})
+def labelled(group: str, name: str = "shop") -> dict[str, str]:
+    return {f"{group}/name": name, f"{group}/namespace": "flux-system"}
 
 
-def find(cluster: FakeCluster, origin: Origin, *findings: Finding) -> list[str]:
-    return [str(rival) for rival in find_rivals(cluster.client, cluster.discovery, origin, findings)]
+def find(cluster: FakeCluster, origin: Origin, *labels: dict[str, str]) -> list[str]:
+    return [str(rival) for rival in find_rivals(cluster.client, cluster.discovery, origin, labels)]
 
 
-@pytest.mark.parametrize("standing", Standing)
-def test_only_what_becomes_or_is_ours_names_rivals(standing: Standing) -> None:
-    found = find(make_cluster(), KUBECTL, labelled(KUSTOMIZATION, standing), labelled(HELM_RELEASE, standing))
-    is_adopted = standing in (Standing.TAKEN, Standing.OURS)
-    assert found == (["Kustomization flux-system/shop", "HelmRelease flux-system/shop"] if is_adopted else [])
+def test_labels_of_adopted_objects_name_rivals() -> None:
+    found = find(make_cluster(), KUBECTL, labelled(KUSTOMIZATION), {}, labelled(HELM_RELEASE))
+    assert found == ["Kustomization flux-system/shop", "HelmRelease flux-system/shop"]
 
 
 def test_one_that_is_gone_is_no_rival_unless_it_is_named() -> None:
-    gone = labelled(KUSTOMIZATION, Standing.TAKEN, "gone")
+    gone = labelled(KUSTOMIZATION, "gone")
     assert find(make_cluster(), KUBECTL, gone) == []
-    with pytest.raises(UnusableOriginError, match="flux-system/gone: not found"):
+    with pytest.raises(FailedError, match="flux-system/gone: not found"):
         find(make_cluster(), Origin(tool=Tool.FLUX, name="gone", namespace="flux-system"), gone)
 
 
 def test_one_that_is_named_twice_is_found_once() -> None:
     origin = Origin(tool=Tool.FLUX, name="shop", namespace="flux-system")
-    assert find(make_cluster(), origin, labelled(KUSTOMIZATION, Standing.TAKEN)) == ["Kustomization flux-system/shop"]
+    assert find(make_cluster(), origin, labelled(KUSTOMIZATION)) == ["Kustomization flux-system/shop"]
 
 
 @pytest.mark.parametrize("suspend", [True, False])
 def test_one_that_is_suspended_already_is_known(*, suspend: bool) -> None:
     cluster = make_cluster(suspend=suspend)
-    [rival] = find_rivals(cluster.client, cluster.discovery, KUBECTL, [labelled(KUSTOMIZATION, Standing.OURS)])
+    [rival] = find_rivals(cluster.client, cluster.discovery, KUBECTL, [labelled(KUSTOMIZATION)])
     assert rival.is_suspended is suspend
