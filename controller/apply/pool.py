@@ -1,10 +1,11 @@
 """Threads that send requests about objects, shared among tenants.
 
-Additive increase, multiplicative decrease, at most one change per second, since requests in flight report the same load
-several times. The API server has fair queues, so each tenant has its own limit.
+Batches take turns, one request each. A tenant gets another thread only while more threads are free than it uses, so
+that slow requests of one tenant leave some for the others.
 
-Batches take turns, one request each. concurrency.py limits how many run. A tenant gets another thread only while more
-threads are free than it uses, so that slow requests of one tenant leave some for the others.
+How many run is limited as the API server can take them: additive increase, multiplicative decrease, at most one change
+per second, since requests in flight report the same load several times. The API server has fair queues, so each tenant
+has its own limit.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The rate is measured over all responses of a call together, so that many short ones gain nothing, and only while the
 call waits for bytes, not while it processes them. A server that sends nothing is too slow, too.
 
-Not here: cutting connections (connections.py, transport.py), and killing git (git/process.py).
+Not here: cutting connections (transport.py), and killing git (git/process.py).
 """
 
 from __future__ import annotations
