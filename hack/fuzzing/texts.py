@@ -21,7 +21,7 @@ from controller.content.disk import Spool
 from controller.kube.encoding import parse_warnings
 from controller.sources.git.connection import candidates, check_ref, parse_repository
 from controller.sources.git.failures import NotServedError, check_served, translate
-from controller.sources.git.files import Item, parse_listing, read_items
+from controller.sources.git.files import Item, read_items, read_listing
 from controller.sources.http.address import parse_address
 from controller.sources.http.download import Download, Wanted
 from controller.sources.image.reference import find_endpoint, parse_reference
@@ -206,7 +206,7 @@ def check_git_listing(data: bytes) -> None:
     listing = b"".join(
         f"{modes[index % 5]} blob {index:040x}\t".encode() + path + b"\0" for index, path in enumerate(paths)
     )
-    items = parse_listing(listing)
+    items = list(read_listing(listing))
     expect([item.path.encode(errors="surrogateescape") for item in items] == paths, "other paths")
     expect([item.mode for item in items] == [modes[index % 5] for index in range(len(paths))], "other modes")
 

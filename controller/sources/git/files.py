@@ -46,13 +46,8 @@ class Item:
     """Path of a submodule in the commit."""
 
 
-def parse_listing(listing: bytes) -> list[Item]:
-    """Parse the output of `ls-tree -z`; names that are not UTF-8 keep their bytes, which the writer refuses."""
-    return list(read_listing(listing))
-
-
 def read_listing(listing: bytes | mmap) -> Iterator[Item]:
-    """Do the same one by one."""
+    """Parse the output of `ls-tree -z`; names that are not UTF-8 keep their bytes, which the writer refuses."""
     start = 0
     while start < len(listing):
         end = listing.find(b"\0", start)

@@ -116,11 +116,6 @@ def _schemes(*, verify: bool, loopback: bool, wants_tls: bool) -> tuple[str, ...
     return ("http", "https") if loopback and not wants_tls else ("https",)
 
 
-def list_tags(registry: Registry, room: Room = endless, check: Check = proceed) -> list[str]:
-    """Return all tags; see `read_tags`, which does not hold all of them."""
-    return [tag for page in read_tags(registry, room, check) for tag in page]
-
-
 def read_tags(registry: Registry, room: Room = endless, check: Check = proceed) -> Iterator[list[str]]:
     """Yield the tags page by page, so that only one page is in memory; names that no tag may have are left out.
 

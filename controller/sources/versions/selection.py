@@ -168,14 +168,6 @@ def checked(names: Iterable[Item], check: Check) -> Iterator[Item]:
         yield name
 
 
-def filtered(names: Iterable[str], pattern: str, check: Check = proceed) -> list[str]:
-    """Return the names in which a pattern is found; all without one. For `check` see `choose`.
-
-    Raises: ValueError for a pattern that is not RE2.
-    """
-    return list(filter(compile_filter(pattern), checked(names, check)))
-
-
 def compile_filter(pattern: str) -> Callable[[str], bool]:
     """Return a function that tells whether a pattern is found in a name; it is in each if it is empty.
 

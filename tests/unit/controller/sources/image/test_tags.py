@@ -12,7 +12,7 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.sources.image.registry import Registry, list_tags, read_tags
+from controller.sources.image.registry import Registry, read_tags
 from controller.sources.redirects import Place
 from controller.sources.versions.ranges import Range
 from controller.sources.versions.selection import Choice
@@ -48,7 +48,7 @@ def page(tags: Any, following: str = "") -> Page:
 
 def listed(pages: dict[str, Page]) -> tuple[list[str], list[str]]:
     registry = Pages(pages)
-    return list_tags(cast("Registry", registry)), registry.asked
+    return [tag for page in read_tags(cast("Registry", registry)) for tag in page], registry.asked
 
 
 def test_pages_follow_each_other() -> None:
@@ -125,7 +125,7 @@ def test_memory_is_reserved_for_each_page_and_a_call_that_is_over_asks_for_no_ot
     first = page(["v1"], '</v2/a/tags/list?n=1000>; rel="next"')
     registry = Pages({"n=1000": first})
     with pytest.raises(TimeoutError):
-        list_tags(cast("Registry", registry), room, stop)
+        list(read_tags(cast("Registry", registry), room, stop))
     assert reserved == [len(first.body) * 40]
     assert registry.asked == ["n=1000"]
 
