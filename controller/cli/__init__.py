@@ -30,6 +30,22 @@ from controller.cli.verbs import GROUPS, VERBS, make_parser
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+_INSTEAD = {
+    "list": '"rukpak status"',
+    "ls": '"rukpak status"',
+    "get": '"rukpak status", or "kubectl get bundledeployments"',
+    "describe": '"rukpak status NAME"',
+    "create": '"rukpak install"',
+    "upgrade": '"kubectl edit bundledeployment NAME"',
+    "apply": '"kubectl apply -f FILE"',
+    "delete": '"kubectl delete bundledeployment NAME"',
+    "remove": '"kubectl delete bundledeployment NAME"',
+    "suspend": '"rukpak pause"',
+    "template": '"rukpak render"',
+    "build": '"rukpak render"',
+    "sync": '"rukpak reconcile"',
+}
+"""Verbs of other programs, and what does the same."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,7 +118,8 @@ def _refuse(words: Sequence[str]) -> int:
     if words[0].startswith("-"):
         tell(f'rukpak: "{words[0]}" is before the verb; put flags after it: {program()} {verb} {words[0]}')
     else:
-        tell(f'rukpak: unknown verb "{words[0]}"{suggest(words[0], VERBS)}')
+        remedy = f"; use {_INSTEAD[words[0]]}" if words[0] in _INSTEAD else suggest(words[0], VERBS)
+        tell(f'rukpak: unknown verb "{words[0]}"{remedy}')
     tell(f'See "{program()} --help" for usage')
     return MISUSE
 

@@ -23,7 +23,7 @@ from controller.cli.deployments import Manifest
 from controller.cli.output import dump_as, one_line
 from controller.kube.client import Client, Response
 from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError
+from controller.kube.errors import ApiError, ConfigurationError
 from controller.kube.lease import LEASES
 from controller.kube.shard import DEFAULT_SHARD, Shard, is_shard_name
 from controller.settings import Settings
@@ -185,20 +185,18 @@ def is_served(client: Client, namespace: str, shard: str) -> bool:
 
 
 def show_version(options: argparse.Namespace) -> int:
-    """Print the versions; return the exit status: 1 if a part could not be read.
-
-    Raises: ConfigurationError.
-    """
+    """Print the versions, or why they are not known; return the exit status: 1 if only some parts could be read."""
     client = {"version": version("rukpak"), "python": platform.python_version(), "programs": _programs(options.helm)}
     found: dict[str, Any] = {"client": client}
     if not options.client:
-        found |= _read_cluster(connect(options), options.namespace)
+        found |= _read_cluster(options)
     if options.output:
         print(dump_as(options.output, found), end="")
     else:
         for line in _lines(found):
             print(one_line(line))
-    return FAILED if any("error" in part for part in found.values()) else 0
+    errors = ["error" in part for name, part in found.items() if name != "client"]
+    return FAILED if any(errors) and not all(errors) else 0
 
 
 def _programs(helm: str) -> dict[str, str]:
@@ -209,10 +207,14 @@ def _programs(helm: str) -> dict[str, str]:
     return {name: program.version for name, program in found.items() if isinstance(program, ProgramVersion)}
 
 
-def _read_cluster(client: Client, namespace: str) -> dict[str, Any]:
-    """Return what is found in the cluster; parts that the user may not read have only an `error`."""
+def _read_cluster(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what is found in the cluster; parts that cannot be read have only an `error`."""
+    try:
+        client = connect(options)
+    except ConfigurationError as error:
+        return {part: {"error": explain(error)} for part in ("controller", "api", "kubernetes")}
     return {
-        "controller": _guard(lambda: _describe(read_holder(client, namespace))),
+        "controller": _guard(lambda: _describe(read_holder(client, options.namespace))),
         "api": _guard(lambda: _read_api(client)),
         "kubernetes": _guard(lambda: {"version": Discovery(client).version()}),
     }

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -121,9 +121,18 @@ class Parser(argparse.ArgumentParser):
 
 
 def suggest(word: str, valid: Iterable[str]) -> str:
-    """Return `; did you mean "x"?` for the valid word that is most like a mistyped one; empty if none is."""
-    found = get_close_matches(word, list(valid), n=1, cutoff=0.6)
-    return f'; did you mean "{found[0]}"?' if found else ""
+    """Return `; did you mean "x"?` for the valid word that is most like a mistyped one; empty if none is near."""
+    likely = get_close_matches(word, list(valid), n=3, cutoff=0.6)
+    found = next((each for each in likely if each.startswith(word) or _are_near(word, each)), "")
+    return f'; did you mean "{found}"?' if found else ""
+
+
+def _are_near(word: str, other: str) -> bool:
+    """Whether at most a third of two words differs, without the dashes of flags."""
+    word, other = word.lstrip("-"), other.lstrip("-")
+    same = sum(block.size for block in SequenceMatcher(None, word, other, autojunk=False).get_matching_blocks())
+    longest = max(len(word), len(other))
+    return longest - same <= max(longest // 3, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ CASES = [
     Case("no verb", [], 2, err="usage: rukpak VERB [flags]"),
     Case("a verb that does not exist", ["walk"], 2, err='rukpak: unknown verb "walk"\nSee "rukpak --help"'),
     Case("one that is mistyped", ["stauts"], 2, err='rukpak: unknown verb "stauts"; did you mean "status"?\nSee'),
+    Case("one of another program", ["list"], 2, err='rukpak: unknown verb "list"; use "rukpak status"\nSee'),
     Case(
         "an option before the verb",
         ["--workers=2", "run"],

@@ -73,6 +73,20 @@ def test_what_may_not_be_read_does_not_hide_the_rest(api: FakeApi, capsys: pytes
     assert found["kubernetes"] == {"version": "v1.36.3"}
 
 
+def test_without_a_cluster_its_own_version_is_told_and_why_the_rest_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FakeApi() as gone:
+        monkeypatch.setenv("KUBECONFIG", gone.kubeconfig(tmp_path / "kubeconfig"))
+    why = "unknown: the API server did not answer (NewConnectionError); check the kubeconfig and the network"
+    assert main(["version"]) == 0
+    assert shown(capsys) == [why] * 3
+
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nothing"))
+    assert main(["version"]) == 0
+    assert all(line.startswith("unknown: ") for line in shown(capsys))
+
+
 def test_a_server_that_does_not_answer_is_told_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

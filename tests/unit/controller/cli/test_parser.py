@@ -24,6 +24,8 @@ MISTAKES = [
     Mistake("a mistyped switch", "run", ["--no-leader-elct"], 'did you mean "--no-leader-elect"?'),
     Mistake("a flag like no other", "status", ["--frobnicate"], 'unknown flag "--frobnicate"\n'),
     Mistake("a shortened flag", "status", ["--obj"], 'unknown flag "--obj"; did you mean "--objects"?'),
+    Mistake("one that is only a little like another", "history", ["shop", "--yes"], 'unknown flag "--yes"\n'),
+    Mistake("a word with a start like another", "install", ["shop", "--set"], 'unknown flag "--set"\n'),
     Mistake("an empty word", "run", [""], 'unexpected argument ""\n'),
     Mistake("one word too many", "crd", ["now"], 'unexpected argument "now"\n'),
     Mistake("a form that does not exist", "status", ["-o", "jsno"],
