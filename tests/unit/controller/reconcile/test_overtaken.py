@@ -161,7 +161,7 @@ def test_an_overtaken_pass_reverts_at_most_what_exists_and_writes_no_status(worl
     assert requeue == OVERTAKEN
     assert world.cluster.objects[PATH]["status"] == status
     written = [request for request in world.cluster.taken() if not request.startswith(("GET", "LIST"))]
-    assert written == [f"APPLY {A}"]
+    assert written in ([], [f"APPLY {A}"])  # both are sent at the same time, and the other one ends the pass
 
 
 BEHIND = {"a newer spec": "edited", "a moved tag": "v1"}
