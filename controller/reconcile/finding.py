@@ -405,9 +405,9 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
     """
     request, memory = make_request(context, sources), context.memory
     if not context.spec.config_from:
-        if memory.config:
-            memory.config = None
-            context.services.configs.release(context.name)
+        memory.config = None
+        memory.retries.succeeded(CONFIG)
+        context.services.configs.release(context.name)
         return request
     version = context.config_version  # first: what changes while this reads it is read again
     if held := memory.retries.holding(CONFIG, version):

@@ -184,6 +184,18 @@ def test_values_of_secrets_are_not_in_status_or_events(world: World) -> None:
     assert "hunter2" not in json.dumps([status, texts])
 
 
+def test_what_was_missing_is_not_followed_once_nothing_refers_to_it(world: World) -> None:
+    wish(world, FROM_MAP)
+    world.settle()
+    assert world.config_objects.objects
+
+    wish(world)
+    world.settle()
+    assert world.conditions == READY
+    assert world.config_objects.objects == {}
+    assert world.memory.retries.seconds_to_next() is None
+
+
 def test_without_references_nothing_is_followed(world: World) -> None:
     put_values(world)
     wish(world, FROM_MAP)
