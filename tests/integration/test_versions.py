@@ -18,7 +18,7 @@ from tests.support.bundles import Deployed, World, bundle_of, config_map, new_na
 from tests.support.charts import pack
 from tests.support.file_server import FileServer
 from tests.support.git_servers import GitHttpServer, GitRepository
-from tests.support.inside import Range, highest
+from tests.support.inside import Range, choose
 from tests.support.private_sources import FORGE, commit_bundle
 from tests.support.registry import LocalRegistry
 from tests.support.version_ranges import RANGES, VERSIONS
@@ -61,7 +61,7 @@ def by_helm(helm: Path, repository: FileServer, text: str, home: dict[str, str])
 
 def by_us(text: str) -> str | None:
     try:
-        return highest(VERSIONS, Range(text))
+        return choose(VERSIONS, Range(text)).highest
     except ValueError:
         return None
 

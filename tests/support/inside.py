@@ -43,7 +43,7 @@ from controller.sources.git import process as git_process
 from controller.sources.git import submodules as git_submodules
 from controller.sources.git.objects import Objects
 from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import highest
+from controller.sources.versions.selection import choose
 
 __all__ = [
     "AGAIN_SECONDS",
@@ -82,6 +82,7 @@ __all__ = [
     "View",
     "assemble",
     "assess",
+    "choose",
     "classify",
     "connect",
     "covers",
@@ -95,7 +96,6 @@ __all__ = [
     "first_uncovered",
     "git_process",
     "git_submodules",
-    "highest",
     "key_of",
     "make_applicable",
     "make_body",

@@ -94,16 +94,6 @@ def choose(names: Iterable[str], within: Range, check: Check = proceed, parse: P
     return choice
 
 
-def highest(names: Iterable[str], within: Range, check: Check = proceed, parse: Parse = parse_version) -> str | None:
-    """Return the name with the highest version in a range; None if there is none. For the arguments see `choose`."""
-    return choose(names, within, check, parse).highest
-
-
-def describe_nearest(names: Iterable[str], within: Range, check: Check = proceed, parse: Parse = parse_version) -> str:
-    """Return for a message what there is instead of a version in the range. For the arguments see `choose`."""
-    return choose(names, within, check, parse).describe_nearest()
-
-
 class _Neighbours:
     """The versions next to a bound of a range, on either side of it."""
 

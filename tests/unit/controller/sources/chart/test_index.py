@@ -15,7 +15,7 @@ import yaml
 from controller.sources.chart import index
 from controller.sources.chart.index import READING_BYTES, Index, Release, TooLargeError, UnreadableError, read_charts
 from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import highest
+from controller.sources.versions.selection import choose
 
 ENTRY = {
     "annotations": {"images": "- name: web\n  version: 9.9.9\n"},
@@ -192,13 +192,13 @@ def test_choosing_among_many_releases_with_long_addresses_takes_little_memory() 
     lines = "".join(f'  - {{version: "1.0.{number}", urls: ["{LONG}{number}"]}}\n' for number in range(20_000))
     found = read(f"entries:\n  web:\n{lines}")
 
-    def choose() -> None:
+    def look_up() -> None:
         versions = found.versions("web")
         assert versions is not None
-        assert highest(versions, Range("")) == "1.0.19999"
+        assert choose(versions, Range("")).highest == "1.0.19999"
         assert [release.url for release in found.releases("web", "1.0.7") or ()] == [f"{LONG}7"]
 
-    assert peak(choose) < 2 << 20
+    assert peak(look_up) < 2 << 20
 
 
 def test_the_memory_of_an_index_is_accounted_while_it_is_read() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controller.content.limits import quote
 from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import checked, compile_filter, describe_nearest, highest, similar
+from controller.sources.versions.selection import checked, choose, compile_filter, similar
 from controller.sources.versions.version import parse_loosely, parse_version
 
 RANGES = st.sampled_from([">5", "<0.0.1", "1.1.x", ">1.2 <2 || >4", "~0.5", "=2.1.0"])
@@ -26,11 +26,11 @@ TAGS = ["latest", "1.0.0", "v1.2.0", "1.10.0", "1.9.0", "2.0.0-rc.1", "2.0.0_bui
     ],
 )
 def test_the_highest_version_in_a_range(text: str, expect: str | None) -> None:
-    assert highest(TAGS, Range(text)) == expect
+    assert choose(TAGS, Range(text)).highest == expect
 
 
 def test_of_equal_versions_one_is_chosen_whatever_the_order() -> None:
-    assert highest(["1.0.0", "v1.0.0"], Range("1")) == highest(["v1.0.0", "1.0.0"], Range("1"))
+    assert choose(["1.0.0", "v1.0.0"], Range("1")).highest == choose(["v1.0.0", "1.0.0"], Range("1")).highest
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,11 @@ def test_of_equal_versions_one_is_chosen_whatever_the_order() -> None:
     ],
 )
 def test_the_nearest_three(text: str, expect: str) -> None:
-    assert describe_nearest(TAGS, Range(text)) == f"the nearest are {expect}"
+    assert choose(TAGS, Range(text)).describe_nearest() == f"the nearest are {expect}"
 
 
 def test_without_versions_there_is_nothing_near() -> None:
-    assert describe_nearest(["latest"], Range("1")) == "none of them is a version like 1.2.3"
+    assert choose(["latest"], Range("1")).describe_nearest() == "none of them is a version like 1.2.3"
 
 
 def test_a_filter() -> None:
@@ -69,8 +69,7 @@ def test_what_takes_long_stops_when_it_has_to() -> None:
         raise TimeoutError
 
     for compute in (
-        lambda: highest(TAGS, Range("1"), stop),
-        lambda: describe_nearest(TAGS, Range("1"), stop),
+        lambda: choose(TAGS, Range("1"), stop),
         lambda: list(checked(TAGS, stop)),
         lambda: similar("a", TAGS, stop),
     ):
@@ -90,7 +89,8 @@ def test_the_nearest_versions_are_those_next_to_a_bound(names: list[str], text: 
 
     near = sorted(sorted(range(len(found)), key=lambda place: (distance(place), -place))[:3], reverse=True)
     expect = f"the nearest are {', '.join(quote(found[place][1]) for place in near)}"
-    assert describe_nearest(set(names), within) == (expect if found else "none of them is a version like 1.2.3")
+    said = choose(set(names), within).describe_nearest()
+    assert said == (expect if found else "none of them is a version like 1.2.3")
 
 
 def test_a_range_with_more_comparisons_than_may_be_made_is_refused() -> None:
@@ -105,5 +105,5 @@ def test_a_range_with_more_comparisons_than_may_be_made_is_refused() -> None:
 )
 def test_an_index_may_have_versions_as_helm_reads_them(text: str, name: str) -> None:
     names = ["1.4", "01.2.3", "v2", "3-rc.1", "0.08.1", "x", "1.2.3.4", "1..2", ""]
-    assert highest(names, Range(text), parse=parse_loosely) == name
-    assert highest(names, Range(text)) is None
+    assert choose(names, Range(text), parse=parse_loosely).highest == name
+    assert choose(names, Range(text)).highest is None
