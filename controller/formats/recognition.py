@@ -6,6 +6,7 @@ import mmap
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -154,33 +155,36 @@ def looks_like_manifest(path: Path) -> bool:
     return mentions(path, b"apiVersion", b"kind")
 
 
+@contextmanager
+def _mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
+    """Provide the content of a file, which may be large and is not read into memory."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:  # cannot be mapped
+            yield b""
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            yield text
+
+
 def mentions(path: Path, *words: bytes) -> bool:
     """Return whether a file contains all words; it may be large and is not read into memory."""
-    with path.open("rb") as file:
-        if not path.stat().st_size:
-            return False
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            return all(text.find(word) >= 0 for word in words)
+    with _mapped(path) as text:
+        return all(text.find(word) >= 0 for word in words)
 
 
 def is_in_file(pattern: re.Pattern[bytes], path: Path) -> bool:
     """Return whether a file contains a match; it may be large and is not read into memory."""
-    if path.stat().st_size == 0:
-        return False
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+    with _mapped(path) as text:
         return pattern.search(text) is not None
 
 
 def _bundle_type(path: Path) -> bytes:
     """Return the media type that annotations give; empty if they give none."""
-    with path.open("rb") as file:
-        if not path.stat().st_size:
-            return b""
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            for match in islice(_TYPE.finditer(text), _MOST_TYPES):
-                before = text[max(0, match.start() - _LINE_BYTES) : match.start()].rpartition(b"\n")[2]
-                if not _COMMENT.search(before):
-                    return match[1]
+    with _mapped(path) as text:
+        for match in islice(_TYPE.finditer(text), _MOST_TYPES):
+            before = text[max(0, match.start() - _LINE_BYTES) : match.start()].rpartition(b"\n")[2]
+            if not _COMMENT.search(before):
+                return match[1]
     return b""
 
 
