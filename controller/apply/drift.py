@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
@@ -42,7 +42,7 @@ _Tree: TypeAlias = "dict[str, _Tree | None]"
 """Paths by their steps; None where one ends, and longer ones are left out."""
 MOST_FIELDS, MOST_MANAGERS = 100, 20
 """How many fields of an object are named, and among how many managers, the latest, their owners are looked for."""
-_MOST_SHAPES = 16
+MOST_SHAPES = 16
 """Combinations of key fields that items of one list have. An API server knows a few keys, each of which may be missing;
 items of further combinations are not found."""
 _QUANTITY_CHARACTERS = 64
@@ -378,16 +378,9 @@ def _uncovered_items(node: Mapping[str, Any], items: Sequence[Any], path: str) -
 def _uncovered_keyed_items(
     keyed: list[tuple[dict[str, Any], dict[str, Any]]], items: Sequence[Any], path: str
 ) -> Iterator[str]:
-    """Give each item the child that has its keys.
-
-    A key that an item lacks was defaulted by the server: it fits any value that no other item claims. So the items that
-    say most choose first.
-    """
+    """Give each item the child that has its keys."""
     unclaimed = UnclaimedItems([keys for keys, _ in keyed])
-    fields = keyed[0][0].keys()
-    for item in sorted(items, key=lambda item: -sum(name in item for name in fields)):
-        own_keys = {name: item[name] for name in fields if name in item}
-        match = unclaimed.claim(own_keys)
+    for item, own_keys, match in unclaimed.claim_all(items, keyed[0][0]):
         place = path_below(path, f"[{','.join(f'{name}={json.dumps(value)}' for name, value in own_keys.items())}]")
         if match is None:
             yield place
@@ -422,7 +415,7 @@ class UnclaimedItems:
     def claim(self, fields: Mapping[str, Any]) -> int | None:
         """Return the index of the first item that has these fields and is not claimed yet."""
         names = tuple(sorted(fields))
-        if names not in self._places and len(self._places) == _MOST_SHAPES:
+        if names not in self._places and len(self._places) == MOST_SHAPES:
             return None
         if names not in self._places:
             self._places[names] = self._sort(names)
@@ -433,6 +426,18 @@ class UnclaimedItems:
                 self._claimed[place] = True
                 return place
         return None
+
+    def claim_all(
+        self, items: Iterable[Mapping[str, Any]], keys: Collection[str]
+    ) -> Iterator[tuple[Mapping[str, Any], dict[str, Any], int | None]]:
+        """Yield each of other items with its keys, and the index of what it claims by them.
+
+        A key that an item lacks was defaulted by the server: it fits any value that no other item claims. So the items
+        that say most choose first.
+        """
+        for item in sorted(items, key=lambda item: -sum(name in item for name in keys)):
+            own_keys = {name: item[name] for name in keys if name in item}
+            yield item, own_keys, self.claim(own_keys)
 
     def _sort(self, names: tuple[str, ...]) -> dict[tuple[Hashable, ...], list[int]]:
         """Return the indexes of items by the values of these fields, the last first."""
@@ -494,12 +499,8 @@ def merge_keys(items: Sequence[Any], path: tuple[str, ...]) -> tuple[str, ...]:
 
 def _keyed_lists_equal(ours: list[Any], live: list[Any], path: tuple[str, ...], keys: tuple[str, ...]) -> bool:
     """Compare the items that have the same keys; what others added to the list does not count."""
-    unclaimed = UnclaimedItems(live)
-    for item in sorted(ours, key=lambda item: -sum(name in item for name in keys)):
-        match = unclaimed.claim({name: item[name] for name in keys if name in item})
-        if match is None or not _map_equal(item, live[match], path):
-            return False
-    return True
+    claimed = UnclaimedItems(live).claim_all(ours, keys)
+    return all(match is not None and _map_equal(item, live[match], path) for item, _, match in claimed)
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from api import names
-from controller.apply.drift import DEFAULT_KEYS, Path, UnclaimedItems, identity_of, merge_keys
+from controller.apply.drift import DEFAULT_KEYS, MOST_SHAPES, Path, UnclaimedItems, identity_of, merge_keys
 from controller.apply.ownership import Owner, is_always_replaced
 from controller.kube.client import Client
 from controller.kube.resources import Resource
@@ -497,8 +497,6 @@ def _has_all_keys(name: str, item: Mapping[str, Any]) -> bool:
 
 
 _Values = tuple[Hashable, ...]
-_MOST_SHAPES = 16
-"""Combinations of key fields in one list: those of an API server are few. Items of further ones are not found."""
 
 
 def _present(item: Any, keys: Sequence[str]) -> tuple[str, ...]:
@@ -531,12 +529,12 @@ class _Items:
 
     def _sort(self, keys: tuple[str, ...]) -> dict[tuple[str, ...], dict[_Values, int]]:
         """Return the first place of an item by the keys that it has, and their values."""
-        if keys in self._found or len(self._found) == _MOST_SHAPES:
+        if keys in self._found or len(self._found) == MOST_SHAPES:
             return self._found.get(keys, {})
         by_shape = self._found[keys] = {}
         for place, item in enumerate(self._items):
             shape = _present(item, keys)
-            if shape and (shape in by_shape or len(by_shape) < _MOST_SHAPES):
+            if shape and (shape in by_shape or len(by_shape) < MOST_SHAPES):
                 by_shape.setdefault(shape, {}).setdefault(_values(item, shape), place)
         return by_shape
 
@@ -547,7 +545,7 @@ class _Names:
     def __init__(self, names: Iterable[str]) -> None:
         self._by_keys: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         for keys in map(_keys_in, names):
-            if (order := tuple(sorted(keys))) in self._by_keys or len(self._by_keys) < _MOST_SHAPES:
+            if (order := tuple(sorted(keys))) in self._by_keys or len(self._by_keys) < MOST_SHAPES:
                 self._by_keys.setdefault(order, []).append(keys)
         self._found: dict[tuple[tuple[str, ...], tuple[str, ...]], set[_Values]] = {}
 
@@ -558,7 +556,7 @@ class _Names:
         )
 
     def _sort(self, keys: tuple[str, ...], shape: tuple[str, ...]) -> set[_Values]:
-        if (keys, shape) not in self._found and len(self._found) < _MOST_SHAPES:
+        if (keys, shape) not in self._found and len(self._found) < MOST_SHAPES:
             self._found[keys, shape] = {_values(each, shape) for each in self._by_keys[keys]}
         return self._found.get((keys, shape), set())
 
