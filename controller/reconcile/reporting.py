@@ -89,8 +89,10 @@ def publish(context: Context, report: Report) -> Context:
     stored.drop_remnants(context, lost)  # while the history still names them
     report = replace(report, poll_failure=context.memory.poll.failure, lost=lost)
     problems = report.held.problems if report.held else ()
-    errors = [*report.errors, report.poll_failure, report.unkept, *problems]
-    context.services.accounts.note(context.name, [error and error.without_frames() for error in errors])
+    errors = [error for error in (*report.errors, report.poll_failure, report.unkept, *problems) if error]
+    for error in errors:
+        error.without_frames()  # what is kept for later passes was raised in this one again
+    context.services.accounts.note(context.name, errors)
     status = summarize(context.deployment, report, context.now())
     return context.write(status)
 

@@ -371,8 +371,9 @@ class Accounts:
 
     def _note_missing(self, name: str, account: Account, *, is_missing: bool) -> None:
         # One pass may need two: the one that repairs what is installed, and the missing one of an upgrade.
-        others = {*self._absent.of(name)} - {watched_account(account)}
-        self._watch(name, others | {watched_account(account)} if is_missing else others)
+        own = {watched_account(account)}
+        others = {*self._absent.of(name)} - own
+        self._watch(name, others | own if is_missing else others)
 
     def note(self, name: str, errors: Iterable[BundleError | None]) -> None:
         """Watch for the rights and accounts that these errors say are missing, and for nothing else."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 
 from api import names
@@ -27,17 +27,21 @@ def describe_pins(pins: Iterable[SourcePin]) -> str:
 def list_some(items: Iterable[object], most: int = NAMED) -> str:
     """Return the first items in alphabetical order, and how many more there are."""
     texts = sorted(map(str, items))
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
+    return _list(texts[:most], len(texts))
+
+
+def _list(named: Sequence[str], count: int) -> str:
+    """Return the texts of some of so many items, and how many more there are."""
+    more = f" and {count - len(named)} more" if count > len(named) else ""
+    return ", ".join(named) + more
 
 
 def list_drifted(objects: Iterable[DriftedObject], room: int) -> str:
     """Return drifted objects, the first with all their fields, as far as there is room for so many characters."""
     found = list(objects)
     named = nsmallest(NAMED, found, key=lambda each: str(each.key))
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     for most in (None, *_FIELDS_SHOWN):
-        text = ", ".join(each.describe(most) for each in named) + more
+        text = _list([each.describe(most) for each in named], len(found))
         if len(text) <= room:
             break
     return text
