@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -28,9 +28,13 @@ from controller.content.disk import walk
 from controller.content.store import ContentStore, DiskShares
 from controller.content.tree import assemble, kept_whole
 from controller.formats.budget import INLINE, LargeTextError, estimate
+from controller.sharing.admission import Admission
 from controller.telemetry import DEAF, Observer, Phase, timed
 
 _NO_CONTEXT = BuildContext()
+_COMPUTING = 2
+"""Renderings that compute in this process at the same time, one of each tenant: more of them take as long, since they
+share one interpreter, and each reply of a server that another tenant waits for would wait for all of them."""
 
 
 class Builder:
@@ -54,6 +58,7 @@ class Builder:
         calls = PluginCalls(settings, observer)
         self._resolver = Resolver(store, settings.limits, calls, now)
         self._fetcher = Fetcher(store, settings, calls)
+        self._computing = Admission(_COMPUTING)
 
     def resolve(
         self, spec: Spec, pins: Pins, cancelled: threading.Event, context: BuildContext = _NO_CONTEXT
@@ -134,7 +139,12 @@ class Builder:
                 means=means,
             )
             return render_here_or_in_child(
-                request.spec.format, wanted, call.context, request.spec.processors, request.confidential
+                request.spec.format,
+                wanted,
+                call.context,
+                request.spec.processors,
+                request.confidential,
+                computing=self._computing,
             )
 
     def _means(self, scratch: Path, call: Call) -> Means:
@@ -155,8 +165,12 @@ def render_here_or_in_child(
     context: BuildContext,
     processors: Sequence[Processor] = (),
     confidential: Confidential | None = None,
+    *,
+    computing: Admission,
 ) -> Revision | PackedRevision:
     """Render in this process or, if there is too much text for that, in a child.
+
+    `computing` is the places for formats that run no program; those of programs are limited by the format.
 
     Raises: BundleError with a reason of Installed.
     """
@@ -164,12 +178,18 @@ def render_here_or_in_child(
     size = sum((request.tree.root / item.path).stat().st_size for item in walk(request.tree.root) if not item.is_folder)
     needs = max(estimate(min(size, INLINE.text_bytes), INLINE), _program_bytes(format_name, means))
     try:
-        with context.room(needs, means.cancelled):
+        with context.room(needs, means.cancelled), _place(format_name, means, computing):
             return render(format_name, request, processors, confidential)
     except LargeTextError as error:
         size = max(size, error.size)
     with context.room(estimate(size, means.limits), means.cancelled):
         return render_in_child(format_name, request, processors, confidential)
+
+
+def _place(format_name: str, means: Means, computing: Admission) -> AbstractContextManager[None]:
+    if isinstance(format_of(format_name), RunsProgram):
+        return nullcontext()
+    return computing.room(means.tenant, 1, means.cancelled)
 
 
 def _program_bytes(format_name: str, means: Means) -> int:

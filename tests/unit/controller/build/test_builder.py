@@ -3,9 +3,11 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
+from queue import Queue
 from typing import Any, NamedTuple
 
 import pytest
@@ -48,6 +50,8 @@ CAPABILITIES = Capabilities(
 
 SETTINGS = BuildSettings(store_bytes=1 << 20, limits=Limits(), timeout=60)
 SHELF = "example.com/shelf"
+WAIT = 60.0
+"""Seconds after which a test has failed."""
 
 
 class Shelf(Source):
@@ -445,6 +449,43 @@ def test_a_tenant_without_disk_share_left_waits_for_its_own_builds(tmp_path: Pat
         full.build(request(shelved("a")), CAPABILITIES, threading.Event(), BuildContext(tenant="ben"))
     full.build(request(shelved("b")), CAPABILITIES, threading.Event(), BuildContext(tenant="ann"))
     assert shares.taken() == 0
+
+
+# shares of the interpreter
+
+
+class Slow(PlainFormat):
+    """A format that renders until it is told to stop, and tells for whom."""
+
+    def __init__(self) -> None:
+        self.began: Queue[str] = Queue()
+        self.may_end = threading.Event()
+
+    def render(self, request: RenderRequest) -> Rendering:
+        self.began.put(request.means.tenant)
+        assert self.may_end.wait(WAIT)
+        return Rendering(objects=[])
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_tenant_renders_one_bundle_at_a_time_and_others_beside_it(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow()
+    for module in (builder_module, rendering):
+        monkeypatch.setattr(module, "format_of", lambda _name: slow)
+
+    def _build(tenant: str) -> None:
+        builder.build(request(shelved("a")), CAPABILITIES, threading.Event(), BuildContext(tenant=tenant))
+
+    with ThreadPoolExecutor() as pool:
+        anns = [pool.submit(_build, "ann") for _ in range(3)]
+        assert slow.began.get(timeout=WAIT) == "ann"
+        bens = pool.submit(_build, "ben")
+        assert slow.began.get(timeout=WAIT) == "ben"  # and none of the two of ann that have waited longer
+        slow.may_end.set()
+        for done in (*anns, bens):
+            done.result(WAIT)
 
 
 # callbacks of sources
