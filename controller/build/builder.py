@@ -32,9 +32,17 @@ from controller.sharing.admission import Admission
 from controller.telemetry import DEAF, Observer, Phase, timed
 
 _NO_CONTEXT = BuildContext()
-_COMPUTING = 2
-"""Renderings that compute in this process at the same time, one of each tenant: more of them take as long, since they
-share one interpreter, and each reply of a server that another tenant waits for would wait for all of them."""
+
+
+class Places:
+    """How many renderings compute at the same time; one tenant gets at most half of each.
+
+    More of those in this process would take as long, since they share one interpreter, and each reply of a server that
+    another tenant waits for would wait for all of them. Programs of formats have places of their own, see `HelmFormat`.
+    """
+
+    def __init__(self) -> None:
+        self.here, self.in_children = Admission(2), Admission(4)
 
 
 class Builder:
@@ -58,7 +66,7 @@ class Builder:
         calls = PluginCalls(settings, observer)
         self._resolver = Resolver(store, settings.limits, calls, now)
         self._fetcher = Fetcher(store, settings, calls)
-        self._computing = Admission(_COMPUTING)
+        self._places = Places()
 
     def resolve(
         self, spec: Spec, pins: Pins, cancelled: threading.Event, context: BuildContext = _NO_CONTEXT
@@ -144,7 +152,7 @@ class Builder:
                 call.context,
                 request.spec.processors,
                 request.confidential,
-                computing=self._computing,
+                places=self._places,
             )
 
     def _means(self, scratch: Path, call: Call) -> Means:
@@ -166,30 +174,28 @@ def render_here_or_in_child(
     processors: Sequence[Processor] = (),
     confidential: Confidential | None = None,
     *,
-    computing: Admission,
+    places: Places,
 ) -> Revision | PackedRevision:
     """Render in this process or, if there is too much text for that, in a child.
-
-    `computing` is the places for formats that run no program; those of programs are limited by the format.
 
     Raises: BundleError with a reason of Installed.
     """
     means = request.means
+
+    def _place(places: Admission) -> AbstractContextManager[None]:
+        return places.room(means.tenant, 1, means.cancelled)
+
     size = sum((request.tree.root / item.path).stat().st_size for item in walk(request.tree.root) if not item.is_folder)
-    needs = max(estimate(min(size, INLINE.text_bytes), INLINE), _program_bytes(format_name, means))
+    program_bytes = _program_bytes(format_name, means)
+    needs = max(estimate(min(size, INLINE.text_bytes), INLINE), program_bytes)
     try:
-        with context.room(needs, means.cancelled), _place(format_name, means, computing):
+        with context.room(needs, means.cancelled), nullcontext() if program_bytes else _place(places.here):
             return render(format_name, request, processors, confidential)
     except LargeTextError as error:
         size = max(size, error.size)
-    with context.room(estimate(size, means.limits), means.cancelled):
+    # The place first, or what waits for one would hold much memory that others wait for.
+    with _place(places.in_children), context.room(estimate(size, means.limits), means.cancelled):
         return render_in_child(format_name, request, processors, confidential)
-
-
-def _place(format_name: str, means: Means, computing: Admission) -> AbstractContextManager[None]:
-    if isinstance(format_of(format_name), RunsProgram):
-        return nullcontext()
-    return computing.room(means.tenant, 1, means.cancelled)
 
 
 def _program_bytes(format_name: str, means: Means) -> int:

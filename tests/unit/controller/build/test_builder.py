@@ -38,6 +38,7 @@ from controller.build.request import BuildContext, BuildSettings, Request
 from controller.build.revision import PackedRevision, Revision
 from controller.content.store import ContentStore, DiskShares
 from controller.formats.applicable.applicable import revision_digest
+from controller.formats.budget import LargeTextError
 from controller.formats.plain import PlainFormat
 from controller.telemetry import Observer, SourceResult
 from tests.support.builds import NOW, request, spec
@@ -455,23 +456,36 @@ def test_a_tenant_without_disk_share_left_waits_for_its_own_builds(tmp_path: Pat
 
 
 class Slow(PlainFormat):
-    """A format that renders until it is told to stop, and tells for whom."""
+    """A format that renders, here or in a child, until it is told to stop, and tells for whom."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_child: bool) -> None:
+        self.in_child = in_child
         self.began: Queue[str] = Queue()
         self.may_end = threading.Event()
 
     def render(self, request: RenderRequest) -> Rendering:
+        if self.in_child:
+            raise LargeTextError(1)
+        return self.work(request)
+
+    def work(self, request: RenderRequest) -> Rendering:
         self.began.put(request.means.tenant)
         assert self.may_end.wait(WAIT)
         return Rendering(objects=[])
 
 
 @pytest.mark.usefixtures("shelf")
-def test_a_tenant_renders_one_bundle_at_a_time_and_others_beside_it(
-    builder: Builder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("in_child", "at_once"), [(False, 1), (True, 2)], ids=["here", "in children"])
+def test_a_tenant_renders_few_bundles_at_a_time_and_others_beside_it(
+    in_child: bool, at_once: int, builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = Slow()
+    slow, made = Slow(in_child=in_child), build(builder, "a")
+
+    def _in_child(_format: str, request: RenderRequest, *_: object) -> Revision:
+        slow.work(request)
+        return made
+
+    monkeypatch.setattr(builder_module, "render_in_child", _in_child)
     for module in (builder_module, rendering):
         monkeypatch.setattr(module, "format_of", lambda _name: slow)
 
@@ -479,12 +493,12 @@ def test_a_tenant_renders_one_bundle_at_a_time_and_others_beside_it(
         builder.build(request(shelved("a")), CAPABILITIES, threading.Event(), BuildContext(tenant=tenant))
 
     with ThreadPoolExecutor() as pool:
-        anns = [pool.submit(_build, "ann") for _ in range(3)]
-        assert slow.began.get(timeout=WAIT) == "ann"
-        bens = pool.submit(_build, "ben")
-        assert slow.began.get(timeout=WAIT) == "ben"  # and none of the two of ann that have waited longer
+        builds = [pool.submit(_build, "ann") for _ in range(4)]
+        assert [slow.began.get(timeout=WAIT) for _ in range(at_once)] == ["ann"] * at_once
+        builds.append(pool.submit(_build, "ben"))
+        assert slow.began.get(timeout=WAIT) == "ben"  # and none of ann's that have waited longer
         slow.may_end.set()
-        for done in (*anns, bens):
+        for done in builds:
             done.result(WAIT)
 
 

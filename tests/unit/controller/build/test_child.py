@@ -15,13 +15,12 @@ from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, Refu
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Processor
 from controller.build import child as aside
-from controller.build.builder import render_here_or_in_child
+from controller.build.builder import Places, render_here_or_in_child
 from controller.build.child import render_in_child
 from controller.build.rendering import render
 from controller.build.request import BuildContext
 from controller.build.revision import PackedRevision, Revision
 from controller.formats.budget import INLINE, estimate
-from controller.sharing.admission import Admission
 from tests.support.charts import chart_of, write
 
 GREAT = 5 * MEBIBYTE
@@ -89,7 +88,7 @@ def test_a_child_refuses_what_must_not_be_read(tmp_path: Path, scratch: Path) ->
 def test_small_text_is_parsed_in_this_process(tmp_path: Path, scratch: Path) -> None:
     rooms, asked = Rooms(), request(write(tmp_path / "content", {"manifests/a.json": config_map("a")}), scratch)
     assert isinstance(
-        render_here_or_in_child("plain", with_inline(asked), BuildContext(room=rooms.room), computing=Admission(2)),
+        render_here_or_in_child("plain", with_inline(asked), BuildContext(room=rooms.room), places=Places()),
         Revision,
     )
     assert rooms.asked == [estimate(len(config_map("a")), INLINE)]
@@ -108,7 +107,7 @@ LARGE: dict[str, bytes] = {
 @pytest.mark.parametrize("large", LARGE)
 def test_large_text_is_parsed_in_a_child(large: str, tmp_path: Path, scratch: Path) -> None:
     rooms, asked = Rooms(), request(write(tmp_path / "content", {"manifests/a.json": LARGE[large]}), scratch)
-    made = render_here_or_in_child("plain", with_inline(asked), BuildContext(room=rooms.room), computing=Admission(2))
+    made = render_here_or_in_child("plain", with_inline(asked), BuildContext(room=rooms.room), places=Places())
     assert isinstance(made, PackedRevision)
     assert made.unpacked() == render("plain", asked)
     assert rooms.asked[1:] == [estimate(len(LARGE[large]), Limits())]
@@ -124,7 +123,7 @@ VALID_CHART = chart_of(
 
 def test_helm_is_run_once_for_a_large_output(tmp_path: Path, scratch: Path) -> None:
     asked = with_inline(request(write(tmp_path / "content", VALID_CHART), scratch))
-    made = render_here_or_in_child("helm", asked, BuildContext(), computing=Admission(2))
+    made = render_here_or_in_child("helm", asked, BuildContext(), places=Places())
     assert isinstance(made, PackedRevision)
     [item] = made.unpacked().objects
     assert f"dice: {item['data']['dice']}".encode() in (scratch / "output").read_bytes()

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from typing import BinaryIO, cast
 
 import pytest
 
-from controller.processes.group import ProcessGroup, read_pipes
+from controller.processes.group import NICENESS, ProcessGroup, read_pipes
 from tests.support.processes import wait_for_end
 
 KILLED = -9
@@ -91,3 +92,9 @@ def test_a_check_is_called_while_nothing_comes() -> None:
     process = start("sleep 1065")
     with pytest.raises(TimeoutError), ProcessGroup(process):
         read_pipes({cast("BinaryIO", process.stdout): lambda _: None}, check)
+
+
+def test_what_a_program_computes_waits_for_what_the_controller_computes() -> None:
+    process = start("sleep 60 & sleep 60")
+    with ProcessGroup(process):
+        assert os.getpriority(os.PRIO_PGRP, process.pid) == NICENESS
