@@ -232,6 +232,16 @@ def test_an_ambiguous_abbreviated_commit(forge: Forge, access: Access) -> None:
     assert error.message == f'{PATH}.ref: more than one commit starts with "{prefix}"; use more digits'
 
 
+def test_of_very_many_objects_that_start_alike_few_are_read(
+    forge: Forge, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.sources.git.objects._MOST_ALIKE", 1)
+    prefix = forge.repository.make_ambiguous()
+    error = failure(lambda: SOURCE.resolve(forge.parameters(prefix), access))
+    assert error.reason is Reason.AMBIGUOUS_REFERENCE
+    assert error.message == f'{PATH}.ref: more than 1 objects start with "{prefix}"; use more digits'
+
+
 # servers that list very much
 
 

@@ -43,6 +43,8 @@ _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-m
 _SHA256_DIGITS = 64
 _NAME = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\]+(?:\^\{\})?")
 _MOST_TIPS = 100_000
+_MOST_ALIKE = 10_000
+"""Names of objects that are read if they start alike; a repository may be made so that millions do."""
 _LONGEST_REF = 2048
 """Bytes of a line of `git ls-remote`; the names in a spec are shorter."""
 _LISTING_FACTOR = 12
@@ -128,11 +130,23 @@ class Objects:
 
         Raises: BundleError.
         """
-        names = self._run(self._local, "rev-parse", f"--disambiguate={prefix}").decode().split()
+        names = self._find_names(prefix)
         if not names:
             return []
         described = self._run(self._local, "cat-file", "--batch-check=%(objecttype) %(objectname)", lines=names)
         return [line.split()[1] for line in described.decode().splitlines() if line.startswith("commit ")]
+
+    def _find_names(self, prefix: str) -> list[str]:
+        """Return the names of the fetched objects that start with a prefix."""
+        try:
+            with self._local.spool("rev-parse", f"--disambiguate={prefix}") as output:
+                names = output[: (_MOST_ALIKE + 1) * (_SHA256_DIGITS + 1)].decode().split()
+        except GitFailed as failed:
+            raise self._translate(failed) from None
+        if len(names) > _MOST_ALIKE:
+            problem = f"more than {_MOST_ALIKE} objects start with {quote(prefix)}; use more digits"
+            raise BundleError(Reason.AMBIGUOUS_REFERENCE, f"{self._access.path}.ref: {problem}")
+        return names
 
     def fetch_directory(self, commit: str, directory: str) -> list[Item]:
         """Fetch the files of one commit below a directory, and return them in path order, with submodules among them.
