@@ -166,6 +166,10 @@ class Access:
     """As `progress`, for bytes that are not shown yet, since another host than the spec names has sent them."""
     room: Room = endless
     """Reserves the memory of a program before it starts."""
+    computing: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Waits for a place to compute for more than a moment in this process, such as to parse a long list, and keeps it
+    for a block, in which nothing may wait. A tenant gets one place at a time. Raises BundleError if the work is
+    cancelled."""
     is_stored: Callable[[Resolution], bool] = lambda resolution: False
     """Whether `fetch` will not be called, because its content was fetched before with these credentials. If `resolve`
     has only asked for something that leads to the content, such as a public index, it then asks for the content, too,

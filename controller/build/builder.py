@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -22,27 +22,15 @@ from controller.build.fetching import Fetcher, PluginCalls, Resolver
 from controller.build.pins import Pins, Resolved
 from controller.build.plugins import format_of
 from controller.build.rendering import render
-from controller.build.request import BuildContext, BuildSettings, Call, Request, rendering_digest, terms_of
+from controller.build.request import BuildContext, BuildSettings, Call, Places, Request, rendering_digest, terms_of
 from controller.build.revision import PackedRevision, Revision
 from controller.content.disk import walk
 from controller.content.store import ContentStore, DiskShares
 from controller.content.tree import assemble, kept_whole
 from controller.formats.budget import INLINE, LargeTextError, estimate
-from controller.sharing.admission import Admission
 from controller.telemetry import DEAF, Observer, Phase, timed
 
 _NO_CONTEXT = BuildContext()
-
-
-class Places:
-    """How many renderings compute at the same time; one tenant gets at most half of each.
-
-    More of those in this process would take as long, since they share one interpreter, and each reply of a server that
-    another tenant waits for would wait for all of them. Programs of formats have places of their own, see `HelmFormat`.
-    """
-
-    def __init__(self) -> None:
-        self.here, self.in_children = Admission(2), Admission(4)
 
 
 class Builder:
@@ -63,10 +51,10 @@ class Builder:
         observer: Observer = DEAF,
     ) -> None:
         self._store, self._settings, self._shares, self._observer = store, settings, shares or DiskShares(), observer
-        calls = PluginCalls(settings, observer)
+        self._places = Places()
+        calls = PluginCalls(settings, self._places, observer)
         self._resolver = Resolver(store, settings.limits, calls, now)
         self._fetcher = Fetcher(store, settings, calls)
-        self._places = Places()
 
     def resolve(
         self, spec: Spec, pins: Pins, cancelled: threading.Event, context: BuildContext = _NO_CONTEXT
@@ -181,20 +169,18 @@ def render_here_or_in_child(
     Raises: BundleError with a reason of Installed.
     """
     means = request.means
-
-    def _place(places: Admission) -> AbstractContextManager[None]:
-        return places.room(means.tenant, 1, means.cancelled)
-
     size = sum((request.tree.root / item.path).stat().st_size for item in walk(request.tree.root) if not item.is_folder)
     program_bytes = _program_bytes(format_name, means)
     needs = max(estimate(min(size, INLINE.text_bytes), INLINE), program_bytes)
     try:
-        with context.room(needs, means.cancelled), nullcontext() if program_bytes else _place(places.here):
+        place = nullcontext() if program_bytes else places.here.room(means.tenant, 1, means.cancelled)
+        with context.room(needs, means.cancelled), place:
             return render(format_name, request, processors, confidential)
     except LargeTextError as error:
         size = max(size, error.size)
     # The place first, or what waits for one would hold much memory that others wait for.
-    with _place(places.in_children), context.room(estimate(size, means.limits), means.cancelled):
+    place = places.in_children.room(means.tenant, 1, means.cancelled)
+    with place, context.room(estimate(size, means.limits), means.cancelled):
         return render_in_child(format_name, request, processors, confidential)
 
 

@@ -22,7 +22,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Source, SourcePin, Spec
 from controller.build.pins import Pins, Resolved, content_key, origin_of, resolution_of, spec_digest, store_key
 from controller.build.plugins import source_of
-from controller.build.request import BuildSettings, Call, Request, store_keys
+from controller.build.request import BuildSettings, Call, Places, Request, store_keys
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
 from controller.retries import OF_SECRETS
@@ -42,8 +42,8 @@ SOURCES_AT_ONCE = 4
 class PluginCalls:
     """Prepares calls of source plug-ins, and reports their results to the observer. Thread-safe."""
 
-    def __init__(self, settings: BuildSettings, observer: Observer) -> None:
-        self._settings, self._observer = settings, observer
+    def __init__(self, settings: BuildSettings, places: Places, observer: Observer) -> None:
+        self._settings, self._places, self._observer = settings, places, observer
 
     @contextmanager
     def asking(self, phase: Phase, index: int, source: Source, call: Call) -> Iterator[None]:
@@ -87,6 +87,7 @@ class PluginCalls:
             previous=resolution_of(previous) if previous else None,
             max_age=context.max_ages[index] if context.max_ages else 0.0,
             room=lambda size: context.room(size, call.cancelled),
+            computing=lambda: self._places.here.room(context.tenant, 1, call.cancelled),
             progress=_advance,
             receive=lambda done: call.use.receive(index, done),
         )

@@ -22,6 +22,7 @@ from controller.build.plugins import format_of, processor_of, source_of
 from controller.build.revision import Terms
 from controller.content.digests import digest_of_json
 from controller.content.store import Use
+from controller.sharing.admission import Admission
 
 _ANYWHERE = Network()
 _USUAL = Means()
@@ -68,6 +69,21 @@ class BuildContext:
     """When polling: how old what is shared among the calls of each source may be, in seconds."""
     tenant: str = ""
     """Owner of the disk share, as messages name it."""
+
+
+class Places:
+    """How much is computed at the same time; one tenant gets at most half of each.
+
+    More in this process would take as long, since all share one interpreter, and each reply of a server that another
+    tenant waits for would wait for all of them. Programs of formats have places of their own, see `HelmFormat`.
+
+    Attributes:
+        here: for renderings without a program, and for sources that read long lists.
+        in_children: for renderings.
+    """
+
+    def __init__(self) -> None:
+        self.here, self.in_children = Admission(2), Admission(4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

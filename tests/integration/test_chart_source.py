@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,9 @@ def by_us(charts: FaultyServer, authority: Authority, text: str, scratch: Path) 
     return resolve(parameters, scratch, Credentials(username=USER, password=PASSWORD))
 
 
-def resolve(parameters: dict[str, str], scratch: Path, credentials: Credentials | None = None) -> str | None:
+def resolve(
+    parameters: dict[str, str], scratch: Path, credentials: Credentials | None = None, **means: Any
+) -> str | None:
     """Return the version that a source is resolved to; None for none."""
     source, parameters = source_of("chart"), {**parameters, "name": "web"}
     if source.validate(parameters, "spec.sources[0].chart"):
@@ -93,6 +96,7 @@ def resolve(parameters: dict[str, str], scratch: Path, credentials: Credentials 
         cancelled=threading.Event(),
         scratch=scratch,
         credentials=credentials,
+        **means,
     )
     try:
         pinned = source.resolve(parameters, access).pinned
@@ -106,6 +110,22 @@ def test_the_version_that_helm_chooses_is_chosen(
     text: str, *, helm_4: Path, charts: FaultyServer, authority: Authority, home: dict[str, str], tmp_path: Path
 ) -> None:
     assert by_us(charts, authority, text, tmp_path) == by_helm(helm_4, charts, authority, text, home)
+
+
+def test_an_index_is_read_in_a_place_for_what_computes_long(authority: Authority, tmp_path: Path) -> None:
+    places: list[str] = []
+
+    @contextmanager
+    def _place() -> Iterator[None]:
+        places.append("taken")
+        yield
+        places.append("left")
+
+    with FaultyServer(authority.server_context()) as server:
+        put(server, repository_of("web", *VERSIONS))
+        parameters = {"repository": server.address, "certificateData": authority.pem, "version": ""}
+        assert resolve(parameters, tmp_path, computing=_place)
+    assert places == ["taken", "left"]
 
 
 @pytest.fixture(scope="module")

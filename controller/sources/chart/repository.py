@@ -217,7 +217,7 @@ class Repository:
     def _read_charts(self, spool: Spool) -> dict[str, bytes]:
         place = f"{self._access.path}.repository: index.yaml at {quote(self._address.authority)}"
         try:
-            with self._access.room(READING_BYTES):
+            with self._access.room(READING_BYTES), self._access.computing():
                 return read_charts(spool.rewind(), self._check)
         except UnreadableError as error:
             message = f"{place} is not an index of charts: {error}; correct repository, or publish the index again"

@@ -502,6 +502,41 @@ def test_a_tenant_renders_few_bundles_at_a_time_and_others_beside_it(
             done.result(WAIT)
 
 
+class LongList(Shelf):
+    """A source that takes long to read what its server lists."""
+
+    def __init__(self) -> None:
+        super().__init__(CONTENTS)
+        self.began: Queue[str] = Queue()
+        self.may_end = threading.Event()
+
+    def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
+        with access.computing():
+            self.began.put(str(parameters["name"]))
+            assert self.may_end.wait(WAIT)
+        return super().resolve(parameters, access)
+
+
+def test_a_tenant_reads_one_long_list_at_a_time_and_others_beside_it(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = LongList()
+    serve(monkeypatch, lists)
+
+    def _resolve(tenant: str, *names: str) -> None:
+        nothing = (None,) * len(names)
+        builder.resolve(shelved(*names), nothing, threading.Event(), BuildContext(tenant=tenant))
+
+    with ThreadPoolExecutor() as pool:
+        anns = pool.submit(_resolve, "ann", "a", "a")
+        assert lists.began.get(timeout=WAIT) == "a"
+        bens = pool.submit(_resolve, "ben", "b")
+        assert lists.began.get(timeout=WAIT) == "b"  # and not ann's second one
+        lists.may_end.set()
+        for done in (anns, bens):
+            done.result(WAIT)
+
+
 # callbacks of sources
 
 

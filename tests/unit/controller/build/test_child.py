@@ -15,10 +15,10 @@ from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, Refu
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Processor
 from controller.build import child as aside
-from controller.build.builder import Places, render_here_or_in_child
+from controller.build.builder import render_here_or_in_child
 from controller.build.child import render_in_child
 from controller.build.rendering import render
-from controller.build.request import BuildContext
+from controller.build.request import BuildContext, Places
 from controller.build.revision import PackedRevision, Revision
 from controller.formats.budget import INLINE, estimate
 from tests.support.charts import chart_of, write
