@@ -425,6 +425,24 @@ def test_links_of_a_directory_lead_anywhere_in_the_commit(
         assert {path: data for path, data in found.items() if not path.startswith("charts/lib/up/")} == OF_LIBRARY
 
 
+def test_lists_of_files_are_read_in_a_place_for_what_computes_long(forge: Forge, access: Access) -> None:
+    place, taken = threading.Lock(), 0
+
+    @contextmanager
+    def _place() -> Iterator[None]:
+        nonlocal taken
+        assert place.acquire(blocking=False), "one place at a time is all that a tenant gets"
+        try:
+            taken += 1
+            yield
+        finally:
+            place.release()
+
+    forge.repository.commit(LIBRARY)
+    assert fetch(forge.parameters(directory="apps/x"), replace(access, computing=_place))["inside"] == b"lib"
+    assert taken > 1
+
+
 def test_only_what_links_lead_to_is_fetched_beside_the_directory(forge: Forge, access: Access) -> None:
     forge.repository.commit({**LIBRARY, **{f"other/{number}": os.urandom(100_000) for number in range(20)}})
     sizes: list[int] = []

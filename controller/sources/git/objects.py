@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import islice
 from mmap import mmap
@@ -272,8 +272,10 @@ class Objects:
         except GitFailed as failed:
             raise self._translate(failed) from None
 
-    def _reading(self, listing: bytes | mmap) -> AbstractContextManager[None]:
-        return self._access.room(len(listing) * _LISTING_FACTOR)
+    @contextmanager
+    def _reading(self, listing: bytes | mmap) -> Iterator[None]:
+        with self._access.room(len(listing) * _LISTING_FACTOR), self._access.computing():
+            yield
 
     def _check(self, items: Sequence[Item]) -> None:
         if len(items) > self._access.limits.entries:
