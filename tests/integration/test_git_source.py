@@ -40,7 +40,7 @@ from tests.support.git_servers import (
     GitSshServer,
     serve_ssh,
 )
-from tests.support.inside import ContentStore, Objects, detours, source_of, write_entries
+from tests.support.inside import ContentStore, Objects, detours, git_objects, source_of, write_entries
 
 pytestmark = pytest.mark.long
 
@@ -235,7 +235,7 @@ def test_an_ambiguous_abbreviated_commit(forge: Forge, access: Access) -> None:
 def test_of_very_many_objects_that_start_alike_few_are_read(
     forge: Forge, access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.sources.git.objects._MOST_ALIKE", 1)
+    monkeypatch.setattr(git_objects, "_MOST_ALIKE", 1)
     prefix = forge.repository.make_ambiguous()
     error = failure(lambda: SOURCE.resolve(forge.parameters(prefix), access))
     assert error.reason is Reason.AMBIGUOUS_REFERENCE

@@ -39,6 +39,7 @@ from controller.retries import Backoff
 from controller.revisions.orphans import remove_orphans
 from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore
 from controller.sources import redirects as detours
+from controller.sources.git import objects as git_objects
 from controller.sources.git import process as git_process
 from controller.sources.git import submodules as git_submodules
 from controller.sources.git.objects import Objects
@@ -94,6 +95,7 @@ __all__ = [
     "explain",
     "explain_namespace",
     "first_uncovered",
+    "git_objects",
     "git_process",
     "git_submodules",
     "key_of",
