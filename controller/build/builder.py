@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -173,14 +173,14 @@ def render_here_or_in_child(
     program_bytes = _program_bytes(format_name, means)
     needs = max(estimate(min(size, INLINE.text_bytes), INLINE), program_bytes)
     try:
-        place = nullcontext() if program_bytes else places.here.room(means.tenant, 1, means.cancelled)
-        with context.room(needs, means.cancelled), place:
+        computing = places.programs if program_bytes else places.here
+        with context.room(needs, means.cancelled), computing.room(means.tenant, 1, means.cancelled):
             return render(format_name, request, processors, confidential)
     except LargeTextError as error:
         size = max(size, error.size)
     # The place first, or what waits for one would hold much memory that others wait for.
-    place = places.in_children.room(means.tenant, 1, means.cancelled)
-    with place, context.room(estimate(size, means.limits), means.cancelled):
+    needs = estimate(size, means.limits)
+    with places.in_children.room(means.tenant, 1, means.cancelled), context.room(needs, means.cancelled):
         return render_in_child(format_name, request, processors, confidential)
 
 

@@ -75,15 +75,16 @@ class Places:
     """How much is computed at the same time; one tenant gets at most half of each.
 
     More in this process would take as long, since all share one interpreter, and each reply of a server that another
-    tenant waits for would wait for all of them. Programs of formats have places of their own, see `HelmFormat`.
+    tenant waits for would wait for all of them. With more programs of two processors each, all would time out.
 
     Attributes:
         here: for renderings without a program, and for sources that read long lists.
+        programs: for renderings that run a program, until its output is read.
         in_children: for renderings.
     """
 
     def __init__(self) -> None:
-        self.here, self.in_children = Admission(2), Admission(4)
+        self.here, self.programs, self.in_children = Admission(2), Admission(4), Admission(4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

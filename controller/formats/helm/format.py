@@ -46,15 +46,11 @@ from controller.formats.helm.values import (
 from controller.formats.recognition import covers
 from controller.formats.values import merge_values
 from controller.processes.memory_limit import RESERVED_BYTES
-from controller.sharing.admission import Admission
 
 LEAST_BYTES = 64 * MEBIBYTE
 """Memory that Helm needs for the smallest chart, with some margin."""
 _CHART, _OUTPUT, _WARNING = "chart", "output", "warning"
 """In the scratch folder: the folder of the chart, and if they are kept the output of Helm and the warning about it."""
-_AT_ONCE = 4
-"""Children, with two processors each: with more of them, all would time out. The place of one is kept until its output
-is read, so that a tenant with many charts takes no more of the interpreter than this either."""
 _VERSIONS_AT_ONCE = 200
 # Helm reads the list as CSV, which an aggregated API server could break or extend with the names of its kinds.
 _VERSION = re.compile(r"[A-Za-z0-9.-]+(?:/[A-Za-z0-9.-]+){0,2}")
@@ -67,7 +63,6 @@ class HelmFormat:
 
     def __init__(self) -> None:
         self._finder = ProgramFinder()
-        self._places = Admission(_AT_ONCE)
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:
         """Return the problems of `spec.config`."""
@@ -106,19 +101,18 @@ class HelmFormat:
         chart = find_chart(request.tree, means.limits)
         kept = scratch_of(means) / _OUTPUT
         kept_warning = scratch_of(means) / _WARNING
-        with self._places.room(means.tenant, 1, means.cancelled):
-            if kept.exists():
-                output, warning = kept.read_bytes(), kept_warning.read_text(encoding="utf-8")
-            else:
-                result = self._template(request, configuration, release, chart)
-                output, warning = result.output, _describe_unknown_hooks(result.stderr)
-            try:
-                rendering = read_output(output, TextBudget.of(means), skip_tests=configuration.skip_tests)
-            except LargeTextError:
-                means.occupy(len(output))
-                kept_warning.write_text(warning, encoding="utf-8")
-                kept.write_bytes(output)  # for the child that reads it, so that Helm does not run twice
-                raise
+        if kept.exists():
+            output, warning = kept.read_bytes(), kept_warning.read_text(encoding="utf-8")
+        else:
+            result = self._template(request, configuration, release, chart)
+            output, warning = result.output, _describe_unknown_hooks(result.stderr)
+        try:
+            rendering = read_output(output, TextBudget.of(means), skip_tests=configuration.skip_tests)
+        except LargeTextError:
+            means.occupy(len(output))
+            kept_warning.write_text(warning, encoding="utf-8")
+            kept.write_bytes(output)  # for the child that reads it, so that Helm does not run twice
+            raise
         is_empty = not (rendering.objects or rendering.hooks)
         nothing = f"{name_chart(chart.path)}: chart renders no objects with these values" if is_empty else ""
         return replace(rendering, warnings=tuple(filter(None, (warning, nothing))))
@@ -145,15 +139,12 @@ class HelmFormat:
             *(argument for name in copy_values_files(files, means) for argument in ("--values", name)),
             *("--values", "-"),
         ]
-        result = self._run(arguments, values, means, chart.path)
+        helm = self._finder.find(means)
+        result = run_guarded([str(helm.path), *arguments], values, means, chart.path)
         if result.status:
             given = [configuration.values, *(file.values for file in files)]
             raise explain(result, chart.path, given, partial(needs_lookup, folder))
         return result
-
-    def _run(self, arguments: list[str], values: bytes, means: Means, chart: str) -> RunResult:
-        helm = self._finder.find(means)
-        return run_guarded([str(helm.path), *arguments], values, means, chart)
 
 
 def _describe_unknown_hooks(said: str) -> str:

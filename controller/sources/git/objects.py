@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from itertools import islice
 from mmap import mmap
@@ -138,11 +138,8 @@ class Objects:
 
     def _find_names(self, prefix: str) -> list[str]:
         """Return the names of the fetched objects that start with a prefix."""
-        try:
-            with self._local.spool("rev-parse", f"--disambiguate={prefix}") as output:
-                names = output[: (_MOST_ALIKE + 1) * (_SHA256_DIGITS + 1)].decode().split()
-        except GitFailed as failed:
-            raise self._translate(failed) from None
+        with self._spool("rev-parse", f"--disambiguate={prefix}") as output:
+            names = output[: (_MOST_ALIKE + 1) * (_SHA256_DIGITS + 1)].decode().split()
         if len(names) > _MOST_ALIKE:
             problem = f"more than {_MOST_ALIKE} objects start with {quote(prefix)}; use more digits"
             raise BundleError(Reason.AMBIGUOUS_REFERENCE, f"{self._access.path}.ref: {problem}")
@@ -262,13 +259,16 @@ class Objects:
             most = self._access.limits.entries + 1
             return [_with_place(item, directory) for item in islice(read_listing(listing), most)]
 
-    @contextmanager
-    def _listing(self, *arguments: str) -> Iterator[bytes | mmap]:
+    def _listing(self, *arguments: str) -> AbstractContextManager[bytes | mmap]:
         """Return a listing of trees in a file; reserve memory before it is read."""
+        # Never `ls-tree -l`, which needs every file for its size.
+        return self._spool("ls-tree", "-z", "--full-tree", *arguments)
+
+    @contextmanager
+    def _spool(self, *arguments: str) -> Iterator[bytes | mmap]:
         try:
-            # Never `ls-tree -l`, which needs every file for its size.
-            with self._local.spool("ls-tree", "-z", "--full-tree", *arguments) as listing:
-                yield listing
+            with self._local.spool(*arguments) as output:
+                yield output
         except GitFailed as failed:
             raise self._translate(failed) from None
 

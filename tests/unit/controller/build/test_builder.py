@@ -19,6 +19,8 @@ from api.plugins import (
     Credentials,
     Entry,
     Limits,
+    Means,
+    ProgramVersion,
     Rendering,
     RenderRequest,
     Resolution,
@@ -474,12 +476,26 @@ class Slow(PlainFormat):
         return Rendering(objects=[])
 
 
+class SlowProgram(Slow):
+    """One that runs a program."""
+
+    def find_program(self, means: Means) -> ProgramVersion:
+        raise NotImplementedError
+
+    def program_bytes(self, means: Means) -> int:
+        return 1
+
+
 @pytest.mark.usefixtures("shelf")
-@pytest.mark.parametrize(("in_child", "at_once"), [(False, 1), (True, 2)], ids=["here", "in children"])
+@pytest.mark.parametrize(
+    ("slow", "at_once"),
+    [(Slow(in_child=False), 1), (Slow(in_child=True), 2), (SlowProgram(in_child=False), 2)],
+    ids=["here", "in children", "with a program"],
+)
 def test_a_tenant_renders_few_bundles_at_a_time_and_others_beside_it(
-    in_child: bool, at_once: int, builder: Builder, monkeypatch: pytest.MonkeyPatch
+    slow: Slow, at_once: int, builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow, made = Slow(in_child=in_child), build(builder, "a")
+    made = build(builder, "a")
 
     def _in_child(_format: str, request: RenderRequest, *_: object) -> Revision:
         slow.work(request)
