@@ -6,12 +6,16 @@ Not here: threads that a bug terminates (processes/supervision.py).
 from __future__ import annotations
 
 from contextvars import ContextVar
+from typing import TypeVar
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 
 reconcile_id: ContextVar[str] = ContextVar("reconcile_id", default="")
 """Of the pass that the current thread runs, or works for; in each log record."""
+
+
+Failure = TypeVar("Failure", bound=BundleError)
 
 
 class InternalError(BundleError):
@@ -29,7 +33,7 @@ class InternalError(BundleError):
         self.kind = kind
 
 
-def keep_first(last: BundleError | None, error: BundleError) -> BundleError:
+def keep_first(last: Failure | None, error: Failure) -> Failure:
     """Return the last error if this one is the same bug, so that status keeps one ID however often it is retried."""
     is_same = isinstance(last, InternalError) and isinstance(error, InternalError) and last.kind == error.kind
     return last if last is not None and is_same else error

@@ -327,12 +327,11 @@ def _elections(process: _Process) -> partial[Election]:
 
 
 def _make_survey(process: _Process, services: Services) -> ShardSurvey:
-    settings, watches = process.settings, services.watches
+    settings = process.settings
     return ShardSurvey(
         process.unfenced,
         settings.namespace,
-        watches.count_foreign,
-        watches.stand_in_for if services.takeovers else lambda _unserved, _abandoned: None,
+        services.watches.count_foreign,
         identity=make_identity(process.store.lock),
         patience=2 * settings.lease_times().duration,
     )

@@ -10,7 +10,7 @@ from controller.manager.certificate import Certificate
 from controller.manager.metrics import CONTENT_TYPE, Metrics
 from controller.manager.probes import Probes
 from controller.manager.reviews import Reviewer
-from controller.manager.serving import METRICS, PROBES, ListenError, Reply, Server
+from controller.manager.serving import METRICS, PROBES, ListenError, Protection, Reply, Server
 from controller.settings import Settings, parse_address
 
 Address = tuple[str, int]
@@ -23,15 +23,18 @@ def listen(settings: Settings, metrics: Metrics, probes: Probes, client: Client)
     """
 
     def _serve_metrics(address: Address) -> Server:
-        secure = settings.serves_securely(address[0])
+        protection = Protection()
+        if settings.serves_securely(address[0]):
+            protection = Protection(
+                context=Certificate(settings.certificate_files()).context, review=Reviewer(client).review
+            )
         return Server(
             "--metrics-address",
             address,
             {"/metrics": lambda: Reply(HTTPStatus.OK, metrics.scrape(), CONTENT_TYPE)},
             limits=METRICS,
             supervisor=client.supervisor,
-            context=Certificate(settings.certificate_files()).context if secure else None,
-            review=Reviewer(client).review if secure else None,
+            protection=protection,
         )
 
     def _serve_probes(address: Address) -> Server:

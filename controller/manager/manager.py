@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -109,7 +110,8 @@ class Manager:
             if stop.wait(0.2):
                 return
         if not is_shard:  # only the default shard reports those that nobody serves
-            self.supervisor.thread(Kind.OTHER, "shards", self.survey.run).start()
+            found = watches.stand_in_for if self.services.takeovers else lambda _unserved, _abandoned: None
+            self.supervisor.thread(Kind.OTHER, "shards", partial(self.survey.run, found)).start()
         self.sweeper.run()
 
     def _drain(self) -> None:

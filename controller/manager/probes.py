@@ -67,10 +67,9 @@ class Probes:
         election: Election | None,
         activity: Activity,
         client: Client,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._watches, self._workers, self._queue = watches, workers, queue
-        self._election, self._activity, self._client, self._clock = election, activity, client, clock
+        self._election, self._activity, self._client = election, activity, client
         self._is_warm = False
         self._requesting = threading.Lock()
         self._problem, self._request_from = "", -math.inf
@@ -116,10 +115,10 @@ class Probes:
         # While another thread sends a request, the last result counts.
         if self._activity.unanswered_seconds < SILENT_SECONDS:
             return ""
-        if self._clock() >= self._request_from and self._requesting.acquire(blocking=False):
+        if time.monotonic() >= self._request_from and self._requesting.acquire(blocking=False):
             try:
                 self._problem = self._request()
-                self._request_from = self._clock() + REQUEST_PERIOD_SECONDS
+                self._request_from = time.monotonic() + REQUEST_PERIOD_SECONDS
             finally:
                 self._requesting.release()
         return self._problem

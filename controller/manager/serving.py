@@ -183,11 +183,20 @@ class Reply:
 Route = Callable[[], Reply]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """Of what a server serves."""
+
+    context: Callable[[], ssl.SSLContext] | None = None
+    """Returns the TLS settings of a new connection; None: plain http."""
+    review: Review | None = None
+    """Who may read what; None: everyone."""
+
+
 class Server:
     """Listens from construction on, and replies after `start`.
 
-    The address is that of the option `flag`: an empty host is all addresses, port 0 a free one. Without a context it
-    serves plain http, without a review to everyone.
+    The address is that of the option `flag`: an empty host is all addresses, port 0 a free one.
 
     Raises: ListenError.
     """
@@ -200,11 +209,10 @@ class Server:
         *,
         limits: ConnectionLimits,
         supervisor: Supervisor,
-        context: Callable[[], ssl.SSLContext] | None = None,
-        review: Review | None = None,
+        protection: Protection = Protection(),
     ) -> None:
-        self._flag, self._scheme = flag, "https" if context else "http"
-        self._routes, self._review, self._context = routes, review, context
+        self._flag, self._scheme = flag, "https" if protection.context else "http"
+        self._routes, self._protection = routes, protection
         self._supervisor = supervisor
         self._limiter: ConnectionLimiter[PeerConnection] = ConnectionLimiter(limits)
         self._stopping = False
@@ -254,8 +262,8 @@ class Server:
 
     def _serve(self, connection: PeerConnection) -> None:
         try:
-            if self._context:
-                connection.start_tls(self._context())
+            if self._protection.context:
+                connection.start_tls(self._protection.context())
             _Handler(connection, self._reply)
         except OSError:
             pass  # such as ssl.SSLError: a peer that disconnects or is too slow is not worth a log line
@@ -268,7 +276,8 @@ class Server:
     def _reply(self, connection: PeerConnection, path: str, token: str) -> Reply:
         if not self._limiter.mark_heard(connection):
             raise ConnectionAbortedError
-        status = self._review(token, path, connection.peer) if self._review else HTTPStatus.OK
+        review = self._protection.review
+        status = review(token, path, connection.peer) if review else HTTPStatus.OK
         if status is HTTPStatus.OK and path not in self._routes:
             status = HTTPStatus.NOT_FOUND
         if status is not HTTPStatus.OK:

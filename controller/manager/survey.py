@@ -43,7 +43,6 @@ class ShardSurvey:
         client: for the Leases.
         namespace: of the Leases.
         count: returns the number of BundleDeployments of each other shard.
-        found: gets the shards that nobody serves now, and those of them that nobody has served for a while.
         identity: of this process, as the holder of Leases.
         patience: seconds until that, longer than a controller needs to start again.
     """
@@ -53,40 +52,44 @@ class ShardSurvey:
         client: Client,
         namespace: str,
         count: Callable[[], Mapping[str, int]],
-        found: Callable[[Collection[str], Collection[str]], None] = lambda _unserved, _abandoned: None,
         *,
         identity: str = "",
         patience: float = PATIENCE_SECONDS,
-        period: float = PERIOD_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._namespace, self._count = client, namespace, count
-        self._found, self._identity, self._patience = found, identity, patience
-        self._period, self._clock = period, clock
+        self._identity, self._patience, self._clock = identity, patience, clock
         self._seen: dict[str, _Seen] = {}
         self._served: frozenset[str] = frozenset()
         self._unserved_since: dict[str, float] = {}
         self._stopped = threading.Event()
         self._denied = ""
 
-    def run(self) -> None:
-        """Read Leases until `stop`."""
+    def run(self, found: Callable[[Collection[str], Collection[str]], None]) -> None:
+        """Read Leases until `stop`.
+
+        Args:
+            found: gets after each look what it returned.
+        """
         while not self._stopped.is_set():
-            self.look()
-            self._stopped.wait(self._period)
+            found(*self.look())
+            self._stopped.wait(PERIOD_SECONDS)
 
     def stop(self) -> None:
         """Let `run` return."""
         self._stopped.set()
 
-    def look(self) -> None:
-        """Read the Leases of the shards of BundleDeployments; no request without such."""
+    def look(self) -> tuple[Collection[str], Collection[str]]:
+        """Read the Leases of the shards of BundleDeployments; no request without such.
+
+        Returns: the shards that nobody serves now, and those of them that nobody has served for a while.
+        """
         shards, now = self._count(), self._clock()
         self._served = frozenset(shard for shard in shards if self._is_served(shard))
         unserved = shards.keys() - self._served
         self._unserved_since = {shard: self._unserved_since.get(shard, now) for shard in unserved}
         abandoned = {shard for shard, since in self._unserved_since.items() if now - since >= self._patience}
-        self._found(unserved, abandoned)
+        return unserved, abandoned
 
     def unserved(self) -> dict[str, int]:
         """Return the number of BundleDeployments of each shard that no controller serves."""
@@ -111,7 +114,7 @@ class ShardSurvey:
         if known is None or known.renewed != renewed:
             seconds = clamp(spec.get("leaseDurationSeconds"), 0.0, LONGEST_DURATION) or 0.0
             known = self._seen[shard] = _Seen(renewed, seconds, now)
-        return now - known.at <= known.seconds + self._period
+        return now - known.at <= known.seconds + PERIOD_SECONDS
 
     def _note(self, error: ApiError) -> None:
         if str(error) != self._denied:

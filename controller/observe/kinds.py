@@ -8,7 +8,7 @@ When something that verdicts depend on has changed, a kind is listed again while
 takes over once it is synced, so that no object is unknown meanwhile.
 
 `Registry` is the state that threads share, under one lock: each of its methods is one step, sends no request, and
-notifies nobody; `ManagedKinds` and `ManagedObjects` do that after the step. The rest of the controller uses
+notifies nobody; `ManagedKinds` does that after the step. The rest of the controller uses
 `watches.py`, and through it `ServedKinds`.
 """
 
@@ -528,60 +528,6 @@ class Projection:
         return project(manifest, group, kind, verdict, pods_of(manifest, verdict))
 
 
-class ManagedObjects:
-    """Thread-safe."""
-
-    def __init__(self, registry: Registry, listener: Listener) -> None:
-        self._registry, self._listener = registry, listener
-
-    def changed(self, old: Record | None, new: Record | None) -> None:
-        """Handle an event of a watch."""
-        record = new or old
-        watch = self._registry.find((record.key.group, record.key.kind)) if record else None
-        if record and watch:
-            self.refile(record.key, watch.reflector)
-
-    def refile(self, key: ObjectKey, reflector: Reflector[Record]) -> None:
-        """Update the index from a reflector, and notify the owners, old and new."""
-        before, now = self._registry.file(key, reflector)
-        urgent = _plan_inputs(before) != _plan_inputs(now)
-        if urgent or _health_inputs(before) != _health_inputs(now):
-            for name in {record.owner for record in (before, now) if record and record.owner}:
-                self._listener.objects_changed(name, urgent=urgent)
-        if now is None or (before and before.owner != now.owner):
-            self._listener.cluster_changed()  # others that collided with it may be able to apply it now
-
-    def learn(self, record: Record) -> Record:
-        """Learn an object from the reply to an apply; its health is unknown until the watch shows it.
-
-        Notifies the previous owner, since the index has the new one before the event arrives.
-
-        Returns: the newest known record.
-        """
-        watch = self._registry.find((record.key.group, record.key.kind))
-        if watch is None:
-            return record
-        if watch.full:
-            known = watch.reflector.get((record.key.namespace, record.key.name))
-            if known and known.resource_version == record.resource_version:
-                return known
-            record = replace(record, verdict=NOT_OBSERVED)
-        for reflector in watch.reflectors():
-            reflector.learn(record)
-        before, now = self._registry.file(record.key, watch.reflector)
-        if before and now and before.owner != now.owner:
-            self._listener.objects_changed(before.owner, urgent=True)
-        return record
-
-    def learn_gone(self, key: ObjectKey) -> None:
-        """Forget an object that is gone or lost our label, of a kind whose watch may not report that."""
-        watch = self._registry.find((key.group, key.kind))
-        known = watch.reflector.get((key.namespace, key.name)) if watch else None
-        if watch and known:
-            watch.reflector.forget((key.namespace, key.name), known.uid)
-            self._registry.file(key, watch.reflector)
-
-
 def _health_inputs(record: Record | None) -> tuple[object, ...] | None:
     """Return the inputs of health; of a hook any change, since it may be healthy all the time."""
     return (record.verdict, record.resource_version if record.is_hook else "") if record else None
@@ -602,7 +548,6 @@ class ManagedKinds:
         self,
         client: Client,
         registry: Registry,
-        objects: ManagedObjects,
         *,
         served: ServedKinds,
         projection: Projection,
@@ -610,7 +555,7 @@ class ManagedKinds:
         selector: str = DEFAULT_SHARD.objects_selector,
     ) -> None:
         self._selector = selector
-        self._client, self._registry, self._objects = client, registry, objects
+        self._client, self._registry = client, registry
         self._served, self._projection, self._listener = served, projection, listener
 
     def require(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
@@ -680,7 +625,7 @@ class ManagedKinds:
             label_selector=self._selector,
             metadata=not full,
             project=lambda manifest: self._projection.project(manifest, resource, full=full),
-            on_change=self._objects.changed,
+            on_change=self._changed,
             on_synced=lambda: self._listed(watch),
             on_failed=lambda: self.notify_requiring(watch.group_kind),
         )
@@ -693,12 +638,61 @@ class ManagedKinds:
             before.reflector.stop()
             indexed = self._registry.indexed(watch.group_kind)
             for key in indexed | {record.key for record in watch.reflector.records()}:
-                self._objects.refile(key, watch.reflector)
+                self._refile(key, watch.reflector)
         self.notify_requiring(watch.group_kind)
 
     def notify_requiring(self, group_kind: GroupKind) -> None:
         """Notify all that require a kind that its objects are known now, or cannot be listed."""
         self._notify(self._registry.find_requiring(lambda kind: kind == group_kind))
+
+    # objects
+
+    def _changed(self, old: Record | None, new: Record | None) -> None:
+        """Handle an event of a watch."""
+        record = new or old
+        watch = self._registry.find((record.key.group, record.key.kind)) if record else None
+        if record and watch:
+            self._refile(record.key, watch.reflector)
+
+    def _refile(self, key: ObjectKey, reflector: Reflector[Record]) -> None:
+        """Update the index from a reflector, and notify the owners, old and new."""
+        before, now = self._registry.file(key, reflector)
+        urgent = _plan_inputs(before) != _plan_inputs(now)
+        if urgent or _health_inputs(before) != _health_inputs(now):
+            for name in {record.owner for record in (before, now) if record and record.owner}:
+                self._listener.objects_changed(name, urgent=urgent)
+        if now is None or (before and before.owner != now.owner):
+            self._listener.cluster_changed()  # others that collided with it may be able to apply it now
+
+    def learn(self, record: Record) -> Record:
+        """Learn an object from the reply to an apply; its health is unknown until the watch shows it.
+
+        Notifies the previous owner, since the index has the new one before the event arrives.
+
+        Returns: the newest known record.
+        """
+        watch = self._registry.find((record.key.group, record.key.kind))
+        if watch is None:
+            return record
+        if watch.full:
+            known = watch.reflector.get((record.key.namespace, record.key.name))
+            if known and known.resource_version == record.resource_version:
+                return known
+            record = replace(record, verdict=NOT_OBSERVED)
+        for reflector in watch.reflectors():
+            reflector.learn(record)
+        before, now = self._registry.file(record.key, watch.reflector)
+        if before and now and before.owner != now.owner:
+            self._listener.objects_changed(before.owner, urgent=True)
+        return record
+
+    def learn_gone(self, key: ObjectKey) -> None:
+        """Forget an object that is gone or lost our label, of a kind whose watch may not report that."""
+        watch = self._registry.find((key.group, key.kind))
+        known = watch.reflector.get((key.namespace, key.name)) if watch else None
+        if watch and known:
+            watch.reflector.forget((key.namespace, key.name), known.uid)
+            self._registry.file(key, watch.reflector)
 
     # changes of what verdicts depend on
 

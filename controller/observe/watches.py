@@ -30,7 +30,6 @@ from controller.observe.kinds import (
     CLAIM,
     Listener,
     ManagedKinds,
-    ManagedObjects,
     Projection,
     Registry,
     ServedKinds,
@@ -67,13 +66,11 @@ class Watches:
             self._namespaces,
         ]
         self._registry = Registry()
-        self._objects = ManagedObjects(self._registry, listener)
         self.served = ServedKinds(discovery, self._definitions)
         projection = Projection(self._deployments, self._definitions, self._classes)
         self._kinds = ManagedKinds(
             client,
             self._registry,
-            self._objects,
             served=self.served,
             projection=projection,
             listener=listener,
@@ -302,11 +299,11 @@ class Watches:
 
         Returns: the newest known record.
         """
-        return self._objects.learn(record)
+        return self._kinds.learn(record)
 
     def learn_gone(self, key: ObjectKey) -> None:
         """Learn that an object is gone, or lost our label, of a kind whose watch may not report that."""
-        self._objects.learn_gone(key)
+        self._kinds.learn_gone(key)
 
     def lacks_namespace(self, name: str) -> bool:
         """Return whether a namespace does not exist, according to the watch; False if that is not known."""

@@ -18,6 +18,7 @@ from controller.apply.execute import Applier
 from controller.apply.hooks import HookRunner
 from controller.apply.ownership import Owner, is_ours, loses_reference
 from controller.apply.removal import Remover
+from controller.bugs import InternalError
 from controller.build.builder import Builder
 from controller.kube.discovery import Discovery
 from controller.kube.events import Note
@@ -38,6 +39,8 @@ from controller.revisions.polling import Poller
 from controller.revisions.source_access import SourceAccess
 from controller.revisions.store import RevisionStore
 from controller.sharing.shares import share_of
+from controller.status.report import Deletion, Report
+from controller.status.summary import summarize
 from controller.status.writer import StatusWriter
 from controller.telemetry import DEAF, Observer
 
@@ -160,15 +163,29 @@ class Context:
         """Generation and annotation: when either changes, every failure is retried immediately."""
         return f"{self.deployment.metadata.generation} {self.requested_at}"
 
-    def write(self, status: Status, version: str = "") -> Self:
-        """Write status, if it has changed; returns the context with it.
+    def report(self, result: Report | Deletion | InternalError, version: str = "") -> Self:
+        """Write to status what the pass has achieved, if that changes it; returns the context with it.
 
         Args:
-            status: new.
+            result: all of it at the end of a pass; before the first apply, what must survive a kill.
             version: the resourceVersion that must not have changed meanwhile; empty: any.
 
         Raises: ApiError.
         """
+        return self._write(summarize(self.deployment, result, self.now()), version)
+
+    def note(self, version: str = "", **fields: object) -> Self:
+        """Write fields of status that must be there before they count; returns the context with them.
+
+        Args:
+            version: as `report` takes it.
+            fields: of the model of status (rule 10: the account; the shard that may act).
+
+        Raises: ApiError.
+        """
+        return self._write(self.status.model_copy(update=fields), version)
+
+    def _write(self, status: Status, version: str) -> Self:
         written = self.services.writer.write_status(self.deployment, status, version=version)
         return replace(self, deployment=written)
 

@@ -60,7 +60,6 @@ from controller.status.notes import (
     notes_on_teardown,
 )
 from controller.status.report import Deletion
-from controller.status.summary import summarize_deletion
 
 RECHECK_SECONDS = 1.0
 TAKERS_SECONDS = 5.0
@@ -359,8 +358,7 @@ def _write(context: Context, deletion: Deletion) -> Context:
     """
     if deletion.error:
         _log(context, deletion.error)
-    status = summarize_deletion(context.deployment, deletion, context.now())
-    return context.write(status)
+    return context.report(deletion)
 
 
 def _remove_finalizer(context: Context) -> None:

@@ -32,7 +32,6 @@ from controller.revisions.polling import is_polled
 from controller.revisions.source_access import SourceProgress
 from controller.status.history import find_rollback
 from controller.status.report import Held, Report
-from controller.status.summary import summarize
 from controller.status.texts import short
 
 log = logging.getLogger(__name__)
@@ -237,7 +236,7 @@ def _record(context: Context, pins: tuple[SourcePin, ...]) -> Context:
         managed_state=status.managed_state,
         managed_kinds=status.managed_kinds,
     )
-    return context.write(summarize(context.deployment, report, context.now()))
+    return context.report(report)
 
 
 def _sources(context: Context) -> Sources | None:

@@ -57,7 +57,6 @@ from controller.status.notes import (
     notes_on_taking_over,
 )
 from controller.status.report import Report
-from controller.status.summary import summarize
 from controller.telemetry import Phase
 
 log = logging.getLogger(__name__)
@@ -90,7 +89,7 @@ def announce(work: Work) -> Work:
     essential = (report.wanted, report.managed_state, report.managed_kinds)
     if essential == (status.revision, status.managed_state, status.managed_kinds):
         return work
-    context = context.write(summarize(context.deployment, report, context.now()))
+    context = context.report(report)
     if status.installed_revision and context.status.history[:1] != status.history[:1]:
         context.record([_note_on_beginning(work, context.status.history)])
     return replace(work, context=context)

@@ -17,6 +17,7 @@ from controller.apply.hooks import HookProgress
 from controller.apply.ledger import Ledger
 from controller.apply.plan import Action, ApplyOptions, Outcome
 from controller.apply.targets import PackedTargets, TargetSet
+from controller.bugs import InternalError
 from controller.build.pins import Sources
 from controller.build.revision import PackedRevision, Revision, Terms
 from controller.observe.explanations import Inquiries
@@ -177,7 +178,7 @@ class Memory:
     """The cluster must change before it can be installed or deleted."""
     changes: int = 0
     """How often the cluster had changed when the pass started."""
-    bug: BundleError | None = None
+    bug: InternalError | None = None
     """The bug that ended the last pass."""
     unknown_since: float | None = None
     """Since when, in monotonic seconds, a kind has been waiting for its first list."""

@@ -250,5 +250,4 @@ def _note_generation(context: Context) -> Context:
 def _record_used(context: Context, used: AccountUsed) -> Context:
     if used == context.status.account:
         return context
-    status = context.status.model_copy(update={"account": used})
-    return context.write(status)
+    return context.note(account=used)

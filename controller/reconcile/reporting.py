@@ -21,8 +21,7 @@ from controller.retries import SLOW_SECONDS, waits_for_cluster
 from controller.status.conditions import skipped_kinds
 from controller.status.history import seconds_to_rollback
 from controller.status.notes import describe_failing, names_failing
-from controller.status.report import Report
-from controller.status.summary import summarize, summarize_bug
+from controller.status.report import Report, of_failure
 
 FIRST_SECONDS = 3.0
 """For so long status does not report that the sources of a new BundleDeployment are being resolved or fetched."""
@@ -93,8 +92,7 @@ def publish(context: Context, report: Report) -> Context:
     for error in errors:
         error.without_frames()  # what is kept for later passes was raised in this one again
     context.services.accounts.note(context.name, errors)
-    status = summarize(context.deployment, report, context.now())
-    return context.write(status)
+    return context.report(report)
 
 
 def refuse(context: Context, error: ApiError) -> Requeue:
@@ -105,7 +103,10 @@ def refuse(context: Context, error: ApiError) -> Requeue:
     if error.transient or error.status in _OVERTAKEN:
         raise error
     reason = Reason.FORBIDDEN if error.status == HTTPStatus.FORBIDDEN else Reason.API_UNAVAILABLE
-    _fail(context, BundleError(reason, f"the controller cannot read or write its own state: {error}"))
+    publish(
+        context,
+        of_failure(context.status, BundleError(reason, f"the controller cannot read or write its own state: {error}")),
+    )
     return Requeue(after=error.retry_after, failed=True, cause="the API server rejected a request of the controller")
 
 
@@ -115,7 +116,7 @@ def refuse_spec(context: Context) -> Requeue:
     Raises: ApiError.
     """
     problem = f"{context.deployment.problem}; correct it or upgrade RukPak"
-    _fail(context, BundleError(Reason.INVALID_CONFIG, problem))
+    publish(context, of_failure(context.status, BundleError(Reason.INVALID_CONFIG, problem)))
     return NEVER
 
 
@@ -125,12 +126,7 @@ def report_bug(context: Context, bug: BaseException) -> None:
     Raises: ApiError.
     """
     error = context.memory.bug = keep_first(context.memory.bug, InternalError(bug))
-    context.write(summarize_bug(context.deployment, error, context.now()))
-
-
-def _fail(context: Context, failure: BundleError) -> None:
-    status = context.status
-    publish(context, Report(failure=failure, managed_state=status.managed_state, managed_kinds=status.managed_kinds))
+    context.report(error)
 
 
 def defer(context: Context, report: Report) -> Requeue | None:

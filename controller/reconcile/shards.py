@@ -26,8 +26,7 @@ from controller.reconcile.context import UNLISTED, Context, Requeue
 from controller.reconcile.ownership import named_kinds
 from controller.revisions.accounts import account_of
 from controller.status.conditions import conditions_of_move
-from controller.status.report import Deletion, Report
-from controller.status.summary import summarize, summarize_deletion
+from controller.status.report import Deletion, of_failure
 
 log = logging.getLogger(__name__)
 SURVEY_SECONDS = 1.0
@@ -69,10 +68,7 @@ def _claim(context: Context) -> Requeue:
     """Record a named shard; the default one claims with the first status that it writes."""
     # There are revisions if another client has wiped the status.
     is_known = bool(context.services.revisions.digests(context.name, context.metadata.uid))
-    status = context.status.model_copy(
-        update={"shard": context.services.watches.shard.name, "relabeling": is_known or None}
-    )
-    context.write(status)
+    context.note(shard=context.services.watches.shard.name, relabeling=is_known or None)
     return Requeue(after=0.0, cause="it was claimed")
 
 
@@ -102,8 +98,7 @@ def _leave(context: Context) -> Requeue | None:
 def _record(context: Context, now: str, version: str = "", **changes: object) -> Context:
     """Record a shard as the one that may act."""
     before = context.status.shard
-    status = context.status.model_copy(update={"shard": now, "relabeling": True, **changes})
-    written = context.write(status, version)
+    written = context.note(version, shard=now, relabeling=True, **changes)
     about = {"BundleDeployment": context.name, "from": before, "to": now}
     log.info("BundleDeployment handed over to another shard", extra=about)
     return written
@@ -135,13 +130,10 @@ def _wait(context: Context) -> Requeue:
 
 
 def _report(context: Context, failure: BundleError, version: str = "") -> None:
-    deployment, status, now = context.deployment, context.status, context.now()
     if context.metadata.deletion_timestamp:
-        status = summarize_deletion(deployment, Deletion(remaining=status.objects.total, error=failure), now)
+        context.report(Deletion(remaining=context.status.objects.total, error=failure), version)
     else:
-        report = Report(failure=failure, managed_state=status.managed_state, managed_kinds=status.managed_kinds)
-        status = summarize(deployment, report, now)
-    context.write(status, version)
+        context.report(of_failure(context.status, failure), version)
 
 
 def adopt(context: Context) -> Context | Requeue | BundleError:
@@ -172,8 +164,7 @@ def adopt(context: Context) -> Context | Requeue | BundleError:
         for failure in _learn(context, relabeled):
             if not (is_deletion and failure.reason is Reason.FORBIDDEN):
                 return failure
-    status = context.status.model_copy(update={"relabeling": None})
-    return context.write(status)
+    return context.note(relabeling=None)
 
 
 def _find_user(context: Context) -> tuple[User | None, BundleError | None]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.status import HistoryEntry
-from api.v1alpha2.types import Pending, Rollback, SourcePin
+from api.v1alpha2.types import Pending, Rollback, SourcePin, Status
 from controller.apply.drift import DriftedObject
 from controller.apply.plan import Outcome
 from controller.apply.removal import Removal
@@ -141,6 +141,11 @@ class Report:
         """All failures except those of polls."""
         found = [self.failure, *(outcome.error for outcome in self.outcomes), *(each.error for each in self.removals)]
         return [error for error in found if error]
+
+
+def of_failure(status: Status, failure: BundleError) -> Report:
+    """Return the report of a pass that failed before it did anything: what is on the cluster stays recorded."""
+    return Report(failure=failure, managed_state=status.managed_state, managed_kinds=status.managed_kinds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 
-from api.errors import BundleError
 from api.v1alpha2.status import (
     DISPLAY_LENGTH,
     NAME_LENGTH,
@@ -23,6 +22,7 @@ from api.v1alpha2.status import (
 )
 from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, Pending, SourcePin, Status, Stray
 from controller.apply.crd_upgrade.validation import is_about_upgrade
+from controller.bugs import InternalError
 from controller.content.limits import visible
 from controller.kube.resources import read_kinds
 from controller.observe.health.aggregate import Health
@@ -42,8 +42,26 @@ UPGRADE_WARNING_SECONDS = 3600.0
 """How long a warning about an upgrade of a definition is shown after it: as long as its Event is kept."""
 
 
-def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> Status:
-    """Return the status after a pass."""
+def summarize(deployment: BundleDeployment, result: Report | Deletion | InternalError, now: datetime) -> Status:
+    """Return the status after a pass, or after what it has done so far.
+
+    Args:
+        deployment: with the status before.
+        result: of the pass; what a deletion or a bug does not say is as it was.
+        now: the time of day.
+    """
+    if isinstance(result, Report):
+        return _after_report(deployment, result, now)
+    conditions = (
+        conditions_of_bug(deployment, result, now)
+        if isinstance(result, InternalError)
+        else conditions_of_deletion(deployment, result, now)
+    )
+    changes = {"observed_generation": deployment.metadata.generation, "conditions": conditions}
+    return deployment.status.model_copy(update=changes)
+
+
+def _after_report(deployment: BundleDeployment, report: Report, now: datetime) -> Status:
     status = deployment.status
     sources = status.sources if report.sources is None else report.sources
     handled = report.handled_reconcile_at
@@ -83,24 +101,6 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
         }
     )
     return after.model_copy(update={"history": record(deployment, report, after, now)})
-
-
-def summarize_deletion(deployment: BundleDeployment, deletion: Deletion, now: datetime) -> Status:
-    """Return the status after a pass over a BundleDeployment that is being deleted."""
-    changes = {
-        "observed_generation": deployment.metadata.generation,
-        "conditions": conditions_of_deletion(deployment, deletion, now),
-    }
-    return deployment.status.model_copy(update=changes)
-
-
-def summarize_bug(deployment: BundleDeployment, error: BundleError, now: datetime) -> Status:
-    """Return the status after a pass that a bug ended: the rest of it is that of the last pass that finished."""
-    changes = {
-        "observed_generation": deployment.metadata.generation,
-        "conditions": conditions_of_bug(deployment, error, now),
-    }
-    return deployment.status.model_copy(update=changes)
 
 
 def _pending(report: Report, status: Status) -> Pending | None:

@@ -13,7 +13,7 @@ import pytest
 
 from controller.formats.yaml.manifests import read_documents
 from controller.status.report import Deletion, Report
-from controller.status.summary import summarize, summarize_deletion
+from controller.status.summary import summarize
 from tests.support.deployments import deployment, manifest
 from tests.support.go_programs import UnavailableError
 from tests.support.other_tools import build_judge, judge
@@ -120,7 +120,7 @@ def test_a_new_one_is_progressing_in_argo(program: Path, status: dict[str, Any] 
 
 def test_one_that_is_being_deleted_is_progressing_in_argo(program: Path) -> None:
     before = deployment()
-    status = summarize_deletion(before, Deletion(remaining=2), NOW).model_dump(mode="json", by_alias=True)
+    status = summarize(before, Deletion(remaining=2), NOW).model_dump(mode="json", by_alias=True)
     value = manifest(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, status=status)
     [answer] = judge(program, [{"object": value, "lua": LUA}])
     assert answer["status"] == "Progressing"

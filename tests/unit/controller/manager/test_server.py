@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from controller.manager.certificate import Certificate
-from controller.manager.serving import METRICS, PROBES, ConnectionLimits, ListenError, Reply, Route, Server
+from controller.manager.serving import METRICS, PROBES, ConnectionLimits, ListenError, Protection, Reply, Route, Server
 from controller.processes.supervision import Supervisor
 
 
@@ -48,8 +48,9 @@ def serving(
         routes,
         limits=limits,
         supervisor=Supervisor(),
-        context=certificate.context if certificate else None,
-        review=review if is_reviewed else None,
+        protection=Protection(
+            context=certificate.context if certificate else None, review=review if is_reviewed else None
+        ),
     )
     server.start()
     yield server

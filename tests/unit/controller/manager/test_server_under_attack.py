@@ -18,7 +18,7 @@ import trustme
 from controller.manager import serving as connection_module
 from controller.manager import serving as module
 from controller.manager.certificate import Certificate
-from controller.manager.serving import HEAD_BYTES, METRICS, PROBES, ConnectionLimits, Reply, Server
+from controller.manager.serving import HEAD_BYTES, METRICS, PROBES, ConnectionLimits, Protection, Reply, Server
 from controller.processes.supervision import Kind, Supervisor
 from hack.control_plane.waiting import wait_for
 
@@ -43,7 +43,12 @@ class Attack:
     def serve(self, context: Callable[[], ssl.SSLContext] | None = None, limits: ConnectionLimits = PROBES) -> Server:
         supervisor = Supervisor(self.died.append, sleep=lambda _: None)
         made = Server(
-            "--probe-address", ("127.0.0.1", 0), ROUTES, limits=limits, supervisor=supervisor, context=context
+            "--probe-address",
+            ("127.0.0.1", 0),
+            ROUTES,
+            limits=limits,
+            supervisor=supervisor,
+            protection=Protection(context=context),
         )
         made.start()
         self.stack.callback(made.stop)

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 
 import pytest
 
 from controller.kube.errors import ApiError
 from controller.kube.lease import LEASES
-from controller.manager.survey import ShardSurvey
+from controller.manager.survey import PERIOD_SECONDS, ShardSurvey
 from tests.support.fake_cluster import FakeCluster
 
-DURATION, PERIOD, PATIENCE = 30.0, 15.0, 60.0
+DURATION, PATIENCE = 30.0, 60.0
+PERIOD = PERIOD_SECONDS
 
 
 class World:
@@ -22,15 +22,10 @@ class World:
             self.cluster.client,
             "system",
             lambda: self.counts,
-            self.find,
             identity="own_1",
             patience=PATIENCE,
-            period=PERIOD,
             clock=lambda: self.seconds,
         )
-
-    def find(self, _unserved: Collection[str], abandoned: Collection[str]) -> None:
-        self.abandoned = set(abandoned)
 
     def renew(self, holder: str = "pod_1") -> None:
         about = {"name": "rukpak-a", "namespace": "system", "resourceVersion": "1"}
@@ -39,7 +34,8 @@ class World:
 
     def look(self, after: float = 0.0) -> dict[str, int]:
         self.seconds += after
-        self.survey.look()
+        _, abandoned = self.survey.look()
+        self.abandoned = set(abandoned)
         return self.survey.unserved()
 
 

@@ -14,7 +14,7 @@ from controller.apply.drift import DriftedField, DriftedObject
 from controller.apply.removal import Removal
 from controller.status.history import digest_of_pins
 from controller.status.report import Deletion, Report
-from controller.status.summary import summarize, summarize_deletion
+from controller.status.summary import summarize
 from tests.support.deployments import deployment
 from tests.support.reports import (
     CHANGED,
@@ -332,7 +332,7 @@ GOING = [
 @pytest.mark.parametrize("case", GOING, ids=attrgetter("name"))
 def test_what_is_said_while_it_is_taken_away(case: Going) -> None:
     installed = after(DONE, deployment(), NOW)
-    made = summarize_deletion(installed, case.deletion, LATER)
+    made = summarize(installed, case.deletion, LATER)
     found = {condition.type: condition for condition in made.conditions}
     assert set(found) == {"Unpacked", "Installed", "Healthy", "Ready", "Reconciling"}
     assert (found["Ready"].status, found["Reconciling"].status) == ("False", "True")
