@@ -29,7 +29,7 @@ from controller.cli.deployments import (
 from controller.cli.output import fit
 from controller.cli.parser import program
 from controller.kube.errors import ApiError
-from controller.status.texts import describe_changes, short
+from controller.status.report import describe_changes, short
 
 TRIES = 5
 """Status may change between reading and writing; what waits usually does not."""

@@ -29,7 +29,7 @@ from controller.apply.targets import TargetSet
 from controller.build.revision import Revision
 from controller.cli.output import one_line, to_yaml
 from controller.observe.records import ObjectKey
-from controller.status.texts import describe_changes, short
+from controller.status.report import describe_changes, short
 from controller.untrusted import mapping, mappings
 
 Manifest = Mapping[str, Any]

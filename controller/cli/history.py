@@ -16,7 +16,7 @@ from controller.cli.output import age, dump_as, name_of, show, to_table
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
 from controller.revisions.store import RevisionSecrets, RevisionStore
-from controller.status.texts import short
+from controller.status.report import short
 
 HEADING = ("REVISION", "STATE", "OUTCOME", "INSTALLED", "SOURCES", "MESSAGE")
 _REVISION = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch

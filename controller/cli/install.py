@@ -25,7 +25,7 @@ from controller.cli.render import OCI, read_config
 from controller.cli.revisions import Reviewed, render_new
 from controller.kube.client import Client
 from controller.permissions.permissions import permissions_of, to_lines
-from controller.status.texts import short
+from controller.status.report import short
 
 _API_VERSION = f"{names.GROUP}/v1alpha2"
 _DEFAULT_APPROVAL = "Automatic"

@@ -27,7 +27,7 @@ from controller.cli.installation import tell_unserved
 from controller.cli.output import age, fit, show, to_table
 from controller.kube.client import Client
 from controller.kube.shard import is_unclaimed, wanted_shard
-from controller.status.texts import describe_changes
+from controller.status.report import describe_changes
 
 COLUMN = 15
 """Least width of columns that are shown row by row."""

@@ -9,7 +9,7 @@ threads as the settings allow. What a pass does is left to `reconcile`.
     workers       which change triggers which passes, and the threads that run them
     survey        which shards no controller serves, for metrics
     metrics       what is measured, and what each metric means
-    listeners     metrics and probes over HTTP: serving, certificate, reviews (who may read metrics), probes
+    serving       metrics and probes over HTTP, with certificate, reviews (who may read metrics) and probes
     process       memory, identity and end of the process
     log           log lines in JSON or text
 """

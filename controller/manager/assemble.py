@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from http import HTTPStatus
 from importlib.metadata import version
 
 from api import names
@@ -29,12 +30,14 @@ from controller.kube.events import EventRecorder
 from controller.kube.fence import Fence
 from controller.kube.lease import Election
 from controller.kube.takeovers import Takeovers
-from controller.manager.listeners import listen
+from controller.manager.certificate import Certificate
 from controller.manager.manager import Manager
-from controller.manager.metrics import Metrics, ProcessState
+from controller.manager.metrics import CONTENT_TYPE, Metrics, ProcessState
 from controller.manager.probes import Activity, Probes
 from controller.manager.process import exit_after_deaths, exit_after_loss, make_identity
 from controller.manager.queue import WorkQueue
+from controller.manager.reviews import Reviewer
+from controller.manager.serving import METRICS, PROBES, ListenError, Protection, Reply, Server
 from controller.manager.survey import ShardSurvey
 from controller.manager.workers import Dispatcher, Workers
 from controller.observe.explanations import Explainer
@@ -48,14 +51,12 @@ from controller.reconcile.reconciler import Reconciler
 from controller.revisions.accounts import Accounts
 from controller.revisions.background import BackgroundWork
 from controller.revisions.config_objects import ConfigObjects
-from controller.revisions.credentials import SecretReader
+from controller.revisions.credentials import SecretReader, SourceAccess
 from controller.revisions.large import LargeRevisions
-from controller.revisions.orphans import Sweeper, remove_orphans
 from controller.revisions.polling import Poller
 from controller.revisions.quarantine import Quarantine
-from controller.revisions.source_access import SourceAccess
-from controller.revisions.store import RevisionSecrets, RevisionStore
-from controller.settings import Settings
+from controller.revisions.store import RevisionSecrets, RevisionStore, Sweeper, remove_orphans
+from controller.settings import Settings, parse_address
 from controller.sharing.admission import Admission
 from controller.sharing.shares import share_of
 from controller.status.writer import StatusWriter
@@ -357,3 +358,47 @@ def _measure(
             unserved=survey.unserved,
         )
     )
+
+
+Address = tuple[str, int]
+
+
+def listen(settings: Settings, metrics: Metrics, probes: Probes, client: Client) -> tuple[Server, ...]:
+    """Listen at the addresses of the settings, unless `off`; the client is for reviews and must not be fenced.
+
+    Raises: ListenError if an address cannot be listened on; OSError if a certificate cannot be loaded.
+    """
+
+    def _serve_metrics(address: Address) -> Server:
+        protection = Protection()
+        if settings.serves_securely(address[0]):
+            protection = Protection(
+                context=Certificate(settings.certificate_files()).context, review=Reviewer(client).review
+            )
+        return Server(
+            "--metrics-address",
+            address,
+            {"/metrics": lambda: Reply(HTTPStatus.OK, metrics.scrape(), CONTENT_TYPE)},
+            limits=METRICS,
+            supervisor=client.supervisor,
+            protection=protection,
+        )
+
+    def _serve_probes(address: Address) -> Server:
+        return Server("--probe-address", address, probes.routes(), limits=PROBES, supervisor=client.supervisor)
+
+    servers = (_listen(settings, "metrics_address", _serve_metrics), _listen(settings, "probe_address", _serve_probes))
+    return tuple(server for server in servers if server)
+
+
+def _listen(settings: Settings, option: str, make: Callable[[Address], Server]) -> Server | None:
+    """Return a server at the address of an option, or at a free port if the default one is in use; None: off."""
+    address = parse_address(option, getattr(settings, option))
+    if address is None:
+        return None
+    try:
+        return make(address)
+    except ListenError:
+        if not settings.is_default(option):
+            raise
+        return make((address[0], 0))

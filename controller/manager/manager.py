@@ -24,8 +24,8 @@ from controller.manager.workers import Workers
 from controller.processes.confinement import Mechanisms
 from controller.processes.supervision import Kind, Supervisor
 from controller.reconcile.context import Services
-from controller.revisions.orphans import Sweeper
 from controller.revisions.quarantine import Quarantine
+from controller.revisions.store import Sweeper
 from controller.settings import Settings
 
 log = logging.getLogger(__name__)

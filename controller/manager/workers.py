@@ -15,7 +15,7 @@ from controller.processes.supervision import Kind, Supervisor
 from controller.reconcile.context import Requeue
 from controller.reconcile.reconciler import Reconciler
 from controller.revisions.accounts import RIGHTS_SECONDS
-from controller.revisions.source_access import PROGRESS_SECONDS
+from controller.revisions.credentials import PROGRESS_SECONDS
 
 HEALTH_SECONDS = 0.1
 """Delay after a change of health alone, so that a rollout of many objects causes one pass."""

@@ -14,17 +14,19 @@ from typing import Protocol
 from api.bounds import read_time
 from api.errors import BundleError
 from controller.observe.explanations import NOTHING, TROUBLED_SECONDS, Explanations, may_explain, oldest_answer
-from controller.observe.health.aggregate import (
+from controller.observe.health.explain import explained
+from controller.observe.health.rules import as_observed, assess_absent, refused
+from controller.observe.health.verdict import (
+    HEALTHY,
     Health,
     Published,
+    State,
+    Verdict,
     aggregate,
     deadline_start,
     publish_after,
     with_deadline,
 )
-from controller.observe.health.explain import explained
-from controller.observe.health.rules import as_observed, assess_absent, refused
-from controller.observe.health.verdict import HEALTHY, State, Verdict
 from controller.observe.records import ObjectKey, Reader, Record
 
 

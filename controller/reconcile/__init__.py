@@ -4,7 +4,7 @@ In: the name of a BundleDeployment, and what the watches know. Out: requests thr
 next pass runs. `revisions` stores revisions and makes them in the background, `apply` decides what is done about one
 object, and `status` what is reported. Steps are functions that take the context of the pass.
 
-    reconciler     find, plan, apply, report, write status
+    reconciler     find, plan, apply, report, write status, and when the next pass runs
 
     shards         whether this shard may act, and the hand-over to another one
     settled        nothing to do, or only objects to repair
@@ -15,7 +15,6 @@ object, and `status` what is reported. Steps are functions that take the context
     planning       the plan of the work on one revision
     installation   carries it out: announce, apply, prune, finish
     deletion       the pass over a BundleDeployment that is being deleted
-    reporting      what is written to status, and when the next pass runs
 
     ownership      which objects belong to a BundleDeployment: nothing else is deleted
     context        one pass as a value

@@ -34,9 +34,9 @@ from controller.retries import Retries
 from controller.revisions.accounts import Account, Accounts, account_in
 from controller.revisions.background import BackgroundWork
 from controller.revisions.config_objects import ConfigObjects
+from controller.revisions.credentials import SourceAccess
 from controller.revisions.large import LargeRevisions
 from controller.revisions.polling import Poller
-from controller.revisions.source_access import SourceAccess
 from controller.revisions.store import RevisionStore
 from controller.sharing.shares import share_of
 from controller.status.report import Deletion, Report

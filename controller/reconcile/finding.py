@@ -28,11 +28,10 @@ from controller.reconcile.context import Context
 from controller.reconcile.memory import PREPARATION
 from controller.revisions.approval import refuse_downgrade
 from controller.revisions.background import Place
+from controller.revisions.credentials import SourceProgress
 from controller.revisions.polling import is_polled
-from controller.revisions.source_access import SourceProgress
 from controller.status.history import find_rollback
-from controller.status.report import Held, Report
-from controller.status.texts import short
+from controller.status.report import Held, Report, short
 
 log = logging.getLogger(__name__)
 

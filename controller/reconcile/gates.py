@@ -32,8 +32,7 @@ from controller.reconcile.planning import Work, preview_work
 from controller.retries import SLOW_SECONDS
 from controller.revisions.approval import REPLACED, Decision, decide
 from controller.status.notes import note_on_approval
-from controller.status.report import Held
-from controller.status.texts import describe_changes, list_some, short
+from controller.status.report import Held, describe_changes, list_some, short
 
 log = logging.getLogger(__name__)
 MOST = 256

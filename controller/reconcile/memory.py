@@ -26,8 +26,8 @@ from controller.observe.records import ObjectKey
 from controller.retries import Retries
 from controller.revisions.accounts import OF_RIGHTS, RIGHTS_SECONDS, Account
 from controller.revisions.config_objects import KnownConfig
+from controller.revisions.credentials import SourceProgress
 from controller.revisions.polling import PURPOSE, PollState
-from controller.revisions.source_access import SourceProgress
 
 SOON_SECONDS = 20.0
 PREPARATION = "preparation"

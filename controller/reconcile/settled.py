@@ -33,8 +33,7 @@ from controller.reconcile.installation import (
 from controller.reconcile.ownership import had_any, look_for_strays, notes_on_strays
 from controller.reconcile.planning import plan_repair
 from controller.status.notes import notes_on_repairs
-from controller.status.report import Report
-from controller.status.texts import short
+from controller.status.report import Report, short
 
 
 def report(context: Context) -> Report | None:

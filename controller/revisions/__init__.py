@@ -7,14 +7,12 @@ ends.
 
     polling         re-resolves floating references
     background      slow work, off the reconcile workers
-    source_access   what sources may use: credentials, memory, progress
-    credentials     the Secrets and ConfigMaps that sources name
+    credentials     what sources may use: Secrets and ConfigMaps that they name, memory, progress
     config_objects  those that spec.configFrom names
     quarantine      sets aside what crashed the process twice
 
     large           keeps large revisions in memory only while there is room
-    store           the revision store: rendered objects as Secrets
-    orphans         deletes the revisions of BundleDeployments that are gone
+    store           the revision store: rendered objects as Secrets; deletes those of BundleDeployments that are gone
 
     accounts        as which account objects are applied and Secrets read
 """

@@ -3,11 +3,10 @@
 In: a `Report`. Out: a `Status`, and Events for what differs from the previous one. Nothing is judged here: health comes
 from `observe`, failures carry their reason. START HERE, in reading order:
 
-    report      what a pass found and did, as values
+    report      what a pass found and did, as values, and how digests and lists are shortened
     conditions  the one place where conditions are set
     summary     the rest of status: revisions, counts, objects that are not ready
     history     which revisions were applied, what became of them, and when an upgrade is rolled back
     notes       the texts of Events
-    texts       shortened digests and lists
     writer      writes status, Events and the finalizer
 """

@@ -20,8 +20,7 @@ from controller.apply.teardown import describe_awaited
 from controller.content.digests import digest_of_json
 from controller.content.limits import quote, visible
 from controller.status.history import rollback_after
-from controller.status.report import Deletion, Report
-from controller.status.texts import list_drifted, list_some, short, what_strays_are
+from controller.status.report import Deletion, Report, list_drifted, list_some, short, what_strays_are
 
 # The most severe failure is shown: one that needs a person before one that clears automatically.
 _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NONE)

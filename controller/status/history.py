@@ -19,8 +19,7 @@ from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, HISTORY_LENGTH, Histor
 from api.v1alpha2.types import BundleDeployment, Rollback, SourcePin, Spec, Status
 from controller.content.digests import digest_of_json
 from controller.content.limits import visible
-from controller.status.report import Report, find_failure, seconds_to_deadline
-from controller.status.texts import describe_pins, short
+from controller.status.report import Report, describe_pins, find_failure, seconds_to_deadline, short
 
 
 def record(deployment: BundleDeployment, report: Report, after: Status, now: datetime) -> tuple[HistoryEntry, ...]:

@@ -20,7 +20,7 @@ from controller.kube.events import NOTE_CHARACTERS, Note
 from controller.kube.resources import GroupVersionKind
 from controller.observe.health.explain import is_pod_stuck
 from controller.observe.records import ObjectKey
-from controller.status.texts import describe_changes, list_drifted, list_some, short, what_strays_are
+from controller.status.report import describe_changes, list_drifted, list_some, short, what_strays_are
 
 NAMED = 10
 _FAILING = "discovery failed; repair or delete its APIService"

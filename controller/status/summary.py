@@ -25,7 +25,7 @@ from controller.apply.crd_upgrade.validation import is_about_upgrade
 from controller.bugs import InternalError
 from controller.content.limits import visible
 from controller.kube.resources import read_kinds
-from controller.observe.health.aggregate import Health
+from controller.observe.health.verdict import Health
 from controller.observe.records import ObjectKey
 from controller.status.conditions import (
     conditions_of,
@@ -35,8 +35,7 @@ from controller.status.conditions import (
     skipped_kinds,
 )
 from controller.status.history import record, rollback_after
-from controller.status.report import Deletion, Report
-from controller.status.texts import describe_pins, short
+from controller.status.report import Deletion, Report, describe_pins, short
 
 UPGRADE_WARNING_SECONDS = 3600.0
 """How long a warning about an upgrade of a definition is shown after it: as long as its Event is kept."""

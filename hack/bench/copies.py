@@ -28,7 +28,7 @@ from controller.content.digests import digest_of
 from controller.formats.applicable.applicable import revision_digest
 from controller.observe.records import project
 from controller.revisions.store import secret_name
-from controller.status.texts import short
+from controller.status.report import short
 from hack.bench.api import BUNDLE_DEPLOYMENTS, Api
 from hack.bench.workloads import Manifest, path_of
 

@@ -36,8 +36,7 @@ from controller.observe.health.verdict import Context, State, StorageClassInfo, 
 from controller.observe.records import entry_hash, entry_of, key_of
 from controller.processes.confinement import Mechanisms, View, start_confined
 from controller.retries import Backoff
-from controller.revisions.orphans import remove_orphans
-from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore
+from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore, remove_orphans
 from controller.sources import redirects as detours
 from controller.sources.git import objects as git_objects
 from controller.sources.git import process as git_process

@@ -48,9 +48,9 @@ from controller.retries import Retries
 from controller.revisions.accounts import AccountPolicy, Accounts
 from controller.revisions.background import BackgroundWork, Place
 from controller.revisions.config_objects import ConfigObjects
+from controller.revisions.credentials import SourceAccess, SourceProgress
 from controller.revisions.large import LargeRevisions
 from controller.revisions.polling import Poller
-from controller.revisions.source_access import SourceAccess, SourceProgress
 from controller.revisions.store import RevisionSecrets, RevisionStore, StoredSecret, make_stored
 from controller.sharing.admission import Admission
 from controller.status.writer import StatusWriter

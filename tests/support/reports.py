@@ -11,8 +11,7 @@ from controller.apply.drift import DriftedField, DriftedObject
 from controller.apply.plan import Action, Outcome, Task
 from controller.apply.targets import Target
 from controller.kube.resources import GroupVersionKind
-from controller.observe.health.aggregate import aggregate
-from controller.observe.health.verdict import HEALTHY, State, Verdict
+from controller.observe.health.verdict import HEALTHY, State, Verdict, aggregate
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey, Record
 from controller.status.report import Report

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from controller.kube.errors import ApiError
-from controller.revisions import orphans as module
-from controller.revisions.orphans import Sweeper
+from controller.revisions import store as module
+from controller.revisions.store import Sweeper
 
 SECONDS = 10.0
 

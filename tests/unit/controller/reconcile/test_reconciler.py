@@ -20,8 +20,8 @@ from controller.reconcile import installation
 from controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNSYNCED, Context
 from controller.reconcile.planning import Work
 from controller.revisions.accounts import RIGHTS_SECONDS, AccountPolicy
-from controller.revisions.orphans import remove_orphans
-from controller.status.texts import short
+from controller.revisions.store import remove_orphans
+from controller.status.report import short
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import VERBS, Json, KilledError
 from tests.support.reconciling import NAME, PATH, World

@@ -16,8 +16,8 @@ from controller.build.pins import Pins, Resolved, spec_digest
 from controller.build.request import BuildContext
 from controller.retries import Retries
 from controller.revisions.background import BackgroundWork, Place
+from controller.revisions.credentials import SourceAccess, SourceProgress
 from controller.revisions.polling import PURPOSE, Poller, PollState
-from controller.revisions.source_access import SourceAccess, SourceProgress
 from tests.support.deployments import deployment
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

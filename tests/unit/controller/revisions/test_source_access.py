@@ -14,9 +14,8 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.observe.following import NamedWatches, WatchedObject
 from controller.revisions.accounts import Seen
-from controller.revisions.credentials import SecretReader
+from controller.revisions.credentials import SecretReader, SourceAccess, SourceProgress
 from controller.revisions.quarantine import Quarantine, subject_of
-from controller.revisions.source_access import SourceAccess, SourceProgress
 from controller.sharing.admission import Admission
 from tests.support.clock import Clock
 from tests.support.deployments import deployment

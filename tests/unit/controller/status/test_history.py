@@ -10,7 +10,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.status import HISTORY_LENGTH, HistoryEntry
-from controller.observe.health.aggregate import Health
+from controller.observe.health.verdict import Health
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey
 from controller.status.history import choose

@@ -10,7 +10,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.status import HistoryEntry
 from api.v1alpha2.types import Rollback
-from controller.observe.health.aggregate import Health
+from controller.observe.health.verdict import Health
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey
 from controller.status.history import begin_rollback, digest_of_pins, find_rollback, find_target, seconds_to_rollback

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from controller.observe.health.aggregate import (
+from controller.observe.health.verdict import (
+    HEALTHY,
     Health,
     Published,
+    State,
+    Verdict,
     aggregate,
     deadline_start,
     publish_after,
     with_deadline,
 )
-from controller.observe.health.verdict import HEALTHY, State, Verdict
 
 PROGRESSING = Verdict(State.PROGRESSING, "LessAvailable", "Available: 1/3")
 FAILED = Verdict(State.FAILED, "CrashLoopBackOff", 'container "app"')

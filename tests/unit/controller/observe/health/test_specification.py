@@ -7,9 +7,18 @@ from operator import attrgetter
 
 import pytest
 
-from controller.observe.health.aggregate import Published, aggregate, deadline_start, publish_after, with_deadline
 from controller.observe.health.rules import as_observed, assess, assess_absent
-from controller.observe.health.verdict import Context, State, StorageClassInfo, Verdict
+from controller.observe.health.verdict import (
+    Context,
+    Published,
+    State,
+    StorageClassInfo,
+    Verdict,
+    aggregate,
+    deadline_start,
+    publish_after,
+    with_deadline,
+)
 from tests.unit.controller.observe.health.objects import (
     ROLLED_OUT,
     Manifest,
