@@ -32,9 +32,8 @@ from controller.revisions.accounts import (
     translate_refusal,
     watched_account,
 )
-from controller.sources.chart.registry import chart_reference
-from controller.sources.credentials import parse_pull_secrets, parse_secret
-from controller.sources.image.keyring import find_credentials
+from controller.sources.chart_registry import chart_reference
+from controller.sources.credentials import find_credentials, parse_pull_secrets, parse_secret
 from controller.sources.image.reference import find_endpoint, parse_reference
 
 SeenContent = Callable[[WatchedObject, str | None], None]

@@ -19,8 +19,7 @@ from controller.build.request import BuildContext
 from controller.observe.following import NamedWatches, WatchedObject
 from controller.revisions.credentials import SecretReader
 from controller.revisions.quarantine import Quarantine, subject_of
-from controller.sharing.admission import Admission
-from controller.sharing.shares import share_of
+from controller.sharing import Admission, share_of
 
 PROGRESS_SECONDS = 5.0
 KIBIBYTE = 1024

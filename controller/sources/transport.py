@@ -11,8 +11,8 @@ bypass that, and nothing is sent to other addresses, not even to probe them. Con
 a bounded time. Name resolution has the resolver's own timeout.
 
 Not here: which addresses are allowed (addresses.py), TLS contexts (trust.py), which redirects are followed, and what is
-told of where they lead (redirects.py), how slow is too slow (pace.py), the meaning of responses (image/registry.py),
-tokens (image/tokens.py).
+told of where they lead (hosts.py), how slow is too slow (pace.py), the meaning of responses (image/registry.py), tokens
+(image/login.py).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from api.v1alpha2.conditions import Reason
 from controller.certificates import find_causes, find_date_problem
 from controller.content.limits import describe_bytes, quote
 from controller.sources.addresses import admit
+from controller.sources.hosts import PRINTABLE, Detour, Place, follow, host_of, origin_of, place_of
 from controller.sources.pace import TIMED_OUT, Pace, check_deadline
-from controller.sources.redirects import PRINTABLE, Detour, Place, follow, host_of, origin_of, place_of
 from controller.sources.trust import CONTEXTS
 
 _LEAST_SECONDS = 0.001
@@ -376,7 +376,7 @@ class Transport:
     ) -> Response:
         """Send a request and return the response, with its body still unread.
 
-        Redirects are followed according to redirects.py, except with a body, which no other server may see; transient
+        Redirects are followed according to hosts.py, except with a body, which no other server may see; transient
         failures are retried for a few seconds, without asking a server again that has redirected.
 
         Args:

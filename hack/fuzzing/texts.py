@@ -20,13 +20,12 @@ from api.v1alpha2.conditions import Reason
 from controller.content.disk import Spool
 from controller.kube.encoding import parse_warnings
 from controller.sources.git.connection import candidates, check_ref, parse_repository
-from controller.sources.git.failures import NotServedError, check_served, translate
-from controller.sources.git.files import Item, read_items, read_listing
-from controller.sources.http.address import parse_address
-from controller.sources.http.download import Download, Wanted
+from controller.sources.git.objects import Item, read_items, read_listing
+from controller.sources.git.process import NotServedError, check_served, translate
+from controller.sources.hosts import Place
+from controller.sources.http import Download, Wanted, parse_address
+from controller.sources.image.login import TokenServer, is_related, parse_challenges
 from controller.sources.image.reference import find_endpoint, parse_reference
-from controller.sources.image.tokens import TokenServer, is_related, parse_challenges
-from controller.sources.redirects import Place
 from hack.fuzzing.archives import LIMITS, read_all
 from hack.fuzzing.target import Target, check_message, expect, refusals, scratch
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from api.plugins import EntryKind, Limits
 from controller.content.archive import write_entries
-from controller.content.folder import read_folder
+from controller.content.disk import read_folder
 
 
 def test_what_is_in_a_folder_comes_in_the_order_of_names(tmp_path: Path) -> None:

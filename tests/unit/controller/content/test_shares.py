@@ -14,7 +14,8 @@ from api.errors import BundleError
 from api.plugins import Entry, Limits, Refusal
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
-from controller.content.store import BLOCK, DiskShares, Use, budget_of, write_index
+from controller.content.limits import BLOCK, DiskShares, Use, budget_of
+from controller.content.store import count_stored, write_index
 
 LIMITS = Limits(compressed_bytes=100, total_bytes=1000, entries=10)
 ANN, BEN = 'namespace "ann"', 'namespace "ben"'
@@ -133,7 +134,7 @@ def test_what_is_stored_counts_while_it_is_in_use(tmp_path: Path) -> None:
     (tmp_path / "folder" / "file").write_bytes(b"x" * 500)
     shares = DiskShares()
     with shares.use(ANN, LIMITS) as use:
-        use.add_stored(tmp_path)
+        count_stored(tmp_path, use)
         assert shares.taken() == 500 + 2 * BLOCK
         assert reason_of(lambda: use.add_file(501)) is REJECTED
 
@@ -142,7 +143,7 @@ def test_what_was_left_out_of_stored_content_counts_as_well(tmp_path: Path) -> N
     (tmp_path / "content").mkdir()
     write_index(tmp_path, {f"{number}": Refusal(problem="bad") for number in range(11)})
     with DiskShares().use(ANN, LIMITS) as use:
-        assert reason_of(lambda: use.add_stored(tmp_path / "content")) is REJECTED
+        assert reason_of(lambda: count_stored(tmp_path / "content", use)) is REJECTED
 
 
 def test_sources_that_work_at_the_same_time_are_counted_right() -> None:

@@ -13,8 +13,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import ContentTree, Refusal
 from api.v1alpha2.conditions import Reason
-from controller.content.store import ContentStore
-from controller.content.tree import assemble
+from controller.content.store import ContentStore, assemble
 
 Part = tuple[str, dict[str, str | None]]
 """Destination, and text by path; None for a folder."""

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from controller.kube.client import SHORTEST_SECONDS, Fence
 from controller.kube.errors import ApiError
-from controller.kube.fence import SHORTEST_SECONDS, Fence
 from hack.control_plane.waiting import wait_for
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
-from controller.kube.fence import Fence, read_clock
+from controller.kube.client import Fence, read_clock
 from controller.kube.lease import LEASES, LONGEST_DURATION, Election, LeaseTimes
 from controller.processes.supervision import Supervisor
 from hack.control_plane.waiting import wait_for

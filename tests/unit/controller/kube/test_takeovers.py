@@ -5,8 +5,7 @@ from typing import cast
 
 import pytest
 
-from controller.kube.lease import Election
-from controller.kube.takeovers import LONGEST_SECONDS, MOST, TURN_SECONDS, Takeovers
+from controller.kube.lease import LONGEST_SECONDS, MOST, TURN_SECONDS, Election, Takeovers
 
 
 class Taken:

@@ -17,7 +17,7 @@ from controller.revisions.accounts import Seen
 from controller.revisions.credentials import SecretReader
 from controller.revisions.quarantine import Quarantine, subject_of
 from controller.revisions.source_access import SourceAccess, SourceProgress
-from controller.sharing.admission import Admission
+from controller.sharing import Admission
 from tests.support.clock import Clock
 from tests.support.deployments import deployment
 

@@ -8,7 +8,7 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.sharing.admission import Admission
+from controller.sharing import Admission
 from hack.control_plane.waiting import wait_for
 
 SECONDS = 10.0

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.sharing.shares import Shares, Turns, share_of
+from controller.sharing import Shares, Turns, share_of
 from tests.support.deployments import deployment
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.sources import redirects as detours
+from controller.sources import hosts as detours
 
 SECONDS = 1.5
 

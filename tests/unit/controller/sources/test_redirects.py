@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.sources.redirects import follow, place_of
+from controller.sources.hosts import follow, place_of
 
 FOLLOWED = [
     ("https://a/x", "/y", "https://a/y"), ("https://a/x", "https://b/y", "https://b/y"),

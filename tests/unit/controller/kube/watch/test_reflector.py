@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-import controller.kube.watch.reflector as module
+import controller.kube.watch as module
 from controller.kube.errors import ApiError, unanswered
-from controller.kube.watch.collection import INITIAL_EVENTS_END, parse_events, read_list
-from controller.kube.watch.pace import Pace
-from controller.kube.watch.reflector import Reflector
+from controller.kube.watch import INITIAL_EVENTS_END, Pace, Reflector, parse_events, read_list
 from controller.processes.supervision import Kind, Supervisor
 from controller.retries import Backoff
 from tests.support.fake_api import FakeApi, Fault

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.sources.chart import index
-from controller.sources.chart.index import READING_BYTES, Index, Release, TooLargeError, UnreadableError, read_charts
-from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import choose
+from controller.sources import chart_index
+from controller.sources.chart_index import READING_BYTES, Index, Release, TooLargeError, UnreadableError, read_charts
+from controller.sources.versions import Range, choose
 
 ENTRY = {
     "annotations": {"images": "- name: web\n  version: 9.9.9\n"},
@@ -129,8 +128,8 @@ def test_a_list_is_no_index() -> None:
 
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_MOST_RELEASES", 2)
-    monkeypatch.setattr(index, "_MOST_CHARTS", 2)
+    monkeypatch.setattr(chart_index, "_MOST_RELEASES", 2)
+    monkeypatch.setattr(chart_index, "_MOST_CHARTS", 2)
     release = {"version": "1.0.0"}
     with pytest.raises(TooLargeError, match='chart "web" has more than 2 versions'):
         read(as_yaml({"entries": {"web": [release] * 3}}))
@@ -145,7 +144,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_kept_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_KEPT_BYTES", 1000)
+    monkeypatch.setattr(chart_index, "_KEPT_BYTES", 1000)
     with pytest.raises(TooLargeError, match="exceed the limit of 1000 bytes"):
         read(as_yaml({"entries": {"web": [{"version": f"1.0.{n}", "digest": f"{n**40:x}"} for n in range(100)]}}))
 
@@ -224,7 +223,7 @@ def test_releases_with_fields_that_none_may_have_are_dropped(release: dict[str, 
 
 
 def test_what_is_kept_of_one_chart_is_limited_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_KEPT_BYTES", 100_000)
+    monkeypatch.setattr(chart_index, "_KEPT_BYTES", 100_000)
     lines = "".join(f'  - {{version: "1.0.{number}", digest: "{number**40:x}"}}\n' for number in range(2_000))
     with pytest.raises(TooLargeError, match="exceed the limit"):
         read(f"entries:\n  web:\n{lines}  other: &cut [")

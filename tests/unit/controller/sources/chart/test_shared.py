@@ -13,9 +13,8 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access
 from api.v1alpha2.conditions import Reason
-from controller.sources.chart import shared
-from controller.sources.chart.index import Index
-from controller.sources.chart.shared import SharedAnswers
+from controller.sources import chart_index
+from controller.sources.chart_index import Index, SharedAnswers
 
 
 class Clock:
@@ -154,9 +153,9 @@ def test_a_failure_keeps_what_is_known_and_its_age() -> None:
     assert repository.known == [None, first, first]
 
 
-@pytest.mark.parametrize("limit", ["_KEPT_ANSWERS", "_KEPT_BYTES"])
+@pytest.mark.parametrize("limit", ["_KEPT_ANSWERS", "_SHARED_BYTES"])
 def test_those_that_were_not_used_for_longest_are_dropped(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, limit, 2 if limit == "_KEPT_ANSWERS" else 30)
+    monkeypatch.setattr(chart_index, limit, 2 if limit == "_KEPT_ANSWERS" else 30)
     repository, indexes = Repository(), SharedAnswers[Index](Clock())
     for key in ("a", "b", "a", "c"):
         indexes.get(key, access(), 60.0, repository)

@@ -17,8 +17,8 @@ from api.errors import BundleError
 from api.plugins import Access, Credentials, Entry, Limits, Network, RegistryCredentials, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
-from controller.sources.chart import repository
-from controller.sources.chart.source import ChartSource
+from controller.sources import chart
+from controller.sources.chart import ChartSource
 from hack.control_plane.certificates import write_certificates
 from tests.support.chart_repositories import add_chart, entry_of, index_of, packed_chart, repository_of
 from tests.support.charts import pack
@@ -344,7 +344,7 @@ def test_a_version_that_is_gone(server: FaultyServer, client: Client, monkeypatc
     del server.files["/web-1.0.0.tgz"]
     message = failure(lambda: client.fetch(parameters, found), Reason.PINNED_CONTENT_GONE)
     assert 'does not have "/web-1.0.0.tgz"' in message
-    monkeypatch.setattr(repository, "_FETCH_AGE", 0.0)
+    monkeypatch.setattr(chart, "_FETCH_AGE", 0.0)
     put(server, repository_of("web", "1.2.0"), tag='"2"')
     message = failure(lambda: client.fetch(parameters, found), Reason.PINNED_CONTENT_GONE)
     assert 'the repository no longer has version "1.0.0" of chart "web"' in message
@@ -428,7 +428,7 @@ def test_what_is_no_index(body: bytes, server: FaultyServer, client: Client) -> 
 
 
 def test_an_index_that_is_too_large(server: FaultyServer, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repository, "INDEX_BYTES", 1000)
+    monkeypatch.setattr(chart, "INDEX_BYTES", 1000)
     put(server, {"/index.yaml": b"a" * 1001})
     message = failure(lambda: client.resolve(client.parameters(server.address)), Reason.CONTENT_REJECTED)
     assert "exceeds the limit of 1000 bytes" in message

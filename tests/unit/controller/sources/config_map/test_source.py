@@ -16,7 +16,7 @@ from api import names
 from api.errors import BundleError
 from api.plugins import Access, Entry, LocalContent, Resolution
 from api.v1alpha2.conditions import Reason
-from controller.sources.config_map.source import KEY, PART_BYTES, ConfigMapSource, split
+from controller.sources.config_map import KEY, PART_BYTES, ConfigMapSource, split
 from tests.support.charts import pack
 
 SOURCE = ConfigMapSource()

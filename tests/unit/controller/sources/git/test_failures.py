@@ -6,7 +6,7 @@ import pytest
 
 from api.v1alpha2.conditions import Reason
 from controller.sources.git.connection import parse_repository
-from controller.sources.git.failures import NotServedError, check_served, translate
+from controller.sources.git.process import NotServedError, check_served, translate
 
 REPOSITORY = parse_repository("https://example.org:8443/x")
 HOST = "https://example.org:8443/x/"

@@ -11,7 +11,7 @@ import pytest
 from api.plugins import Limits
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection
-from controller.sources.git.files import LINK, SUBMODULE, Item, may_leave, take_directory
+from controller.sources.git.objects import LINK, SUBMODULE, Item, may_leave, take_directory
 
 FILE = "100644"
 LIMITS = Limits(entries=40, path_bytes=60, path_depth=6)

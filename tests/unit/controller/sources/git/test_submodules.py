@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.sources.git.submodules import Module, parse_modules, resolve_url
+from controller.sources.git.source import Module, parse_modules, resolve_url
 from tests.support.git_servers import ENVIRONMENT
 
 BASES = [

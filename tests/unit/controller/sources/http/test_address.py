@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.sources.http.address import parse_address
+from controller.sources.http import parse_address
 
 SAME = [
     ("https://Example.COM/a", "https://example.com/a"),

@@ -19,7 +19,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import Rejection
 from controller.content.zip import Unsupported
-from controller.sources.http.source import read_body, strip_components
+from controller.sources.http import read_body, strip_components
 from tests.support.tarballs import Link, tarball
 from tests.support.zips import zipped
 

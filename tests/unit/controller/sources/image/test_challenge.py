@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from controller.sources.image.tokens import Challenge, parse_challenges
+from controller.sources.image.login import Challenge, parse_challenges
 
 HUB = 'Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:a/b:pull"'
 HUB_PARAMETERS = {

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.plugins import RegistryCredentials
-from controller.sources.image.keyring import find_credentials
+from controller.sources.credentials import find_credentials
 
 # k8s.io/kubernetes/pkg/credentialprovider/keyring_test.go: TestURLsMatch, TestDockerKeyringForGlob.
 MATCHING = [

@@ -10,8 +10,7 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.sources.image.layers import Layer, Role, name_chart, plan_layers
-from controller.sources.image.manifest import Descriptor, Image
+from controller.sources.image.manifest import Descriptor, Image, Layer, Role, name_chart, plan_layers
 
 PATH = "spec.sources[0].image"
 DIGEST = "sha256:" + "a1" * 32

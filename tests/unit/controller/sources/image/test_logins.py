@@ -16,9 +16,9 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Network, RegistryCredentials, Resolution
 from api.v1alpha2.conditions import Reason
+from controller.sources.image.login import choose_credentials
 from controller.sources.image.reference import find_endpoint, parse_reference
 from controller.sources.image.source import ImageSource
-from controller.sources.image.tokens import choose_credentials
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.registries import Authority
 from tests.support.tarballs import tarball
@@ -264,7 +264,7 @@ def test_a_refusal_where_blobs_are_redirected_to_is_no_challenge_and_not_told(
 def test_what_another_token_server_answers_is_not_told(
     status: int, registry: FaultyRegistry, access: Access, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.sources.image.tokens.is_related", lambda *_, **__: True)
+    monkeypatch.setattr("controller.sources.image.login.is_related", lambda *_, **__: True)
     with FaultyRegistry(authority.server_context()) as other:
         registry.wants_token, registry.realm = True, f"https://{other.host}/v2/token"
         other.faults = Faults(status=status)
@@ -290,7 +290,7 @@ def test_an_unverified_registry_gets_no_credentials(registry: FaultyRegistry, ac
 def test_an_unverified_registry_names_no_other_place_for_tokens(
     registry: FaultyRegistry, access: Access, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.sources.image.tokens.is_related", lambda *_, **__: True)
+    monkeypatch.setattr("controller.sources.image.login.is_related", lambda *_, **__: True)
     with FaultyRegistry(authority.server_context()) as other:
         registry.wants_token, registry.realm = True, f"https://{other.host}/token"
         parameters = {"ref": f"{registry.host}/bundle:v1", "insecureSkipTLSVerify": True}

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from api.errors import BundleError
 from api.plugins import Limits
 from api.v1alpha2.conditions import Reason
-from controller.sources.image.layers import plan_layers
-from controller.sources.image.manifest import Image, Index, check_size, choose, parse_manifest
+from controller.sources.image.manifest import Image, Index, check_size, choose, parse_manifest, plan_layers
 
 DIGEST = "sha256:" + "a1" * 32
 LAYER = "application/vnd.oci.image.layer.v1.tar"

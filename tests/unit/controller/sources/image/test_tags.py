@@ -12,10 +12,9 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.sources.hosts import Place
 from controller.sources.image.registry import Registry, read_tags
-from controller.sources.redirects import Place
-from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import Choice
+from controller.sources.versions import Choice, Range
 
 PLACE = Place(subject="spec.sources[0].image.ref", host="quay.io")
 

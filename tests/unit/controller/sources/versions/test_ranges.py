@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.sources.versions.ranges import Range
-from controller.sources.versions.version import Version, parse_version
+from controller.sources.versions import Range, Version, parse_version
 
 NUMBERS = st.integers(0, 3)
 VERSIONS = st.builds(Version, major=NUMBERS, minor=NUMBERS, patch=NUMBERS)

@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.content.limits import quote
-from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import checked, choose, compile_filter, similar
-from controller.sources.versions.version import parse_loosely, parse_version
+from controller.sources.versions import Range, checked, choose, compile_filter, parse_loosely, parse_version, similar
 
 RANGES = st.sampled_from([">5", "<0.0.1", "1.1.x", ">1.2 <2 || >4", "~0.5", "=2.1.0"])
 TAGS = ["latest", "1.0.0", "v1.2.0", "1.10.0", "1.9.0", "2.0.0-rc.1", "2.0.0_build.1", "1", "sha-3f2a"]

@@ -1,4 +1,6 @@
-"""Reflector: a small record of every object of one collection, kept up to date by a watch on its own thread.
+"""Watches: a small record of every object of a collection, kept up to date by a reflector on a thread of its own.
+
+In: the path of a collection, and a function from an object to its record. Out: records, and calls about their changes.
 
 The initial state is read from a streaming list, on the same connection as the changes after it, or from pages if the
 server does not support that. After an expired version (410 as status, ERROR event, or of a continue token) it lists
@@ -12,7 +14,8 @@ API servers restart then. So after an interruption, the version of the collectio
 and the object that changed last with how it was known. Unless both allow the watch to continue, the collection is
 listed again.
 
-Not here: which record is newer (cache.py), requests and events (collection.py), bytes to lines (kube/client.py).
+Not here: which record is newer (cache.py), bytes to lines (client.py), what the objects mean (`observe`), and single
+objects (`observe.following.object_follower`).
 """
 
 from __future__ import annotations
@@ -22,17 +25,207 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Generic
 
 from api.bounds import clamp_wait
-from controller.kube.client import DEFAULT_TIMEOUT, Client, LineStream
-from controller.kube.errors import ApiError
-from controller.kube.watch.cache import Cache, Change, Continuity, Key, RecordT
-from controller.kube.watch.collection import Collection, Event, parse_events, read_list, read_pages
-from controller.kube.watch.pace import DEFAULT_PACE, Pace
+from controller.kube.cache import Cache, Change, Continuity, Key, RecordT, Trace, key_of, make_trace
+from controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, LineStream, Page
+from controller.kube.encoding import JSON, METADATA, decode
+from controller.kube.errors import UNREACHABLE, ApiError, status_error
 from controller.processes.supervision import Kind
+from controller.retries import Backoff
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+NO_STREAMING_LISTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
+
+Event = tuple[str, dict[str, Any]]
+"""ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+
+Make = Callable[[dict[str, Any]], RecordT | None]
+"""Returns the record of an object; None to skip it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """Objects at a path that match the selectors, in full or as PartialObjectMetadata."""
+
+    client: Client
+    path: str
+    label_selector: str
+    field_selector: str
+    metadata: bool
+
+    def pages(self, limit: int) -> Iterator[Page]:
+        """Yield all objects, `limit` at a time.
+
+        Raises: ApiError, also while iterating.
+        """
+        return self.client.pages(
+            self.path,
+            metadata=self.metadata,
+            label_selector=self.label_selector,
+            field_selector=self.field_selector,
+            limit=limit,
+        )
+
+    def read_state(self, key: Key | None) -> tuple[str, Trace | None]:
+        """Return the current resourceVersion of the collection, and an object if it exists, in one cheap request.
+
+        Raises: ApiError; 400 if an aggregated API cannot select an object by name.
+        """
+        # Without the label selector: an API server may have to search for objects that have the label.
+        selector = f"metadata.name={key[1]}" if key else self.field_selector
+        path = self._path_in(key[0]) if key else self.path
+        page = next(replace(self, path=path, label_selector="", field_selector=selector, metadata=True).pages(1))
+        found = next((trace for trace in map(make_trace, page.items) if key_of(trace) == key), None)
+        return page.resource_version, found
+
+    def _path_in(self, namespace: str) -> str:
+        """Return the path of the part in one namespace, if the collection has all namespaces."""
+        if not namespace or f"/namespaces/{namespace}/" in self.path:
+            return self.path
+        prefix, _, plural = self.path.rpartition("/")
+        return f"{prefix}/namespaces/{namespace}/{plural}"
+
+    def open_list(self, seconds: int, silence: float) -> LineStream | None:
+        """Open a stream of all objects and then of changes, for as many seconds.
+
+        Returns: None if the server does not support streaming lists.
+        Raises: ApiError.
+        """
+        start: list[tuple[str, str | int]] = [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
+        try:
+            return self._open(start, seconds, silence)
+        except ApiError as error:
+            if error.status in NO_STREAMING_LISTS:
+                return None
+            raise
+
+    def open_watch(self, version: str, seconds: int, silence: float) -> LineStream:
+        """Open a stream of the changes after a version, for as many seconds.
+
+        Raises: ApiError.
+        """
+        return self._open([("resourceVersion", version)], seconds, silence)
+
+    def _open(self, start: list[tuple[str, str | int]], seconds: int, silence: float) -> LineStream:
+        selectors = (("labelSelector", self.label_selector), ("fieldSelector", self.field_selector))
+        return self.client.stream(
+            self.path,
+            query=[
+                ("watch", "true"),
+                ("allowWatchBookmarks", "true"),
+                ("timeoutSeconds", seconds),
+                *start,
+                *(selector for selector in selectors if selector[1]),
+            ],
+            accept=METADATA if self.metadata else JSON,
+            silence=silence,
+        )
+
+
+def parse_events(stream: LineStream) -> Iterator[Event]:
+    """Yield the events of a stream.
+
+    Raises: ApiError for an ERROR event, for a line that is no event, and when the connection is lost.
+    """
+    for line in stream:
+        try:
+            event = decode(line)
+            kind, value = event["type"], event["object"]
+        except (ValueError, KeyError, TypeError):
+            raise ApiError(0, "NotUnderstood", "a line of the watch is not an event") from None
+        if kind == "ERROR":
+            raise status_error(value)
+        yield kind, value
+
+
+def read_list(events: Iterator[Event], make: Make[RecordT]) -> tuple[dict[Key, RecordT], str] | None:
+    """Return the records of a streaming list and its version; None if the stream ends before the list does.
+
+    Raises: ApiError, see parse_events.
+    """
+    fresh: dict[Key, RecordT] = {}
+    for event in events:
+        kind, value = event
+        if _ends_list(event):
+            return fresh, value["metadata"]["resourceVersion"]
+        record = make(value) if kind != "BOOKMARK" else None
+        if record is not None and kind == "DELETED":
+            fresh.pop(key_of(record), None)
+        elif record is not None:
+            fresh[key_of(record)] = record
+    return None
+
+
+def read_pages(
+    pages: Iterable[Page], make: Make[RecordT], on_page: Callable[[], None]
+) -> tuple[dict[Key, RecordT], str]:
+    """Return the records of a paged list and its version; call `on_page` for each page.
+
+    Raises: ApiError.
+    """
+    fresh: dict[Key, RecordT] = {}
+    version = ""
+    for page in pages:
+        on_page()
+        if page.restarted:
+            fresh.clear()
+        records = (record for item in page.items if (record := make(item)) is not None)
+        fresh.update((key_of(record), record) for record in records)
+        version = page.resource_version
+    return fresh, version
+
+
+def _ends_list(event: Event) -> bool:
+    """Return whether this is the bookmark after the last initial event."""
+    kind, value = event
+    return kind == "BOOKMARK" and INITIAL_EVENTS_END in (value["metadata"].get("annotations") or {})
+
+
+_BACKOFF = Backoff(first=0.8, longest=30, jitter=0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Timing of a reflector, in seconds."""
+
+    watch: tuple[int, int] = (240, 480)
+    """Duration of a watch; random, so that many do not end at the same time."""
+    slack: float = 15
+    """How long a server may be silent beyond the end of a watch."""
+    steady: float = 5
+    """A watch that ends sooner counts as failed."""
+    quiet: float = 150
+    """A watch that is silent for longer has lost its server, which sends bookmarks every minute. One that never got an
+    event in that time may wait for a version in the future, as after a restore of etcd: list again."""
+    backoff: Backoff = _BACKOFF
+    away: float = 5
+    """Maximum pause while the server does not answer: a longer one saves nothing, and edits are not noticed."""
+    asked: float = 5
+    """Maximum pause at the request of the server (priority and fairness: one second): one reply must not hide a kind
+    for longer."""
+    page: int = PAGE_ITEMS
+    """Objects in a page, not seconds."""
+
+    def silence(self, seconds: int) -> float:
+        """Return how long a watch of so many seconds may be silent."""
+        return min(self.quiet, seconds + self.slack)
+
+    def choose_pause(self, failures: int, error: ApiError | None) -> float:
+        """Return how long to wait after so many failures in a row, `error` being the last."""
+        backoff = self.backoff
+        if error is not None and error.reason == UNREACHABLE:
+            backoff = replace(backoff, longest=min(backoff.longest, self.away))
+        asked = (error.retry_after or 0.0) if error else 0.0
+        return max(backoff.choose_delay(failures), min(asked, self.asked))
+
+
+DEFAULT_PACE = Pace()
+
 
 log = logging.getLogger(__name__)
 

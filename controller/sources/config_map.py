@@ -18,7 +18,7 @@ from api.plugins import MEBIBYTE, Access, Entry, Limits, LocalContent, Resolutio
 from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of, digest_of_json
 from controller.content.limits import Rejection, quote
-from controller.sources.http.source import READ_AS, read_body
+from controller.sources.http import READ_AS, read_body
 
 PART_BYTES = 900 << 10
 """Of one part; an object in etcd has at most 1.5 MiB, and base64 adds a third."""

@@ -16,7 +16,7 @@ chooses the address, and gets what is found there as a token. For the same reaso
 responses of other addresses.
 
 The exchanges: https://distribution.github.io/distribution/spec/auth/token/ and …/auth/oauth/. Not here: which entries
-of a Secret are for a repository (keyring.py).
+of a Secret are for a repository (credentials.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from api.errors import BundleError
 from api.plugins import Credentials, RegistryCredentials
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
-from controller.sources.image.keyring import find_credentials
+from controller.sources.credentials import find_credentials
 from controller.sources.image.reference import Endpoint
 from controller.sources.transport import Response, Transport
 from controller.sources.trust import basic

@@ -1,9 +1,13 @@
-"""A chart repository: index.yaml says which versions there are, and where.
+"""Helm charts: a version is found in the index of a repository, and pinned by the digest of the packaged chart.
+
+index.yaml says which versions there are, and where. The content is the directory of the chart, as `helm pull --untar`
+writes it, without its own name. Provenance files are not read.
 
 Invariants: no chart is unpacked before its digest is verified; credentials are sent over verified https only, and only
 to the host of the repository, wherever index.yaml leads.
 
-Not here: the meaning of index.yaml (index.py), and who shares it (shared.py).
+Not here: the meaning of index.yaml, and who shares it (chart_index.py); which version is meant, and registries
+(chart_registry.py).
 """
 
 from __future__ import annotations
@@ -26,30 +30,101 @@ from api.plugins import Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import Spool
 from controller.content.limits import quote
-from controller.sources.chart.chart import ChartRequest, pinned_version, read_chart
-from controller.sources.chart.index import (
+from controller.sources.chart_index import (
     INDEX_BYTES,
     READING_BYTES,
     Index,
     Release,
+    SharedAnswers,
     TooLargeError,
     UnreadableError,
     read_charts,
 )
-from controller.sources.chart.registry import OCI
-from controller.sources.chart.registry import connected as connected_to_registry
-from controller.sources.chart.shared import SharedAnswers
-from controller.sources.hosts import check_host
-from controller.sources.http.address import HTTPS, Address, parse_address
-from controller.sources.http.download import Download, Wanted
+from controller.sources.chart_registry import (
+    OCI,
+    ChartRequest,
+    RegistryRepository,
+    parse_request,
+    pinned_version,
+    read_chart,
+    registry_address,
+    request_problems,
+)
+from controller.sources.chart_registry import connected as connected_to_registry
+from controller.sources.hosts import PRINTABLE, Detour, check_host, follow, origin_of
+from controller.sources.http import HTTPS, READ_AS, Address, Download, Wanted, parse_address
 from controller.sources.pace import check_deadline
-from controller.sources.redirects import PRINTABLE, Detour, follow, origin_of
 from controller.sources.transport import Transport
-from controller.sources.trust import certificates_of, credential_headers
+from controller.sources.trust import certificate_problems, certificates_of, credential_headers
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _FETCH_AGE = 60.0  # seconds; a fetch mostly follows what has just resolved the version
 _SALT = secrets.token_bytes(32)  # keys of shared answers tell nothing about the credentials in them
+
+
+class ChartSource:
+    """The kind `chart`. Parameters: repository, name, version, sha256, insecureSkipTLSVerify, certificateData."""
+
+    def __init__(self) -> None:
+        self._shared = Shared()
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
+        """Return what is wrong with the parameters, each with its field path below `path`."""
+        problems = []
+        url = parameters.get("repository", "")
+        try:
+            _address(parameters)
+        except ValueError as error:
+            # Not quoted if it may contain a password.
+            problems.append(f"{path}.repository: {'the URL' if '@' in url else quote(url)} {error}")
+        return problems + request_problems(parameters, path) + certificate_problems(parameters, path)
+
+    def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return repository in normal form, name, version and sha256."""
+        request = parse_request(parameters)
+        return {
+            "repository": _address(parameters),
+            "name": request.name,
+            "version": request.version,
+            "sha256": request.digest,
+        }
+
+    def origin(self, parameters: Mapping[str, Any]) -> str:
+        """Return the repository, with its query; in a registry that of the chart."""
+        return _address(parameters)
+
+    def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
+        """Return the version that the spec asks for, as the repository has it now.
+
+        Returns: pinned as `repository/name:version@digest`, digest as that of the packaged chart.
+        Raises: BundleError (NotFound, DigestMismatch, ContentRejected, UnsupportedContent, Unauthorized, Unreachable,
+            TLSVerificationFailed, InsecureRefused, InvalidReference, SecretInvalid).
+        """
+        with self._connected(parameters, access, Reason.NOT_FOUND) as found:
+            return found.resolve(parse_request(parameters))
+
+    def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:  # noqa: ARG002 - the contract
+        """Return the digest, which is verified before anything is unpacked, and how it is read."""
+        return f"{resolution.digest}|{READ_AS}"
+
+    def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
+        """Yield the files of the chart that was resolved.
+
+        Raises: BundleError (PinnedContentGone, and those of `resolve` except NotFound).
+        """
+        with self._connected(parameters, access, Reason.PINNED_CONTENT_GONE) as found:
+            yield from found.fetch(parse_request(parameters), resolution)
+
+    @contextmanager
+    def _connected(
+        self, parameters: Mapping[str, Any], access: Access, missing: Reason
+    ) -> Iterator[Repository | RegistryRepository]:
+        if _is_in_registry(parameters):
+            with connected_to_registry(parameters, access, missing) as registry:
+                yield registry
+        else:
+            with _connected(parameters, access, self._shared, missing) as repository:
+                yield repository
 
 
 def repository_address(text: str) -> Address:
@@ -304,7 +379,7 @@ class Repository:
 
 
 @contextmanager
-def connected(parameters: Mapping[str, Any], access: Access, shared: Shared, missing: Reason) -> Iterator[Repository]:
+def _connected(parameters: Mapping[str, Any], access: Access, shared: Shared, missing: Reason) -> Iterator[Repository]:
     """Provide the repository of a source, for one call.
 
     Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
@@ -332,3 +407,14 @@ def _key_of(address: Address, parameters: Mapping[str, Any], access: Access, hea
     verify = not parameters.get("insecureSkipTLSVerify")
     parts = [address.url, certificates_of(parameters, access), verify, sorted(headers.items())]
     return hmac.new(_SALT, json.dumps(parts).encode(), hashlib.sha256).hexdigest()
+
+
+def _is_in_registry(parameters: Mapping[str, Any]) -> bool:
+    return str(parameters.get("repository", "")).startswith(OCI)
+
+
+def _address(parameters: Mapping[str, Any]) -> str:
+    """Return what is asked for the chart, in normal form. Raises: ValueError with the problem and the remedy."""
+    if _is_in_registry(parameters):
+        return registry_address(parameters["repository"], parameters.get("name", ""))
+    return repository_address(parameters.get("repository", "")).url
