@@ -1,4 +1,6 @@
-"""The spool: what is in the file is what its digest says."""
+"""The spool: what is in the file is what its digest says.
+
+A local folder as entries: in the order of names, links as links, git's own folder left out."""
 
 from __future__ import annotations
 
@@ -9,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from api.errors import BundleError
+from api.plugins import EntryKind, Limits
 from api.v1alpha2.conditions import Reason
-from controller.content.disk import Spool
+from controller.content.archive import write_entries
+from controller.content.disk import Spool, read_folder
 
 
 def digest_of(data: bytes) -> str:
@@ -48,3 +52,30 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with Spool(tmp_path, "path") as spool, pytest.raises(BundleError, match="path: the disk") as caught:
         spool.append(b"x")
     assert caught.value.reason is Reason.STORAGE_FULL
+
+
+def test_what_is_in_a_folder_comes_in_the_order_of_names(tmp_path: Path) -> None:
+    (tmp_path / "b" / ".git").mkdir(parents=True)
+    (tmp_path / "b" / ".git" / "HEAD").write_text("x")
+    (tmp_path / "b" / "run").write_text("x")
+    (tmp_path / "b" / "run").chmod(0o755)
+    (tmp_path / "a").write_text("hello")
+    (tmp_path / "c").symlink_to("a")
+    found = [(entry.path, entry.kind, entry.size, entry.executable, entry.target) for entry in read_folder(tmp_path)]
+    assert found == [
+        ("a", EntryKind.FILE, 5, False, ""),
+        ("b", EntryKind.DIRECTORY, 0, False, ""),
+        ("b/run", EntryKind.FILE, 1, True, ""),
+        ("c", EntryKind.SYMBOLIC_LINK, 0, False, "a"),
+    ]
+
+
+def test_it_becomes_content_like_an_archive(tmp_path: Path) -> None:
+    folder, copy = tmp_path / "folder", tmp_path / "copy"
+    (folder / "x").mkdir(parents=True)
+    copy.mkdir()
+    (folder / "x" / "a").write_text("hello")
+    (folder / "b").symlink_to("x/a")
+    write_entries(read_folder(folder), copy, Limits(), "folder")
+    assert (copy / "x" / "a").read_text() == (copy / "b").read_text() == "hello"
+    assert not (copy / "b").is_symlink()

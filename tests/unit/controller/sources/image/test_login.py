@@ -1,22 +1,30 @@
-"""Logging in: what a registry hears, from whom, and how often."""
+"""Logging in: what a registry hears, from whom, and how often.
+
+Anonymous tokens: where they are asked for, and what becomes of the answer.
+
+Challenges: the header WWW-Authenticate as registries write it, and as nobody should."""
 
 from __future__ import annotations
 
 import base64
+import json
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Network, RegistryCredentials, Resolution
 from api.v1alpha2.conditions import Reason
-from controller.sources.image.login import choose_credentials
+from controller.sources.image.login import Challenge, choose_credentials, is_related, parse_challenges
 from controller.sources.image.reference import find_endpoint, parse_reference
 from controller.sources.image.source import ImageSource
 from tests.support.faulty_registry import Faults, FaultyRegistry
@@ -313,3 +321,204 @@ def test_what_is_tried_where() -> None:
     assert choose("nginx", both) == ["hub", "own"]
     assert choose("quay.io/a", both) == ["own"]
     assert choose("nginx", both, registry_mirrors={"docker.io": "mirror.example.com/hub"}) == ["mirror"]
+
+
+@pytest.fixture
+def token_access(tmp_path: Path) -> Access:
+    return Access(path="spec.sources[0]", deadline=time.monotonic() + 20, cancelled=threading.Event(), scratch=tmp_path)
+
+
+@pytest.fixture
+def token_registry() -> Iterator[FaultyRegistry]:
+    with FaultyRegistry() as registry:
+        registry.wants_token = True
+        registry.add_image("v1", tarball(("manifests/a.yaml", b"a: 1\n")))
+        yield registry
+
+
+def resolve_token(token_registry: FaultyRegistry, token_access: Access) -> Resolution:
+    return ImageSource().resolve({"ref": f"{token_registry.host}/bundle:v1"}, token_access)
+
+
+def test_a_challenge_is_answered_once_for_all_requests(token_registry: FaultyRegistry, token_access: Access) -> None:
+    digest = resolve_token(token_registry, token_access).digest
+    token_registry.requests.clear()
+    list(
+        ImageSource().fetch(
+            {"ref": f"{token_registry.host}/bundle:v1"}, Resolution(pinned="", digest=digest), token_access
+        )
+    )
+    paths = [path.split("?")[0] for _, path, _ in token_registry.requests]
+    assert [path.rsplit("/", 2)[1] for path in paths] == ["manifests", "token", "manifests", "blobs"]
+    assert paths[1] == "/token"
+    assert "scope=repository%3Abundle%3Apull" in token_registry.requests[1][1]
+
+
+def test_a_token_that_has_expired_is_replaced(token_registry: FaultyRegistry, token_access: Access) -> None:
+    token_registry.token_uses = 1
+    digest = resolve_token(token_registry, token_access).digest
+    parameters = {"ref": f"{token_registry.host}/bundle@{digest}"}
+    found = ImageSource().fetch(parameters, Resolution(pinned="", digest=digest), token_access)
+    assert [entry.path for entry in found] == ["manifests/a.yaml"]
+
+
+ANSWERS = [
+    ("nothing", b""),
+    ("no JSON", b"\xff"),
+    ("a list", b"[]"),
+    ("no token", b"{}"),
+    ("a token that is no text", b'{"token": {"a": 1}}'),
+    ("a token that would be two headers", json.dumps({"token": "a\r\nX-Evil: 1"}).encode()),
+    ("a token that is not accepted", b'{"token": "another"}'),
+    ("deep nesting", b"[" * 60_000),
+]
+
+
+@pytest.mark.parametrize("answer", [case[1] for case in ANSWERS], ids=map(itemgetter(0), ANSWERS))
+def test_without_a_good_token_it_is_unauthorized(
+    answer: bytes, token_registry: FaultyRegistry, token_access: Access
+) -> None:
+    token_registry.token_uses, token_registry.token_answer = 0, answer
+    with pytest.raises(BundleError) as caught:
+        resolve_token(token_registry, token_access)
+    assert caught.value.reason is Reason.UNAUTHORIZED
+
+
+def test_an_endless_answer_is_refused(token_registry: FaultyRegistry, token_access: Access) -> None:
+    token_registry.token_answer = b" " * 100_000
+    with pytest.raises(BundleError, match="exceeds the limit of 65536 bytes"):
+        resolve_token(token_registry, token_access)
+
+
+def test_a_foreign_token_server_is_not_asked(token_registry: FaultyRegistry, token_access: Access) -> None:
+    with FaultyRegistry() as other:
+        token_registry.realm = f"http://localhost:{other.host.split(':')[1]}/token"
+        with pytest.raises(BundleError, match='uses token server "localhost"') as caught:
+            resolve_token(token_registry, token_access)
+        assert other.requests == []
+    assert caught.value.reason is Reason.INSECURE_REFUSED
+
+
+@pytest.mark.parametrize("realm", ["ftp://127.0.0.1/", "//127.0.0.1/", "http://a:b@127.0.0.1/", "http://[", "x"])
+def test_an_odd_realm_is_refused(realm: str, token_registry: FaultyRegistry, token_access: Access) -> None:
+    token_registry.realm = realm
+    with pytest.raises(BundleError) as caught:
+        resolve_token(token_registry, token_access)
+    assert caught.value.reason is Reason.INSECURE_REFUSED
+
+
+@pytest.mark.parametrize("challenge", ["", 'Basic realm="x"', "Bearer " + "a" * 30_000, "Bearer"])
+def test_another_challenge_is_unauthorized(
+    challenge: str, token_registry: FaultyRegistry, token_access: Access
+) -> None:
+    token_registry.wants_token = False
+    token_registry.faults = Faults(status=401, headers={"WWW-Authenticate": challenge})
+    with pytest.raises(BundleError) as caught:
+        resolve_token(token_registry, token_access)
+    assert caught.value.reason is Reason.UNAUTHORIZED
+    assert len(token_registry.requests) == 1
+
+
+@pytest.mark.parametrize("realm", ["http://127.0.0.1:{port}/token", "http://localhost:{port}/token"])
+def test_no_other_place_is_asked_in_plain_http(
+    realm: str, token_registry: FaultyRegistry, token_access: Access
+) -> None:
+    """What it answers would be told to the registry as a token."""
+    with FaultyRegistry() as other:
+        token_registry.realm = realm.format(port=other.host.split(":")[1])
+        with pytest.raises(BundleError) as caught:
+            resolve_token(token_registry, token_access)
+        assert other.requests == []
+    assert caught.value.reason is Reason.INSECURE_REFUSED
+
+
+def test_nothing_is_written_to_stderr(
+    token_registry: FaultyRegistry, token_access: Access, capfd: pytest.CaptureFixture[str]
+) -> None:
+    token_registry.token_answer = b"{}"
+    with pytest.raises(BundleError):
+        resolve_token(token_registry, token_access)
+    assert capfd.readouterr() == ("", "")
+
+
+RELATED = [
+    ("quay.io", "quay.io", True, True), ("auth.docker.io", "registry-1.docker.io", True, True),
+    ("gitlab.com", "registry.gitlab.com", True, True), ("gitlab.example.com", "registry.example.com", True, True),
+    ("evil.co.uk", "registry.co.uk", True, False), ("evil.github.io", "registry.github.io", True, False),
+    ("2.dkr.ecr.eu.amazonaws.com", "1.dkr.ecr.eu.amazonaws.com", True, False),
+    ("1.dkr.ecr.eu.amazonaws.com", "1.dkr.ecr.eu.amazonaws.com", True, True),
+    ("evil.com", "registry.example.com", False, False), ("evilexample.com", "registry.example.com", False, False),
+    ("example.com.evil.com", "registry.example.com", False, False), ("evil.io", "quay.io", False, False),
+    ("127.0.0.2", "127.0.0.1", False, False), ("", "quay.io", False, False), ("io", "quay.io", False, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("host", "registry", "anonymously", "with_credentials"), RELATED)
+def test_which_token_servers_belong_to_a_registry(
+    host: str, registry: str, anonymously: bool, with_credentials: bool
+) -> None:
+    assert is_related(host, registry, is_secret=False) is anonymously
+    assert is_related(host, registry, is_secret=True) is with_credentials
+
+
+HUB = 'Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:a/b:pull"'
+HUB_PARAMETERS = {
+    "realm": "https://auth.docker.io/token",
+    "service": "registry.docker.io",
+    "scope": "repository:a/b:pull",
+}
+CASES = [
+    ("nothing", "", []),
+    ("Docker Hub's", HUB, [("bearer", HUB_PARAMETERS)]),
+    ("Basic", 'Basic realm="a, b=c"', [("basic", {"realm": "a, b=c"})]),
+    ("a scheme alone", "Negotiate", [("negotiate", {})]),
+    ("blanks anywhere", '  BEARER  realm = "x" ,, service = y', [("bearer", {"realm": "x", "service": "y"})]),
+    ("values without quotes", "Bearer realm=x,scope=a", [("bearer", {"realm": "x", "scope": "a"})]),
+    (
+        "a URL without quotes",
+        "Bearer realm=https://auth.example.com/token?a=b,service=x",
+        [("bearer", {"realm": "https://auth.example.com/token?a=b", "service": "x"})],
+    ),
+    ("escaped quotes", r'Basic realm="a\"b\\c"', [("basic", {"realm": 'a"b\\c'})]),
+    ("an empty value", 'Bearer realm="",scope="a"', [("bearer", {"realm": "", "scope": "a"})]),
+    ("the first of two", 'Bearer realm="a",realm="b"', [("bearer", {"realm": "a"})]),
+    ("names in any case", 'Bearer Realm="a"', [("bearer", {"realm": "a"})]),
+    (
+        "two challenges in one header",
+        'Basic realm="x", Bearer realm="y",service="z"',
+        [("basic", {"realm": "x"}), ("bearer", {"realm": "y", "service": "z"})],
+    ),
+    ("two, the first without parameters", 'Negotiate, Basic realm="x"', [("negotiate", {}), ("basic", {"realm": "x"})]),
+    ("a quote without an end", 'Bearer realm="x', [("bearer", {}), ("realm", {}), ("x", {})]),
+    ("too long to be honest", "Bearer " + "a" * 5000, []),
+]
+
+
+@pytest.mark.parametrize(("header", "expect"), [case[1:] for case in CASES], ids=map(itemgetter(0), CASES))
+def test_what_a_header_says(header: str, expect: list[tuple[str, dict[str, str]]]) -> None:
+    challenges = [Challenge(scheme=scheme, parameters=parameters) for scheme, parameters in expect]
+    assert list(parse_challenges(header)) == challenges
+
+
+@pytest.mark.parametrize("part", ['a="', "a=", '"\\', "a ", ",", "\\", '="a'])
+def test_no_header_takes_long(part: str) -> None:
+    started = time.monotonic()
+    parse_challenges((part * 4096)[:4096])
+    assert time.monotonic() - started < 2
+
+
+@given(header=st.text(max_size=200) | st.text(alphabet='Bearer ="\\,ab', max_size=200))
+@example(header="\x00")
+@settings(deadline=None)
+def test_any_header_has_challenges_or_none(header: str) -> None:
+    for challenge in parse_challenges(header):
+        assert challenge.scheme == challenge.scheme.lower() != ""
+        assert all(name == name.lower() for name in challenge.parameters)
+
+
+@given(realm=st.text(max_size=80), scope=st.text(max_size=80))
+@settings(deadline=None)
+def test_what_is_quoted_comes_back(realm: str, scope: str) -> None:
+    quoted = [text.replace("\\", "\\\\").replace('"', '\\"') for text in (realm, scope)]
+    (challenge,) = parse_challenges('Bearer realm="{}",scope="{}"'.format(*quoted))
+    assert challenge.parameters == {"realm": realm, "scope": scope}
