@@ -19,8 +19,8 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 from urllib.parse import quote as quote_url
 from urllib.parse import urlsplit
 
@@ -123,7 +123,7 @@ class ChartSource:
             with connected_to_registry(parameters, access, missing) as registry:
                 yield registry
         else:
-            with _connected(parameters, access, self._shared, missing) as repository:
+            with _connected(parameters, access, self._shared) as repository:
                 yield repository
 
 
@@ -136,46 +136,29 @@ def repository_address(text: str) -> Address:
     return replace(address, path=address.path.rstrip("/"))
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
-    """A repository has a file for these credentials."""
-
-    size: int = 0
-
-
 class Shared:
     """What the repositories have answered this process."""
 
     def __init__(self) -> None:
-        self.indexes: SharedAnswers[Index] = SharedAnswers()
-        self.permissions: SharedAnswers[Permission] = SharedAnswers()
+        self.indexes = SharedAnswers[Index](lambda index: index.size)
+        self.permissions = SharedAnswers[Literal[True]]()
+        """Whether a repository has a file for some credentials."""
 
 
 class Repository:
-    """One repository, for one call of the source.
+    """One repository, for one call of the source; `shared` is what repositories have answered this process."""
 
-    Args:
-        shared: what the repositories have answered this process.
-        missing: reason for a chart that is not there: NotFound while resolving, PinnedContentGone afterwards.
-    """
-
-    def __init__(
-        self,
-        address: Address,
-        transport: Transport,
-        parameters: Mapping[str, Any],
-        access: Access,
-        *,
-        shared: Shared,
-        missing: Reason,
-    ) -> None:
-        self._address, self._transport, self._access = address, transport, access
-        self._shared, self._missing = shared, missing
+    def __init__(self, transport: Transport, parameters: Mapping[str, Any], access: Access, shared: Shared) -> None:
+        self._transport, self._access, self._shared = transport, access, shared
+        address = self._address = repository_address(parameters["repository"])
         self._trust = {"certificateData": parameters.get("certificateData") or ""}
         self._name = replace(address, query="").url  # a query may contain a secret
         self._index_address = replace(address, path=f"{address.path}/index.yaml")
         self._headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
-        self._key = _key_of(address, parameters, access, self._headers)
+        verify = not parameters.get("insecureSkipTLSVerify")
+        shared_by = [address.url, certificates_of(parameters, access), verify, sorted(self._headers.items())]
+        self._key = hmac.new(_SALT, json.dumps(shared_by).encode(), hashlib.sha256).hexdigest()
+        """What calls that may share an answer have in common."""
 
     def resolve(self, request: ChartRequest) -> Resolution:
         """Return the version to use; the chart itself is read only if neither spec nor index has its digest.
@@ -204,7 +187,7 @@ class Repository:
             yield from self._fetch_from_registry(release, request, resolution)
             return
         with Spool(self._access.scratch, self._access.path) as spool:
-            self._download(self._address_of(release)).fetch(spool)
+            self._download(self._address_of(release), Reason.PINNED_CONTENT_GONE).fetch(spool)
             if spool.digest != resolution.digest:
                 raise self._mismatch(request, release)
             yield from read_chart(spool.rewind(), self._access)
@@ -220,7 +203,7 @@ class Repository:
         access = replace(self._access, credentials=None, progress=lambda done, _: received(done))
         detour = Detour(shown=self._not_in_registry(release, folder))
         try:
-            with connected_to_registry(parameters, access, self._missing, detour) as found:
+            with connected_to_registry(parameters, access, Reason.PINNED_CONTENT_GONE, detour) as found:
                 yield from found.fetch(request, resolution)
         except BundleError as error:
             raise detour.end(error, access) from None
@@ -273,10 +256,12 @@ class Repository:
         """Return the index as the repository has it now, which may be the known one."""
         limits = replace(self._access.limits, compressed_bytes=INDEX_BYTES)
         wanted = Wanted(
-            address=self._index_address, field="repository", remedy="correct repository, which must contain that file"
+            address=self._index_address,
+            headers=self._headers,
+            field="repository",
+            remedy="correct repository, which must contain that file",
         )
-        access = replace(self._access, limits=limits)
-        download = Download(self._transport, wanted, self._headers, access, Reason.NOT_FOUND)
+        download = Download(self._transport, wanted, replace(self._access, limits=limits))
         try:
             with Spool(self._access.scratch, self._access.path) as spool:
                 answer = download.fetch(spool, known.validator if known else "")
@@ -333,20 +318,26 @@ class Repository:
             key = f"{self._key} {address.url}"
             self._shared.permissions.get(key, self._access, self._access.max_age, lambda _: self._ask_for(address))
 
-    def _ask_for(self, address: Address) -> Permission:
+    def _ask_for(self, address: Address) -> Literal[True]:
         try:
             self._download(address).check()
         except BundleError as error:
             raise self._transport.conceal(error) from None
-        return Permission()
+        return True
 
     def _gets_credentials(self, address: Address) -> bool:
         return origin_of(address.url) == origin_of(self._index_address.url)
 
-    def _download(self, address: Address) -> Download:
-        headers, named = self._headers if self._gets_credentials(address) else {}, self._index_address.url
-        wanted = Wanted(address=address, field="repository", remedy="publish the chart again", named=named)
-        return Download(self._transport, wanted, headers, self._access, self._missing)
+    def _download(self, address: Address, missing: Reason = Reason.NOT_FOUND) -> Download:
+        wanted = Wanted(
+            address=address,
+            headers=self._headers if self._gets_credentials(address) else {},
+            missing=missing,
+            field="repository",
+            remedy="publish the chart again",
+            named=self._index_address.url,
+        )
+        return Download(self._transport, wanted, self._access)
 
     def _address_of(self, release: Release) -> Address:
         """Return where index.yaml says that a chart is; the same addresses are allowed as for redirects.
@@ -379,7 +370,7 @@ class Repository:
 
 
 @contextmanager
-def _connected(parameters: Mapping[str, Any], access: Access, shared: Shared, missing: Reason) -> Iterator[Repository]:
+def _connected(parameters: Mapping[str, Any], access: Access, shared: Shared) -> Iterator[Repository]:
     """Provide the repository of a source, for one call.
 
     Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
@@ -399,14 +390,7 @@ def _connected(parameters: Mapping[str, Any], access: Access, shared: Shared, mi
         verify=not parameters.get("insecureSkipTLSVerify"),
         loopback=address.is_loopback,
     ) as transport:
-        yield Repository(address, transport, parameters, access, shared=shared, missing=missing)
-
-
-def _key_of(address: Address, parameters: Mapping[str, Any], access: Access, headers: Mapping[str, str]) -> str:
-    """Return what calls that may share an answer have in common."""
-    verify = not parameters.get("insecureSkipTLSVerify")
-    parts = [address.url, certificates_of(parameters, access), verify, sorted(headers.items())]
-    return hmac.new(_SALT, json.dumps(parts).encode(), hashlib.sha256).hexdigest()
+        yield Repository(transport, parameters, access, shared)
 
 
 def _is_in_registry(parameters: Mapping[str, Any]) -> bool:

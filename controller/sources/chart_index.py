@@ -21,7 +21,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO, Generic, Protocol, TypeVar, cast
+from typing import BinaryIO, Generic, TypeVar, cast
 
 import yaml
 
@@ -329,13 +329,7 @@ _TICK = 0.1
 _OF_ALL = (Reason.UNREACHABLE, Reason.UNAUTHORIZED, Reason.TLS_VERIFICATION_FAILED)
 
 
-class _Answer(Protocol):
-    @property
-    def size(self) -> int:
-        """Bytes of memory."""
-
-
-Answer = TypeVar("Answer", bound=_Answer)
+Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
@@ -359,10 +353,17 @@ class _Slot(Generic[Answer]):
 
 
 class SharedAnswers(Generic[Answer]):
-    """The answers of one kind that this process has, for any thread; `clock` is monotonic seconds."""
+    """The answers of one kind that this process has, for any thread.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    Args:
+        size_of: bytes of memory of an answer.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, size_of: Callable[[Answer], int] = lambda _: 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._size_of, self._clock = size_of, clock
         self._slots: OrderedDict[str, _Slot[Answer]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -412,7 +413,7 @@ class SharedAnswers(Generic[Answer]):
 
     def _drop(self) -> None:
         """Drop those that were not used for the longest time, without which the repository is asked again."""
-        sizes = {key: slot.answer.size if slot.answer else 0 for key, slot in self._slots.items()}
+        sizes = {key: self._size_of(slot.answer) if slot.answer else 0 for key, slot in self._slots.items()}
         total, count = sum(sizes.values()), len(sizes)
         for key, size in sizes.items():
             if total <= _SHARED_BYTES and count <= _KEPT_ANSWERS:

@@ -14,7 +14,7 @@ from typing import Any
 
 from api import names
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Entry, Limits, LocalContent, Resolution
+from api.plugins import MEBIBYTE, Access, Entry, LocalContent, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of, digest_of_json
 from controller.content.limits import Rejection, quote
@@ -117,11 +117,11 @@ class ConfigMapSource:
         Raises: BundleError (NotFound, ContentRejected, UnsupportedContent, SecretForbidden).
         """
         try:
-            content = _read(parameters, access)
+            digest, entries = _read(parameters, access)
             names = describe_names(_names(parameters))
-            resolution = Resolution(pinned=f"{names}@{content.digest}", digest=content.digest, reference=names)
-            if access.previous is None or access.previous.digest != content.digest:
-                access.keep(resolution, content.entries(access.limits))
+            resolution = Resolution(pinned=f"{names}@{digest}", digest=digest, reference=names)
+            if access.previous is None or access.previous.digest != digest:
+                access.keep(resolution, entries)
         except Rejection as rejection:
             raise rejection.at(access.path) from None
         return resolution
@@ -137,46 +137,37 @@ class ConfigMapSource:
             SecretForbidden).
         """
         try:
-            content = _read(parameters, access)
-            if content.digest != resolution.digest:
+            digest, entries = _read(parameters, access)
+            if digest != resolution.digest:
                 problem = "has changed since it was resolved; it is resolved again soon"
                 raise BundleError(
                     Reason.PINNED_CONTENT_GONE, f"{access.path}: {describe_names(_names(parameters))} {problem}"
                 )
-            yield from content.entries(access.limits)
+            yield from entries
         except Rejection as rejection:  # by a reader, or thrown by the writer
             raise rejection.at(access.path) from None
 
 
-class _Content:
-    """What ConfigMaps contain: one archive, or files by name."""
+def _read(parameters: Mapping[str, Any], access: Access) -> tuple[str, Iterator[Entry]]:
+    """Return the digest of the content, and its entries: those of one archive, or files by name.
 
-    def __init__(self, files: Mapping[str, bytes], archive: str = "") -> None:
-        self._files, self._archive = files, archive
-        digests = {name: digest_of(data) for name, data in files.items()}
-        self.digest = digests[archive] if archive else digest_of_json(digests)
-
-    def entries(self, limits: Limits) -> Iterator[Entry]:
-        """Yield the entries. Raises: Rejection."""
-        if self._archive:
-            data = self._files[self._archive]
-            yield from read_body(BytesIO(data), len(data), self._archive, 0, limits)
-            return
-        for name, data in sorted(self._files.items()):
-            yield Entry(path=name, size=len(data), data=BytesIO(data))
-
-
-def _read(parameters: Mapping[str, Any], access: Access) -> _Content:
-    """Return the content. Raises: BundleError of the reader; Rejection."""
+    Raises: BundleError of the reader; Rejection, also while iterating.
+    """
     found = {name: access.config_map(name) for name in _names(parameters)}
     if are_parts(found):
-        return _Content({KEY: join(found)}, KEY)
-    files: dict[str, bytes] = {}
-    for name, each in found.items():
-        if common := sorted(files.keys() & each.files.keys()):
-            raise Rejection(f"ConfigMap {quote(name)}: another one has the key {quote(common[0])}, too; rename it")
-        files |= each.files
-    return _Content(files, _archive_among(files))
+        archive, files = KEY, {KEY: join(found)}
+    else:
+        files = {}
+        for name, each in found.items():
+            if common := sorted(files.keys() & each.files.keys()):
+                raise Rejection(f"ConfigMap {quote(name)}: another one has the key {quote(common[0])}, too; rename it")
+            files |= each.files
+        archive = _archive_among(files)
+    if archive:
+        data = files[archive]
+        return digest_of(data), read_body(BytesIO(data), len(data), archive, 0, access.limits)
+    entries = (Entry(path=name, size=len(data), data=BytesIO(data)) for name, data in sorted(files.items()))
+    return digest_of_json({name: digest_of(data) for name, data in files.items()}), entries
 
 
 def _archive_among(files: Mapping[str, bytes]) -> str:

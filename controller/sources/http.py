@@ -20,7 +20,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -120,6 +120,10 @@ class Wanted:
     """A file to download, and what messages say about it."""
 
     address: Address
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """They carry credentials."""
+    missing: Reason = Reason.NOT_FOUND
+    """Of a 404: NotFound while resolving, PinnedContentGone afterwards."""
     field: str = "url"
     """Of the spec, which led to it."""
     remedy: str = "correct url, or publish the file"
@@ -129,18 +133,10 @@ class Wanted:
 
 
 class Download:
-    """One file, for one call of the source.
+    """One file, for one call of the source."""
 
-    Args:
-        headers: carry credentials.
-        missing: reason for a 404: NotFound while resolving, PinnedContentGone afterwards.
-    """
-
-    def __init__(
-        self, transport: Transport, wanted: Wanted, headers: Mapping[str, str], access: Access, missing: Reason
-    ) -> None:
-        self._transport, self._wanted, self._headers = transport, wanted, headers
-        self._access, self._missing = access, missing
+    def __init__(self, transport: Transport, wanted: Wanted, access: Access) -> None:
+        self._transport, self._wanted, self._access = transport, wanted, access
         self._subject = f"{access.path}.{wanted.field}"
         self._part = _Representation()
 
@@ -163,7 +159,7 @@ class Download:
         """
         address, named = self._wanted.address.url, self._wanted.named
         try:
-            response = self._transport.send("HEAD", address, self._headers, named=named, leaves=False)
+            response = self._transport.send("HEAD", address, self._wanted.headers, named=named, leaves=False)
         except StatusError as error:
             if error.status == HTTPStatus.TOO_MANY_REQUESTS:
                 raise
@@ -192,7 +188,7 @@ class Download:
                 raise cut
 
     def _send(self, headers: Mapping[str, str], *, leaves: bool = True) -> Response:
-        url, named, sent = self._wanted.address.url, self._wanted.named, {**self._headers, **headers}
+        url, named, sent = self._wanted.address.url, self._wanted.named, {**self._wanted.headers, **headers}
         if "Range" in headers and self._part.url:
             url, named, sent = self._part.url, named or url, dict(headers)
         response = self._transport.send("GET", url, sent, named=named, leaves=leaves)
@@ -212,9 +208,9 @@ class Download:
         host, path, field = quote(response.host), quote(self._wanted.address.path), self._wanted.field
         if response.status in _GONE:
             remedy = self._wanted.remedy
-            if self._missing is Reason.PINNED_CONTENT_GONE:
+            if self._wanted.missing is Reason.PINNED_CONTENT_GONE:
                 remedy = f"restore the file, or correct {field} and set annotation {names.RECONCILE_REQUESTED_AT}"
-            return BundleError(self._missing, f"{self._subject}: {host} does not have {path}; {remedy}")
+            return BundleError(self._wanted.missing, f"{self._subject}: {host} does not have {path}; {remedy}")
         if response.status in _REFUSED:
             return BundleError(Reason.UNAUTHORIZED, f"{self._subject}: {host} denies access to {path}; check auth")
         message = f"{self._subject}: {host} returned status {response.status} for {path}; check {field}"
@@ -448,7 +444,7 @@ class HttpSource:
         validator = previous.validator if previous else ""
         with _connect(address, parameters, access) as transport:
             headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
-            download = Download(transport, Wanted(address=address), headers, access, Reason.NOT_FOUND)
+            download = Download(transport, Wanted(address=address, headers=headers), access)
             if not _sha256(parameters):
                 return _read_now(download, address, validator, parameters, access)
             answer = download.ask(validator)
@@ -470,8 +466,8 @@ class HttpSource:
         address = _parse(parameters, access)
         with _connect(address, parameters, access) as transport, Spool(access.scratch, access.path) as spool:
             headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
-            wanted = Wanted(address=address)
-            Download(transport, wanted, headers, access, Reason.PINNED_CONTENT_GONE).fetch(spool)
+            wanted = Wanted(address=address, headers=headers, missing=Reason.PINNED_CONTENT_GONE)
+            Download(transport, wanted, access).fetch(spool)
             if spool.digest != resolution.digest:
                 raise _mismatch(address, parameters, access)
             yield from _read(spool, address, parameters, access)

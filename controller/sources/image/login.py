@@ -34,7 +34,7 @@ import oras.auth.utils
 import oras.logger
 
 from api.errors import BundleError
-from api.plugins import Credentials, RegistryCredentials
+from api.plugins import Access, Credentials, RegistryCredentials
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.sources.credentials import find_credentials
@@ -127,10 +127,20 @@ def choose_credentials(credentials: Credentials | None, endpoint: Endpoint) -> t
 
 
 class Login:
-    """The login at one registry, for one call of the source: with each candidate in order, or anonymous without."""
+    """The login at one registry, for one call of the source: with each candidate in order, or anonymous without.
 
-    def __init__(self, server: TokenServer, candidates: tuple[RegistryCredentials, ...]) -> None:
-        self._server = server
+    Args:
+        transport: to the registry, and to the token servers that it names.
+        endpoint: of the registry.
+        access: credentials, and the path that starts messages.
+        verify: whether the transport verifies certificates.
+    """
+
+    def __init__(self, transport: Transport, endpoint: Endpoint, access: Access, *, verify: bool) -> None:
+        oras.logger.logger.log_handler.clear()  # it logs to stderr, including responses of token servers
+        self.transport, self.endpoint, self.path = transport, endpoint, access.path
+        self._verify = verify
+        candidates = choose_credentials(access.credentials, endpoint)
         self._candidates = deque[RegistryCredentials | None](candidates or (None,))
         self._challenges: tuple[Challenge, ...] = ()
         self._authorization = ""
@@ -187,21 +197,15 @@ class Login:
     def _authorize(self, candidate: RegistryCredentials | None) -> str:
         by_scheme = {challenge.scheme: challenge for challenge in reversed(self._challenges)}
         if bearer := by_scheme.get("bearer"):
-            token = self._server.request(bearer, candidate)
+            token = self.request_token(bearer, candidate)
             return f"Bearer {token}" if token else ""
         if "basic" in by_scheme and candidate and candidate.password:
             return basic(candidate.username, candidate.password)
         return ""
 
+    # token servers
 
-class TokenServer:
-    """The token servers that one registry names; `path` starts messages, `verify` is the transport's."""
-
-    def __init__(self, transport: Transport, endpoint: Endpoint, path: str, *, verify: bool) -> None:
-        oras.logger.logger.log_handler.clear()  # it logs to stderr, including responses of token servers
-        self._transport, self._endpoint, self._path, self._verify = transport, endpoint, path, verify
-
-    def request(self, challenge: Challenge, credentials: RegistryCredentials | None) -> str:
+    def request_token(self, challenge: Challenge, credentials: RegistryCredentials | None) -> str:
         """Return a token for a challenge; '' if it names no server, or the server issues none.
 
         Raises: BundleError (InsecureRefused, Unreachable, ContentRejected for an endless response).
@@ -215,17 +219,17 @@ class TokenServer:
                 return self._refresh(asked, credentials.identity_token)
             return self._exchange(asked, credentials)
         except BundleError as error:
-            if self._transport.conceal(error) is error:
+            if self.transport.conceal(error) is error:
                 raise
             raise self._refused(
                 Reason.UNREACHABLE, "a token server at an address that cannot be used; check the registry"
             ) from None
 
     def _asked(self, challenge: Challenge) -> dict[str, str]:
-        scope = f"repository:{self._endpoint.repository}:pull"
+        scope = f"repository:{self.endpoint.repository}:pull"
         found = {name: challenge.parameters.get(name, "") for name in ("realm", "service", "scope")}
         # A path alone is one of the registry itself.
-        realm = f"https://{self._endpoint.host}{found['realm']}" if _PATH.match(found["realm"]) else found["realm"]
+        realm = f"https://{self.endpoint.host}{found['realm']}" if _PATH.match(found["realm"]) else found["realm"]
         return {**found, "realm": realm, "scope": found["scope"] or scope}
 
     def _exchange(self, asked: Mapping[str, str], credentials: RegistryCredentials | None) -> str:
@@ -253,27 +257,27 @@ class TokenServer:
         return found.get("access_token") or found.get("token") or ""
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> _Answer:
-        own = urlsplit(url).netloc == self._endpoint.host
-        named = "" if own else f"https://{self._endpoint.host}"
-        answer = _Answer.of(self._transport.send(method, url, headers, body=body, named=named))
-        self._transport.settle()
+        own = urlsplit(url).netloc == self.endpoint.host
+        named = "" if own else f"https://{self.endpoint.host}"
+        answer = _Answer.of(self.transport.send(method, url, headers, body=body, named=named))
+        self.transport.settle()
         return answer
 
     def _check(self, realm: str, *, is_secret: bool) -> None:
         scheme, host, authority = _split_realm(realm)
         if is_secret and scheme == "http":
             problem = " over plain http, to which no credentials are sent; configure https there"
-        elif scheme not in ("https", "http") or not is_related(host, self._endpoint.host_name, is_secret=is_secret):
+        elif scheme not in ("https", "http") or not is_related(host, self.endpoint.host_name, is_secret=is_secret):
             problem = ", which is not in the domain of the registry; use another registry"
-        elif authority != self._endpoint.host and (scheme == "http" or not self._verify):
+        elif authority != self.endpoint.host and (scheme == "http" or not self._verify):
             problem = " at another address without verified https; use https and certificateData"
         else:
             return
         raise self._refused(Reason.INSECURE_REFUSED, f"token server {quote(host)}{problem}")
 
     def _refused(self, reason: Reason, problem: str) -> BundleError:
-        registry = quote(self._endpoint.host)
-        return BundleError(reason, f"{self._path}.ref: registry {registry} uses {problem}")
+        registry = quote(self.endpoint.host)
+        return BundleError(reason, f"{self.path}.ref: registry {registry} uses {problem}")
 
 
 class _Session:

@@ -31,11 +31,10 @@ from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of
 from controller.content.limits import describe_bytes, quote
 from controller.sources.hosts import PORTS, Detour, Location, Place, check_host
-from controller.sources.image.login import Login, TokenServer, choose_credentials
+from controller.sources.image.login import Login
 from controller.sources.image.manifest import ACCEPT, Descriptor, parse_manifest
 from controller.sources.image.reference import (
     DIGEST,
-    Endpoint,
     ImageReference,
     find_endpoint,
     is_wildcard,
@@ -92,11 +91,7 @@ def connected(
     subject = f"{access.path}.{field}"
     _check_registry(reference, access, subject)
     endpoint = find_endpoint(reference, access.network.registry_mirrors)
-    certificates = certificates_of(parameters, access)
-    verify = not parameters.get("insecureSkipTLSVerify")
-    candidates = choose_credentials(access.credentials, endpoint)
-    if candidates:
-        check_secure(access.path, plain=False, verify=verify)
+    certificates, verify = certificates_of(parameters, access), not parameters.get("insecureSkipTLSVerify")
     with Transport(
         replace(access, path=subject),
         certificate_data=certificates,
@@ -104,27 +99,19 @@ def connected(
         loopback=endpoint.is_loopback,
         detour=detour,
     ) as transport:
-        yield kind(
-            transport,
-            endpoint,
-            Login(TokenServer(transport, endpoint, access.path, verify=verify), candidates),
-            schemes=_schemes(verify=verify, loopback=endpoint.is_loopback, wants_tls=bool(certificates or candidates)),
-            path=access.path,
-            field=field,
-            missing=missing,
-        )
+        login = Login(transport, endpoint, access, verify=verify)
+        if login.has_credentials:
+            check_secure(access.path, plain=False, verify=verify)
+        schemes: tuple[str, ...] = ("https",) if verify else ("https", "http")
+        if verify and endpoint.is_loopback and not (certificates or login.has_credentials):
+            schemes = ("http", "https")
+        yield kind(login, schemes=schemes, field=field, missing=missing)
 
 
 def _check_registry(reference: ImageReference, access: Access, subject: str) -> None:
     parts = urlsplit(f"//{reference.registry}")
     location = Location(scheme="https", host=parts.hostname or "", port=parts.port or PORTS["https"])
     check_host(subject, location, access.network)
-
-
-def _schemes(*, verify: bool, loopback: bool, wants_tls: bool) -> tuple[str, ...]:
-    if not verify:
-        return ("https", "http")
-    return ("http", "https") if loopback and not wants_tls else ("https",)
 
 
 def read_tags(registry: Registry, room: Room = endless, check: Check = proceed) -> Iterator[list[str]]:
@@ -177,27 +164,9 @@ def _next(header: str) -> str:
     return ""
 
 
-class _Hosts:
-    """A few hosts, the latest; thread-safe."""
-
-    def __init__(self) -> None:
-        self._found: OrderedDict[str, None] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __contains__(self, host: str) -> bool:
-        with self._lock:
-            return host in self._found
-
-    def add(self, host: str) -> None:
-        """Remember a host."""
-        with self._lock:
-            self._found[host] = None
-            while len(self._found) > _MOST_HOSTS:
-                self._found.popitem(last=False)
-
-
-_WITHOUT_HEAD = _Hosts()
-"""Registries that answer HEAD of a manifest with an error, and GET with the manifest."""
+_WITHOUT_HEAD = OrderedDict[str, None]()
+"""Registries that answer HEAD of a manifest with an error, and GET with the manifest: the latest few."""
+_WITHOUT_HEAD_LOCK = threading.Lock()
 
 
 class Registry:
@@ -206,25 +175,14 @@ class Registry:
     Args:
         schemes: to try in this order: https, http, or both. With https first, a server without TLS gets plain http,
             unless there are credentials; with http first, one that does not understand it gets https.
-        path: of the source in the spec; starts messages.
         field: of the spec that names the repository.
         missing: reason for a 404: NotFound while resolving, PinnedContentGone afterwards.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        endpoint: Endpoint,
-        login: Login,
-        *,
-        schemes: tuple[str, ...],
-        path: str,
-        missing: Reason,
-        field: str = "ref",
-    ) -> None:
-        self._transport, self._endpoint, self._login = transport, endpoint, login
-        self._schemes, self._path, self._missing = schemes, path, missing
-        self._subject = f"{path}.{field}"
+    def __init__(self, login: Login, *, schemes: tuple[str, ...], missing: Reason, field: str = "ref") -> None:
+        self._login, self._transport, self._endpoint = login, login.transport, login.endpoint
+        self._schemes, self._path, self._missing = schemes, login.path, missing
+        self._subject = f"{login.path}.{field}"
         self._has_asked_base = False
 
     def resolve(self, target: str) -> str:
@@ -256,7 +214,10 @@ class Registry:
     def _read_without_head(self, target: str) -> str:
         """Return the digest of a manifest that HEAD has refused, and remember that of the host if it can be read."""
         data = self.read_manifest(target)
-        _WITHOUT_HEAD.add(self._endpoint.host)
+        with _WITHOUT_HEAD_LOCK:
+            _WITHOUT_HEAD[self._endpoint.host] = None
+            while len(_WITHOUT_HEAD) > _MOST_HOSTS:
+                _WITHOUT_HEAD.popitem(last=False)
         return digest_of(data)
 
     def read_manifest(self, target: str) -> bytes:

@@ -11,6 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -285,7 +286,7 @@ def raised(call: Callable[[], object]) -> BundleError:
 
 def test_a_call_gets_what_is_young_enough_for_it() -> None:
     clock, repository = Clock(), Repository()
-    indexes = SharedAnswers[Index](clock)
+    indexes = SharedAnswers[Index](attrgetter("size"), clock)
     first = indexes.get("a", access(), 0.0, repository)
     clock.now += 10
     assert indexes.get("a", access(), 10.0, repository) is first
@@ -297,7 +298,7 @@ def test_a_call_gets_what_is_young_enough_for_it() -> None:
 
 def test_other_keys_share_nothing() -> None:
     repository, other = Repository(), Repository()
-    indexes = SharedAnswers[Index](Clock())
+    indexes = SharedAnswers[Index](attrgetter("size"), Clock())
     indexes.get("a", access(), 60.0, repository)
     indexes.get("b", access(), 60.0, other)
     assert (repository.known, other.known) == ([None], [None])
@@ -316,7 +317,7 @@ def test_many_calls_at_once_are_one_question() -> None:
 
 def test_a_call_that_wants_the_present_does_not_get_what_was_asked_before_it() -> None:
     clock, repository = Clock(), Repository()
-    indexes = SharedAnswers[Index](clock)
+    indexes = SharedAnswers[Index](attrgetter("size"), clock)
     repository.answers.clear()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(indexes.get, "a", access(), 0.0, repository)
@@ -370,7 +371,7 @@ def test_who_waits_does_not_wait_longer_than_its_own_deadline() -> None:
 
 def test_a_failure_keeps_what_is_known_and_its_age() -> None:
     clock, repository = Clock(), Repository()
-    indexes = SharedAnswers[Index](clock)
+    indexes = SharedAnswers[Index](attrgetter("size"), clock)
     first = indexes.get("a", access(), 0.0, repository)
     clock.now += 30
     repository.failure = BundleError(Reason.UNREACHABLE, "spec.sources[0].chart.repository: no")
@@ -384,7 +385,7 @@ def test_a_failure_keeps_what_is_known_and_its_age() -> None:
 @pytest.mark.parametrize("limit", ["_KEPT_ANSWERS", "_SHARED_BYTES"])
 def test_those_that_were_not_used_for_longest_are_dropped(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chart_index, limit, 2 if limit == "_KEPT_ANSWERS" else 30)
-    repository, indexes = Repository(), SharedAnswers[Index](Clock())
+    repository, indexes = Repository(), SharedAnswers[Index](attrgetter("size"), Clock())
     for key in ("a", "b", "a", "c"):
         indexes.get(key, access(), 60.0, repository)
     assert len(repository.known) == 3
