@@ -290,11 +290,10 @@ class Transport:
         load: Callable[[], Configuration],
         *,
         user_agent: str,
-        on_request: RequestHook | None = None,
         fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.on_request = on_request
+        self.on_request: RequestHook | None = None
         self._fence = fence
         self._load = load
         self._user_agent = user_agent
@@ -330,6 +329,7 @@ class Transport:
         raise _read_error(reply)
 
     def _exchange(self, server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
+        """Send a request and return its open reply; a write takes at most as long as the fence admits."""
         if self._fence is None or request.method in READING:
             return self._exchange_within(None, server, request)
         with self._fence.admit() as seconds:
@@ -430,7 +430,6 @@ class Client:
     Args:
         load: reads the configuration: now, and again after a 401.
         user_agent: of every request.
-        on_request: see RequestHook; may also be set later.
         fence: admits writes; None for no fence.
 
     Raises: ConfigurationError.
@@ -441,11 +440,10 @@ class Client:
         load: Callable[[], Configuration],
         *,
         user_agent: str = "rukpak",
-        on_request: RequestHook | None = None,
         fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._transport = Transport(load, user_agent=user_agent, on_request=on_request, fence=fence, clock=clock)
+        self._transport = Transport(load, user_agent=user_agent, fence=fence, clock=clock)
         self._user: User | None = None
         self.supervisor = Supervisor()
         """Supervises the threads that use this client; may be replaced before they are created."""

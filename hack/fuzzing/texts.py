@@ -195,7 +195,7 @@ def check_git_complaint(data: bytes) -> None:
         check_served(text)
     except NotServedError:
         return
-    error = translate(text, parse_repository("https://git.example.com/a.git"), _PATH)
+    error = translate(text, Place(subject=f"{_PATH}.repository", host="git.example.com"))
     check_message(error.message)
     expect("marked-secret" not in error.message, "a complaint is shown")
 

@@ -37,7 +37,7 @@ from controller.content.limits import (
     quote,
     too_many_entries,
 )
-from controller.sources.git.connection import FULL_COMMIT, PEELED, Connection, Repository
+from controller.sources.git.connection import FULL_COMMIT, PEELED, Connection
 from controller.sources.git.process import (
     OUTPUT_BYTES,
     Child,
@@ -91,20 +91,12 @@ class Item:
 class Objects:
     """The fetched objects of one repository, in a folder of the scratch folder.
 
-    Messages name `repository`, even if `connection` goes to the target of a redirect, of which `place` reveals nothing.
-    `counted` is the folder whose size is limited, by default the scratch folder.
+    Messages name the host of `place`, even if `connection` goes to the target of a redirect, of which they reveal
+    nothing. `counted` is the folder whose size is limited, by default the scratch folder.
     """
 
-    def __init__(
-        self,
-        repository: Repository,
-        connection: Connection,
-        access: Access,
-        place: Place,
-        *,
-        counted: Path | None = None,
-    ) -> None:
-        self._repository, self._access, self._place = repository, access, place
+    def __init__(self, connection: Connection, access: Access, place: Place, counted: Path | None = None) -> None:
+        self._access, self._place = access, place
         folder = self._folder = access.scratch.resolve() / "repository"
         # Without network: git would fetch missing objects one by one.
         self._local = GitRunner(access, folder, counted=counted)
@@ -239,11 +231,11 @@ class Objects:
             raise self._translate(failed) from None
 
     def _translate(self, failed: GitFailed) -> BundleError:
-        return self._place.show(translate(failed.complaint, self._repository, self._access.path))
+        return self._place.show(translate(failed.complaint, self._place))
 
     def _gone(self, commit: str) -> BundleError:
         """Return the error for a missing commit: after a force push, servers collect the old ones."""
-        problem = f"{quote(self._repository.authority)} does not have commit {quote(commit)}"
+        problem = f"{quote(self._place.host)} does not have commit {quote(commit)}"
         remedy = "push it again, correct ref, or request a new resolution"
         return BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.ref: {problem}; {remedy}")
 
@@ -369,7 +361,7 @@ class Objects:
             raise missing from None
 
     def _missing(self) -> BundleError:
-        host = quote(self._repository.authority)
+        host = quote(self._place.host)
         message = f"{self._access.path}: {host} did not send all objects of the commit; repair the repository"
         return BundleError(Reason.DIGEST_MISMATCH, message)
 

@@ -20,6 +20,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
 from api.errors import BundleError
@@ -110,12 +111,12 @@ class GitSource:
         Raises: BundleError (NotFound, AmbiguousReference, Unauthorized, Unreachable, TLSVerificationFailed,
             HostKeyUnknown, HostKeyMismatch, InsecureRefused, InvalidReference, SecretInvalid).
         """
-        ref = _ref(parameters)
+        ref, repository = _ref(parameters), _parse(parameters, access)
         if semver := parameters.get("semver"):
-            tag, commit = _ask(parameters, access, lambda objects: _find_tag(objects, semver, access))
+            tag, commit = reach(repository, parameters, access, lambda objects: _find_tag(objects, semver, access))
             pinned = f"{parameters['repository']}@{tag}@{commit}"
             return Resolution(pinned=pinned, digest=f"{_ALGORITHMS[len(commit)]}:{commit}", version=tag)
-        commit = _ask(parameters, access, lambda objects: _find_commit(objects, ref, access))
+        commit = reach(repository, parameters, access, lambda objects: _find_commit(objects, ref, access))
         digest = f"{_ALGORITHMS[len(commit)]}:{commit}"
         named = "" if commit.startswith(ref.lower()) else _shorten(ref)
         return Resolution(pinned=f"{parameters['repository']}@{commit}", digest=digest, reference=named)
@@ -176,11 +177,6 @@ def _commit(resolution: Resolution, access: Access) -> str:
         problem = f"{quote(resolution.digest)} in status is not the digest of a commit; request a new resolution"
         raise BundleError(Reason.INVALID_REFERENCE, f"{access.path}.ref: {problem}")
     return commit
-
-
-def _ask(parameters: Mapping[str, Any], access: Access, work: Callable[[Objects], Found]) -> Found:
-    repository = _parse(parameters, access)
-    return reach(repository, parameters, access, lambda *reached: work(Objects(repository, *reached)))
 
 
 def _find_commit(objects: Objects, ref: str, access: Access) -> str:
@@ -305,18 +301,6 @@ class _Wanted:
     """Its path from the root of the source's repository; '' for that itself."""
     depth: int = 0
 
-    def include(self, item: Item, url: str) -> _Wanted:
-        """Return the commit of a submodule below the directory, or of the one that contains it."""
-        is_around = not item.path
-        return _Wanted(
-            url=url,
-            commit=item.name,
-            directory=self.directory.removeprefix(item.submodule).lstrip("/") if is_around else "",
-            prefix=self.prefix if is_around else f"{self.prefix}{item.path}/",
-            submodule=f"{self.submodule}/{item.submodule}".lstrip("/"),
-            depth=self.depth + 1,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
@@ -327,14 +311,6 @@ class _Part:
     items: Sequence[Item]
     unread: list[Entry]
     """Submodules that must not be read."""
-
-    def read(self) -> Iterator[Entry]:
-        """Yield the entries. Raises: BundleError."""
-        files = [item for item in self.items if item.mode != SUBMODULE]
-        where = f"{self.wanted.submodule}/{self.wanted.directory}".strip("/")
-        with closing(self.objects.read(files, where)) as found:  # it ends git
-            for entry in chain(found, self.unread):
-                yield replace(entry, path=f"{self.wanted.prefix}{entry.path}")
 
 
 class Checkout:
@@ -357,7 +333,11 @@ class Checkout:
         """
         self._fetch(_Wanted(url=self._parameters["repository"], commit=commit, directory=directory))
         for part in self._parts:
-            yield from part.read()
+            files = [item for item in part.items if item.mode != SUBMODULE]
+            where = f"{part.wanted.submodule}/{part.wanted.directory}".strip("/")
+            with closing(part.objects.read(files, where)) as found:  # it ends git
+                for entry in chain(found, part.unread):
+                    yield replace(entry, path=f"{part.wanted.prefix}{entry.path}")
 
     def _fetch(self, wanted: _Wanted) -> None:
         if wanted.depth > MAX_DEPTH:
@@ -387,7 +367,16 @@ class Checkout:
                 self._fetch(self._include(part.wanted, item, module))
 
     def _include(self, wanted: _Wanted, item: Item, module: Module) -> _Wanted:
-        inner = wanted.include(item, module.url)
+        """Return the commit of a submodule below the directory, or of the one that contains it."""
+        is_around = not item.path  # the directory is in the submodule
+        inner = _Wanted(
+            url=module.url,
+            commit=item.name,
+            directory=wanted.directory.removeprefix(item.submodule).lstrip("/") if is_around else "",
+            prefix=wanted.prefix if is_around else f"{wanted.prefix}{item.path}/",
+            submodule=f"{wanted.submodule}/{item.submodule}".lstrip("/"),
+            depth=wanted.depth + 1,
+        )
         if not module.url:
             raise self._refuse(inner, ".gitmodules has no URL for it; add that, or remove the submodule")
         try:
@@ -428,12 +417,11 @@ class Checkout:
     def _get(self, wanted: _Wanted, repository: Repository, parameters: Mapping[str, Any], access: Access) -> _Part:
         """Fetch one commit."""
 
-        def work(connection: Connection, reached: Access, place: Place) -> _Part:
-            objects = Objects(repository, connection, reached, place, counted=self._access.scratch)
+        def work(objects: Objects) -> _Part:
             items = objects.fetch_directory(wanted.commit, wanted.directory)
             return _Part(wanted=wanted, objects=objects, items=items, unread=[])
 
-        return reach(repository, parameters, access, work)
+        return reach(repository, parameters, access, work, counted=self._access.scratch)
 
     # messages
 
@@ -472,7 +460,9 @@ def reach(
     repository: Repository,
     parameters: Mapping[str, Any],
     access: Access,
-    work: Callable[[Connection, Access, Place], Found],
+    work: Callable[[Objects], Found],
+    *,
+    counted: Path | None = None,
 ) -> Found:
     """Do some work with a repository; if its server redirects, do it again with the target.
 
@@ -480,17 +470,17 @@ def reach(
     """
     place = Place(subject=f"{access.path}.repository", host=repository.authority)
     try:
-        return work(connect(repository, parameters, access), access, place)
+        return work(Objects(connect(repository, parameters, access), access, place, counted))
     except RedirectedError:
         connection, place = _follow(repository, parameters, access)
         if place.is_elsewhere:
-            _check_elsewhere(repository, connection, access, place)
+            _check_elsewhere(connection, access, place)
             received = access.receive
             access = replace(access, progress=lambda done, _: received(done))
-        return work(connection, access, place)
+        return work(Objects(connection, access, place, counted))
 
 
-def _check_elsewhere(repository: Repository, connection: Connection, access: Access, place: Place) -> None:
+def _check_elsewhere(connection: Connection, access: Access, place: Place) -> None:
     """Check that there is a repository where a server redirects to; anything else looks the same.
 
     Raises: BundleError.
@@ -498,7 +488,7 @@ def _check_elsewhere(repository: Repository, connection: Connection, access: Acc
     detour = Detour(shown=place.unusable())
     hurried = replace(access, deadline=min(access.deadline, detour.until))
     try:
-        if not Objects(repository, connection, hurried, place).list_refs("HEAD"):
+        if not Objects(connection, hurried, place).list_refs("HEAD"):
             raise detour.shown  # git takes any text for a list without refs
     except BundleError as error:
         raise detour.end(error, access) from None

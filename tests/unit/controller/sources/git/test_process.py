@@ -20,9 +20,8 @@ import pytest
 from api.errors import BundleError
 from api.plugins import KIBIBYTE, Access, Limits, Network
 from api.v1alpha2.conditions import Reason
-from controller.sources.git import process as git_pace
 from controller.sources.git import process as git_process
-from controller.sources.git.connection import Connection, parse_repository
+from controller.sources.git.connection import Connection
 from controller.sources.git.process import (
     GitFailed,
     GitPace,
@@ -32,6 +31,7 @@ from controller.sources.git.process import (
     processor_seconds,
     translate,
 )
+from controller.sources.hosts import Place
 from hack.control_plane.waiting import wait_for
 from tests.support.clock import Clock
 
@@ -123,7 +123,7 @@ def test_the_whole_group_is_killed(how: str, access: Access) -> None:
 
 
 def test_a_server_that_keeps_git_waiting_is_given_up(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git_pace, "RATE_SECONDS", 0.3)
+    monkeypatch.setattr(git_process, "RATE_SECONDS", 0.3)
     network = Network(idle_seconds=0.3)
     connection = Connection(protocols="ssh", config=SHELL)
     runner = GitRunner(replace(access, network=network), access.scratch / "repository", connection)
@@ -135,7 +135,7 @@ def test_a_server_that_keeps_git_waiting_is_given_up(access: Access, monkeypatch
 
 
 def test_what_git_works_on_alone_takes_its_time(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git_pace, "RATE_SECONDS", 0.1)
+    monkeypatch.setattr(git_process, "RATE_SECONDS", 0.1)
     assert shell(replace(access, network=Network(idle_seconds=0.1)), "sleep 0.5; echo done") == "done\n"
 
 
@@ -206,7 +206,7 @@ def test_without_git_it_is_no_error_of_the_user(access: Access, monkeypatch: pyt
         GitRunner(access, access.scratch / "repository").run("version")
 
 
-REPOSITORY = parse_repository("https://example.org:8443/x")
+PLACE = Place(subject="spec.sources[0].git.repository", host="example.org:8443")
 HOST = "https://example.org:8443/x/"
 NOT_TRUSTED = "SSL certificate verification failed: The certificate is NOT trusted."
 
@@ -269,7 +269,7 @@ COMPLAINTS = [
 
 @pytest.mark.parametrize(("complaint", "expected"), COMPLAINTS, ids=[row[0][-70:] for row in COMPLAINTS])
 def test_complaints(complaint: str, expected: Reason | str) -> None:
-    error = translate(complaint, REPOSITORY, "spec.sources[0].git")
+    error = translate(complaint, PLACE)
     subject = "spec.sources[0].git.repository: "
     if isinstance(expected, Reason):
         assert error.reason is expected
@@ -303,7 +303,7 @@ def test_other_complaints_say_nothing_about_the_object() -> None:
 
 def test_what_a_server_dictates_decides_nothing() -> None:
     complaint = "remote: Host key verification failed\nfatal: Authentication failed for 'x'"
-    assert translate(complaint, REPOSITORY, "spec").reason is Reason.UNAUTHORIZED
+    assert translate(complaint, PLACE).reason is Reason.UNAUTHORIZED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
