@@ -9,7 +9,6 @@ not read. Not here: the protocol and logging in (image/registry.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -23,15 +22,23 @@ from controller.content.disk import Spool
 from controller.content.limits import Rejection, describe_bytes, quote
 from controller.content.tar import is_compressed, read_tar
 from controller.sources.hosts import Detour
-from controller.sources.http import strip_components, without_ignore_file
+from controller.sources.http import sha256_problems, strip_components, without_ignore_file
 from controller.sources.image.manifest import CHART, OLD_CHART, Image, Index, parse_manifest
 from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
 from controller.sources.image.registry import Registry, read_tags
 from controller.sources.image.registry import connected as connected_to_registry
 from controller.sources.pace import check_deadline
-from controller.sources.versions import Check, Choice, Range, checked, parse_loosely, parse_version, similar
+from controller.sources.versions import (
+    Check,
+    Choice,
+    Range,
+    checked,
+    parse_loosely,
+    parse_version,
+    range_problems,
+    similar,
+)
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _HEAD_BYTES = 512
 _CHART = "Chart.yaml"
 
@@ -105,15 +112,7 @@ def parse_request(parameters: Mapping[str, Any]) -> ChartRequest:
 
 def request_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
     """Return what is wrong with version and sha256, each with its field path below `path`."""
-    problems = []
-    version, sha256 = parameters.get("version") or "", parameters.get("sha256") or ""
-    try:
-        Range(version)
-    except ValueError as error:
-        problems.append(f"{path}.version: {quote(version)} {error}")
-    if sha256 and not _SHA256.fullmatch(sha256):
-        problems.append(f"{path}.sha256: {quote(sha256)} is not 64 hexadecimal digits; correct it")
-    return problems
+    return range_problems(parameters.get("version") or "", f"{path}.version") + sha256_problems(parameters, path)
 
 
 def pinned_version(resolution: Resolution) -> str:

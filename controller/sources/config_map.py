@@ -69,7 +69,11 @@ def join(found: Mapping[str, LocalContent]) -> bytes:
     if missing or len(parts) != first.count:
         listed = ", ".join(map(str, missing[:3])) or "none"
         raise Rejection(f"{len(parts)} of {first.count} parts are named, missing: {listed}; push again")
-    archive = b"".join(_piece(name, found[name]) for name in sorted(parts, key=lambda name: parts[name].number))
+    archive = b""
+    for name in sorted(parts, key=lambda name: parts[name].number):
+        if found[name].files.keys() != {KEY}:
+            raise Rejection(f'ConfigMap {quote(name)} must contain only the key "{KEY}"; push again')
+        archive += found[name].files[KEY]
     if digest_of(archive) != first.digest:
         raise Rejection("the parts do not have the digest that their annotation says; push again")
     return archive
@@ -80,12 +84,6 @@ def _read_part(name: str, content: LocalContent) -> Part:
     if matched is None:
         raise Rejection(f"ConfigMap {quote(name)} is no part of an archive, and others are; push again")
     return Part(int(matched[1]), int(matched[2]), matched[3])
-
-
-def _piece(name: str, content: LocalContent) -> bytes:
-    if content.files.keys() != {KEY}:
-        raise Rejection(f'ConfigMap {quote(name)} must contain only the key "{KEY}"; push again')
-    return content.files[KEY]
 
 
 def describe_names(given: Sequence[str]) -> str:
@@ -162,18 +160,13 @@ def _read(parameters: Mapping[str, Any], access: Access) -> tuple[str, Iterator[
             if common := sorted(files.keys() & each.files.keys()):
                 raise Rejection(f"ConfigMap {quote(name)}: another one has the key {quote(common[0])}, too; rename it")
             files |= each.files
-        archive = _archive_among(files)
+        name = next(iter(files), "")
+        archive = name if len(files) == 1 and name.lower().endswith(_ARCHIVES) else ""
     if archive:
         data = files[archive]
         return digest_of(data), read_body(BytesIO(data), len(data), archive, 0, access.limits)
     entries = (Entry(path=name, size=len(data), data=BytesIO(data)) for name, data in sorted(files.items()))
     return digest_of_json({name: digest_of(data) for name, data in files.items()}), entries
-
-
-def _archive_among(files: Mapping[str, bytes]) -> str:
-    """Return the name of the only file if it is that of an archive; else an empty text."""
-    name = next(iter(files), "")
-    return name if len(files) == 1 and name.lower().endswith(_ARCHIVES) else ""
 
 
 def _names(parameters: Mapping[str, Any]) -> list[str]:

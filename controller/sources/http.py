@@ -422,9 +422,7 @@ class HttpSource:
         except ValueError as error:
             # Not quoted if it may contain a password.
             problems.append(f"{path}.url: {'the URL' if '@' in url else quote(url)} {error}")
-        if not _SHA256.fullmatch(_sha256(parameters) or "0" * 64):
-            problems.append(f"{path}.sha256: {quote(_sha256(parameters))} is not 64 hexadecimal digits; correct it")
-        return problems + certificate_problems(parameters, path)
+        return problems + sha256_problems(parameters, path) + certificate_problems(parameters, path)
 
     def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return URL and sha256; `stripComponents` does not change what they name."""
@@ -534,6 +532,13 @@ def _name(address: Address) -> str:
     """Return the name of a file with its suffix in lower case, as formats look for it."""
     stem, dot, suffix = address.name.rpartition(".")
     return f"{stem}{dot}{suffix.lower()}"
+
+
+def sha256_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
+    """Return what is wrong with the parameter sha256, starting with its field path below `path`."""
+    if not _sha256(parameters) or _SHA256.fullmatch(_sha256(parameters)):
+        return []
+    return [f"{path}.sha256: {quote(_sha256(parameters))} is not 64 hexadecimal digits; correct it"]
 
 
 def _sha256(parameters: Mapping[str, Any]) -> str:

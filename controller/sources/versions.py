@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, total_ordering
 from operator import add
@@ -120,8 +120,10 @@ class Range:
         if len(text) > _LONGEST_RANGE or len(alternatives) > _MOST_ALTERNATIVES:
             limits = f"{_LONGEST_RANGE} characters and {_MOST_ALTERNATIVES} alternatives"
             raise ValueError(f"has more than {limits}; shorten it")
-        parsed = [_parse_alternative(each) for each in alternatives]
-        self._alternatives = [(bounds, _names_pre_release(bounds)) for bounds in parsed]
+        if not all(map(_ALTERNATIVE.fullmatch, alternatives)):
+            raise ValueError('is not a range of versions; write it like ">=1.2.0 <2.0.0", "~1.4" or "1.x"')
+        parsed = [[_parse_bound(found[0]) for found in _EACH.finditer(each)] for each in alternatives]
+        self._alternatives = [(bounds, any(bound.version.pre_release for bound in bounds)) for bounds in parsed]
         if len(self.versions) > _MOST_BOUNDS:  # each is compared with each version that there is
             raise ValueError(f"has more than {_MOST_BOUNDS} comparisons; shorten it")
 
@@ -138,8 +140,13 @@ class Range:
         return [bound.version for bounds, _ in self._alternatives for bound in bounds]
 
 
-def _names_pre_release(bounds: Sequence[_Bound]) -> bool:
-    return any(bound.version.pre_release for bound in bounds)
+def range_problems(text: str, path: str) -> list[str]:
+    """Return what is wrong with a range, if anything, starting with the path of its field."""
+    try:
+        Range(text)
+    except ValueError as error:
+        return [f"{path}: {quote(text)} {error}"]
+    return []
 
 
 def _rewrite_hyphens(text: str) -> str:
@@ -149,12 +156,6 @@ def _rewrite_hyphens(text: str) -> str:
         low, high = found[1], found[2 + _GROUPS_OF_VERSION - 1]
         result = result.replace(found[0], f">= {low}, <= {high} ", 1)
     return result
-
-
-def _parse_alternative(text: str) -> list[_Bound]:
-    if not _ALTERNATIVE.fullmatch(text):
-        raise ValueError('is not a range of versions; write it like ">=1.2.0 <2.0.0", "~1.4" or "1.x"')
-    return [_parse_bound(found[0]) for found in _EACH.finditer(text)]
 
 
 def _parse_bound(text: str) -> _Bound:

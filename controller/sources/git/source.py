@@ -46,7 +46,7 @@ from controller.sources.hosts import Detour, Place, place_of
 from controller.sources.pace import check_deadline
 from controller.sources.transport import Transport
 from controller.sources.trust import authorization_of, certificate_problems, certificates_of
-from controller.sources.versions import Choice, Range, checked
+from controller.sources.versions import Choice, Range, checked, range_problems
 
 Found = TypeVar("Found")
 
@@ -87,10 +87,7 @@ class GitSource:
         if semver := parameters.get("semver"):
             if ref != _DEFAULT_REF:
                 problems.append(f"{path}.ref: must not be set with semver; remove it")
-            try:
-                Range(semver)
-            except ValueError as error:
-                problems.append(f"{path}.semver: {quote(semver)} {error}")
+            problems += range_problems(semver, f"{path}.semver")
         if not _is_directory(directory):
             problems.append(f"{path}.directory: {quote(directory)} is not a relative path like foo/bar; correct it")
         return problems + certificate_problems(parameters, path)

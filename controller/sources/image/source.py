@@ -31,7 +31,7 @@ from controller.sources.image.reference import ImageReference, has_target, parse
 from controller.sources.image.registry import Blob, Registry, connected, read_tags
 from controller.sources.pace import check_deadline
 from controller.sources.trust import certificate_problems
-from controller.sources.versions import Choice, Range, checked, compile_filter
+from controller.sources.versions import Choice, Range, checked, compile_filter, range_problems
 
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
 _DEFAULT_PLATFORM = "linux/amd64"
@@ -107,10 +107,7 @@ def _range_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
     problems = []
     if has_target(parameters.get("ref", "")):
         problems.append(f"{path}.ref: must have neither tag nor digest together with semver; remove it")
-    try:
-        Range(parameters["semver"])
-    except ValueError as error:
-        problems.append(f"{path}.semver: {quote(parameters['semver'])} {error}")
+    problems += range_problems(parameters["semver"], f"{path}.semver")
     try:
         compile_filter(parameters.get("semverFilter") or "")
     except ValueError as error:
