@@ -188,7 +188,10 @@ class Objects:
             except NotServedError as error:
                 if error.is_absent:
                     break
-        raise self._gone(commit)
+        # After a force push, servers collect the old ones.
+        problem = f"{quote(self._place.host)} does not have commit {quote(commit)}"
+        remedy = "push it again, correct ref, or request a new resolution"
+        raise BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.ref: {problem}; {remedy}")
 
     def _fetch_filtered(self, commit: str, directory: str) -> list[Item]:
         self._begin(len(commit))
@@ -232,12 +235,6 @@ class Objects:
 
     def _translate(self, failed: GitFailed) -> BundleError:
         return self._place.show(translate(failed.complaint, self._place))
-
-    def _gone(self, commit: str) -> BundleError:
-        """Return the error for a missing commit: after a force push, servers collect the old ones."""
-        problem = f"{quote(self._place.host)} does not have commit {quote(commit)}"
-        remedy = "push it again, correct ref, or request a new resolution"
-        return BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.ref: {problem}; {remedy}")
 
     # listing
 
@@ -283,7 +280,10 @@ class Objects:
     def _list_files(self, tree: str, directory: str) -> list[Item]:
         with self._listing("-r", tree) as listing, self._reading(listing):
             most = self._access.limits.entries + 1
-            return [_with_place(item, directory) for item in islice(read_listing(listing), most)]
+            return [
+                replace(item, submodule=f"{directory}/{item.path}".lstrip("/")) if item.mode == SUBMODULE else item
+                for item in islice(read_listing(listing), most)
+            ]
 
     def _listing(self, *arguments: str) -> AbstractContextManager[bytes | mmap]:
         """Return a listing of trees in a file; reserve memory before it is read."""
@@ -412,11 +412,6 @@ def _parse_refs(child: Child) -> Generator[tuple[str, str]]:
             yield name, commit
 
 
-def _with_place(item: Item, directory: str) -> Item:
-    """Return an item of a directory; a submodule with its path in the commit."""
-    return replace(item, submodule=f"{directory}/{item.path}".lstrip("/")) if item.mode == SUBMODULE else item
-
-
 # the files
 
 
@@ -448,36 +443,32 @@ def read_items(
     Yields: Git LFS pointers with a `refusal`.
     Raises: GitFailed; BundleError (`missing`, Unreachable at the deadline).
     """
-    names = [item.name for item in items if not item.refusal]
     if not items:
         return
+    names = [item.name for item in items if not item.refusal]
     with runner.start("cat-file", "--batch", "--buffer", lines=names) as child:
         for item in items:
             if item.refusal:
                 yield Entry(path=item.path, kind=EntryKind.SYMBOLIC_LINK, refusal=item.refusal)
                 continue
             body = _Body(child, item, missing)
-            yield _make_link(item, body, access) if item.mode == LINK else _make_file(item, body, directory)
+            if item.mode == LINK:
+                # One byte over the limit is enough for the writer to refuse it.
+                target = os.fsdecode(body.read(access.limits.path_bytes + 1))
+                yield Entry(path=item.path, kind=EntryKind.SYMBOLIC_LINK, target=target)
+            else:
+                yield _make_file(item, body, directory)
             body.finish()
 
 
-def _make_link(item: Item, body: _Body, access: Access) -> Entry:
-    # One byte over the limit is enough for the writer to refuse it.
-    target = body.read(access.limits.path_bytes + 1)
-    return Entry(path=item.path, kind=EntryKind.SYMBOLIC_LINK, target=os.fsdecode(target))
-
-
 def _make_file(item: Item, body: _Body, directory: str) -> Entry:
-    head = body.read(_LFS_BYTES) if body.size < _LFS_BYTES else b""
+    head, refusal = body.read(_LFS_BYTES) if body.size < _LFS_BYTES else b"", None
     body.put_back(head)
-    refusal = _pointer(f"{directory}/{item.path}".lstrip("/")) if _LFS.match(head) else None
+    if _LFS.match(head):
+        problem = f"{quote(f'{directory}/{item.path}'.lstrip('/'))} is a Git LFS pointer, which is not supported"
+        remedy = "store the file itself in the repository, or use a directory without it"
+        refusal = Refusal(problem=f"{problem}; {remedy}", reason=Reason.UNSUPPORTED_CONTENT)
     return Entry(path=item.path, size=body.size, data=body, executable=item.mode == _EXECUTABLE, refusal=refusal)
-
-
-def _pointer(path: str) -> Refusal:
-    problem = f"{quote(path)} is a Git LFS pointer, which is not supported"
-    remedy = "store the file itself in the repository, or use a directory without it"
-    return Refusal(problem=f"{problem}; {remedy}", reason=Reason.UNSUPPORTED_CONTENT)
 
 
 class _Body:
@@ -591,11 +582,9 @@ def _judge(item: Item, target: str, limits: Limits) -> Refusal | None:
         return unusable.refusal
     if target.startswith("/"):
         return leaving(item.path, target, _TREE).refusal
-    return _submodule(item.path) if item.mode == SUBMODULE else None
-
-
-def _submodule(path: str) -> Refusal:
-    problem = f"{quote(path)} is a submodule, to which links of a directory do not lead"
+    if item.mode != SUBMODULE:
+        return None
+    problem = f"{quote(item.path)} is a submodule, to which links of a directory do not lead"
     remedy = "use the whole repository, add that of the submodule as another source, or remove the link"
     return Refusal(problem=f"{problem}; {remedy}", reason=Reason.UNSUPPORTED_CONTENT)
 

@@ -355,10 +355,7 @@ def is_related(host: str, registry: str, *, is_secret: bool) -> bool:
     if host == registry or host in _PAIRS.get(registry, ()):
         return True
     parent = registry.partition(".")[2]
-    if "." not in parent or registry.replace(".", "").isdigit() or (is_secret and _is_shared(parent)):
+    is_shared = f".{parent}".endswith(tuple(f".{shared}" for shared in _SHARED)) or _SECOND_LEVEL.fullmatch(parent)
+    if "." not in parent or registry.replace(".", "").isdigit() or (is_secret and is_shared):
         return False
     return host == parent or host.endswith("." + parent)
-
-
-def _is_shared(domain: str) -> bool:
-    return f".{domain}".endswith(tuple(f".{shared}" for shared in _SHARED)) or bool(_SECOND_LEVEL.fullmatch(domain))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
@@ -253,47 +253,38 @@ def plan_layers(image: Image, path: str) -> tuple[Layer, ...]:
     Raises: BundleError (UnsupportedContent; ContentRejected for two files of one name).
     """
     is_image = image.config is None or image.config.media_type in _IMAGE_CONFIGS
-    layers = tuple(_plan(image, is_image=is_image, path=path))
-    names = Counter(layer.name for layer in layers if layer.name)
-    for name, count in names.items():
-        if count > 1:
-            message = f"{path}.ref: {count} layers have the title {quote(name)}; give them different titles"
-            raise BundleError(Reason.CONTENT_REJECTED, message)
-    return layers
-
-
-def _plan(image: Image, *, is_image: bool, path: str) -> Iterator[Layer]:
+    layers: list[Layer] = []
     for index, descriptor in enumerate(image.layers):
         if descriptor.media_type == _PLACEHOLDER:
             continue
-        layer = _image_layer(descriptor) if is_image else _artifact_layer(descriptor)
-        layer = layer or _chart_layer(descriptor)
+        layer = _plan(descriptor, is_image=is_image)
         if layer is None:
             problem = f"layer {index} has the unsupported media type {quote(descriptor.media_type)}"
             remedy = f"push it with the annotation {_TITLE}, which names the file"
             if is_image:
                 remedy = "push it as tar, tar+gzip or tar+zstd, neither encrypted nor foreign"
             raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{path}.ref: {problem}; {remedy}")
-        yield layer
+        layers.append(layer)
+    for name, count in Counter(layer.name for layer in layers if layer.name).items():
+        if count > 1:
+            message = f"{path}.ref: {count} layers have the title {quote(name)}; give them different titles"
+            raise BundleError(Reason.CONTENT_REJECTED, message)
+    return tuple(layers)
 
 
-def _image_layer(descriptor: Descriptor) -> Layer | None:
-    return Layer(descriptor=descriptor, role=Role.LAYER) if descriptor.media_type in _IMAGE_LAYERS else None
-
-
-def _artifact_layer(descriptor: Descriptor) -> Layer | None:
-    title = descriptor.annotations.get(_TITLE, "")
-    if descriptor.media_type == _FLUX or (title and descriptor.annotations.get(_UNPACK) == "true"):
-        return Layer(descriptor=descriptor, role=Role.ARCHIVE)
-    if title and descriptor.media_type in _IMAGE_LAYERS and title.endswith(_ARCHIVES):
-        return Layer(descriptor=descriptor, role=Role.ARCHIVE)
-    if title:
-        return Layer(descriptor=descriptor, role=Role.FILE, name=title)
-    return _image_layer(descriptor)
-
-
-def _chart_layer(descriptor: Descriptor) -> Layer | None:
-    suffix = {CHART: ".tgz", OLD_CHART: ".tgz", _PROVENANCE: ".tgz.prov"}.get(descriptor.media_type)
+def _plan(descriptor: Descriptor, *, is_image: bool) -> Layer | None:
+    """Return how a layer is read; None if its media type is unknown."""
+    media_type, title = descriptor.media_type, descriptor.annotations.get(_TITLE, "")
+    if not is_image:
+        is_packed = descriptor.annotations.get(_UNPACK) == "true"
+        is_packed = is_packed or (media_type in _IMAGE_LAYERS and title.endswith(_ARCHIVES))
+        if media_type == _FLUX or (title and is_packed):
+            return Layer(descriptor=descriptor, role=Role.ARCHIVE)
+        if title:
+            return Layer(descriptor=descriptor, role=Role.FILE, name=title)
+    if media_type in _IMAGE_LAYERS:
+        return Layer(descriptor=descriptor, role=Role.LAYER)
+    suffix = {CHART: ".tgz", OLD_CHART: ".tgz", _PROVENANCE: ".tgz.prov"}.get(media_type)
     return Layer(descriptor=descriptor, role=Role.FILE, suffix=suffix) if suffix else None
 
 

@@ -89,7 +89,9 @@ def connected(
     Raises: BundleError (InsecureRefused, SecretInvalid).
     """
     subject = f"{access.path}.{field}"
-    _check_registry(reference, access, subject)
+    named = urlsplit(f"//{reference.registry}")
+    location = Location(scheme="https", host=named.hostname or "", port=named.port or PORTS["https"])
+    check_host(subject, location, access.network)
     endpoint = find_endpoint(reference, access.network.registry_mirrors)
     certificates, verify = certificates_of(parameters, access), not parameters.get("insecureSkipTLSVerify")
     with Transport(
@@ -106,12 +108,6 @@ def connected(
         if verify and endpoint.is_loopback and not (certificates or login.has_credentials):
             schemes = ("http", "https")
         yield kind(login, schemes=schemes, field=field, missing=missing)
-
-
-def _check_registry(reference: ImageReference, access: Access, subject: str) -> None:
-    parts = urlsplit(f"//{reference.registry}")
-    location = Location(scheme="https", host=parts.hostname or "", port=parts.port or PORTS["https"])
-    check_host(subject, location, access.network)
 
 
 def read_tags(registry: Registry, room: Room = endless, check: Check = proceed) -> Iterator[list[str]]:
@@ -325,7 +321,10 @@ class Registry:
             return self._send_by(self._schemes[0], method, path, headers, body)
         except PlainServerError:
             if self._login.has_credentials:
-                raise self._credentials_refused() from None
+                problem = f"registry {quote(self._endpoint.host)} supports plain http only"
+                problem += ", over which no credentials are sent"
+                message = f"{self._path}.auth: {problem}; serve it over https, or remove auth"
+                raise BundleError(Reason.INSECURE_REFUSED, message) from None
             if len(self._schemes) == 1:
                 raise
             self._schemes = self._schemes[1:]
@@ -360,11 +359,6 @@ class Registry:
         return self._transport.send(method, url, {**headers, **self._login.headers}, body=body)
 
     # failures
-
-    def _credentials_refused(self) -> BundleError:
-        problem = f"registry {quote(self._endpoint.host)} supports plain http only, over which no credentials are sent"
-        message = f"{self._path}.auth: {problem}; serve it over https, or remove auth"
-        return BundleError(Reason.INSECURE_REFUSED, message)
 
     def _failure(self, response: Response, kind: str, name: str) -> BundleError:
         if response.place.is_elsewhere:
