@@ -149,37 +149,25 @@ def read_charts(file: BinaryIO, check: Callable[[], None]) -> dict[str, bytes]:
 
 
 def _read_root(reader: _Reader) -> dict[str, bytes]:
-    charts, has_entries = _Charts(), False
+    charts, size, has_entries = dict[str, bytes](), 0, False
     for key, value in reader.pairs(reader.root()):
         if key.lower() != "entries":
             reader.skip(value)
             continue
         has_entries = True
-        for name, releases in reader.pairs(value):
-            charts.add(name, _releases(reader, releases))
+        for name, start in reader.pairs(value):
+            packed = _pack(name, _releases(reader, start))
+            if not _NAME.fullmatch(name):
+                continue
+            charts[name] = packed
+            size += len(packed)
+            if len(charts) > _MOST_CHARTS:
+                raise TooLargeError(f"it has more than {_MOST_CHARTS} charts")
+            if size > _KEPT_BYTES:
+                raise _too_much()
     if not has_entries:
         raise UnreadableError('it has no "entries"')
-    return charts.packed
-
-
-class _Charts:
-    """The charts read so far."""
-
-    def __init__(self) -> None:
-        self.packed: dict[str, bytes] = {}
-        self._size = 0
-
-    def add(self, name: str, releases: Iterator[Release]) -> None:
-        """Read the releases of a chart."""
-        packed = _pack(name, releases)
-        if not _NAME.fullmatch(name):
-            return
-        self.packed[name] = packed
-        self._size += len(packed)
-        if len(self.packed) > _MOST_CHARTS:
-            raise TooLargeError(f"it has more than {_MOST_CHARTS} charts")
-        if self._size > _KEPT_BYTES:
-            raise _too_much()
+    return charts
 
 
 def _pack(name: str, releases: Iterator[Release]) -> bytes:

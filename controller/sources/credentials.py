@@ -238,12 +238,9 @@ def _matches(key: str, name: str) -> bool:
         pattern_port == port
         and len(patterns) == len(elements)
         and path.startswith(prefix)
-        and all(map(_matches_element, elements, patterns))
+        # Equality is for IPv6 addresses in brackets.
+        and all(a == b or fnmatchcase(a, b) for a, b in zip(elements, patterns, strict=True))
     )
-
-
-def _matches_element(element: str, pattern: str) -> bool:
-    return element == pattern or fnmatchcase(element, pattern)  # equality for IPv6 addresses in brackets
 
 
 def _split_name(text: str) -> tuple[str, str]:

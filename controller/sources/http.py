@@ -253,7 +253,8 @@ class Download:
             length = response.headers.get("Content-Length", "")
             total = int(length) if _LENGTH.fullmatch(length) else 0
             url = response.url if response.place.is_elsewhere else ""
-            self._part = _Representation(tag=_strong_tag(response), total=total, url=url)
+            tag = _validator(response)
+            self._part = _Representation(tag=tag if tag.startswith('"') else "", total=total, url=url)
             self._check_size(response, total)
         elif not self._is_rest(response, spool):
             self._part = _Representation()
@@ -295,11 +296,6 @@ def _validator(response: Response) -> str:
         return tag
     # The parser accepts anything after a date, but this is written to status and sent with the next request.
     return date if _DATE.fullmatch(date) and email.utils.parsedate(date) else ""
-
-
-def _strong_tag(response: Response) -> str:
-    tag = _validator(response)
-    return tag if tag.startswith('"') else ""
 
 
 _HEAD_BYTES = 512
@@ -444,7 +440,13 @@ class HttpSource:
             headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
             download = Download(transport, Wanted(address=address, headers=headers), access)
             if not _sha256(parameters):
-                return _read_now(download, address, validator, parameters, access)
+                with Spool(access.scratch, access.path) as spool:
+                    answer = download.fetch(spool, validator)
+                    if previous and answer.is_unchanged:
+                        return previous
+                    resolution = Resolution(pinned=address.url, digest=spool.digest, validator=answer.validator)
+                    access.keep(resolution, _read(spool, address, parameters, access))
+                    return resolution
             answer = download.ask(validator)
         if previous and answer.is_unchanged:
             return previous
@@ -469,19 +471,6 @@ class HttpSource:
             if spool.digest != resolution.digest:
                 raise _mismatch(address, parameters, access)
             yield from _read(spool, address, parameters, access)
-
-
-def _read_now(
-    download: Download, address: Address, validator: str, parameters: Mapping[str, Any], access: Access
-) -> Resolution:
-    """Return what the URL names now, and pass its entries on."""
-    with Spool(access.scratch, access.path) as spool:
-        answer = download.fetch(spool, validator)
-        if access.previous and answer.is_unchanged:
-            return access.previous
-        resolution = Resolution(pinned=address.url, digest=spool.digest, validator=answer.validator)
-        access.keep(resolution, _read(spool, address, parameters, access))
-        return resolution
 
 
 def _read(spool: Spool, address: Address, parameters: Mapping[str, Any], access: Access) -> Iterator[Entry]:

@@ -103,11 +103,6 @@ class _Bound:
     def is_open(self) -> bool:
         return self.any_major or self.any_minor or self.any_patch
 
-    def contains(self, version: Version, *, with_pre_releases: bool) -> bool:
-        if version.pre_release and not with_pre_releases:
-            return False
-        return _CHECKS[self.operator](self, version)
-
 
 class Range:
     """A range of versions.
@@ -130,7 +125,8 @@ class Range:
     def contains(self, version: Version) -> bool:
         """Return whether a version is in the range."""
         return any(
-            all(bound.contains(version, with_pre_releases=with_pre_releases) for bound in bounds)
+            (with_pre_releases or not version.pre_release)
+            and all(_CHECKS[bound.operator](bound, version) for bound in bounds)
             for bounds, with_pre_releases in self._alternatives
         )
 

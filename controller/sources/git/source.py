@@ -115,7 +115,8 @@ class GitSource:
             return Resolution(pinned=pinned, digest=f"{_ALGORITHMS[len(commit)]}:{commit}", version=tag)
         commit = reach(repository, parameters, access, lambda objects: _find_commit(objects, ref, access))
         digest = f"{_ALGORITHMS[len(commit)]}:{commit}"
-        named = "" if commit.startswith(ref.lower()) else _shorten(ref)
+        shortened = next((ref.removeprefix(each) for each in _NAMESPACES if ref.startswith(each)), ref)
+        named = "" if commit.startswith(ref.lower()) else shortened
         return Resolution(pinned=f"{parameters['repository']}@{commit}", digest=digest, reference=named)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
@@ -139,11 +140,6 @@ class GitSource:
 
 def _ref(parameters: Mapping[str, Any]) -> str:
     return parameters.get("ref") or _DEFAULT_REF
-
-
-def _shorten(ref: str) -> str:
-    """Return a branch or tag without the namespace of its refs."""
-    return next((ref.removeprefix(each) for each in _NAMESPACES if ref.startswith(each)), ref)
 
 
 def _directory(parameters: Mapping[str, Any]) -> str:
@@ -178,10 +174,14 @@ def _commit(resolution: Resolution, access: Access) -> str:
 
 def _find_commit(objects: Objects, ref: str, access: Access) -> str:
     commit = ref.lower() if FULL_COMMIT.fullmatch(ref.lower()) else ""
-    refs = objects.list_refs(*_names(_DEFAULT_REF if commit else ref))
+    listed = candidates(_DEFAULT_REF if commit else ref)  # never all
+    refs = objects.list_refs(*(name + suffix for name in listed for suffix in ("", PEELED)))
     is_short = any(len(name) > len(commit) for name in refs.values())  # 40 digits where names have 64
-    found = commit if commit and not is_short else _choose(refs, ref)
-    return found or _find_short(objects, ref, access)
+    if commit and not is_short:
+        return commit
+    # The first candidate that exists, an annotated tag peeled.
+    wanted = (name + suffix for name in candidates(ref) for suffix in (PEELED, ""))
+    return next((refs[name] for name in wanted if name in refs), "") or _find_short(objects, ref, access)
 
 
 def _find_tag(objects: Objects, semver: str, access: Access) -> tuple[str, str]:
@@ -198,17 +198,6 @@ def _find_tag(objects: Objects, semver: str, access: Access) -> tuple[str, str]:
         return choice.highest, commit
     problem = f"the repository has no tag in the range {quote(semver)}; {choice.describe_nearest()}"
     raise BundleError(Reason.NOT_FOUND, f"{access.path}.semver: {problem}; correct it, or push a version")
-
-
-def _names(ref: str) -> list[str]:
-    """Return the refs to list, never all."""
-    return [name + suffix for name in candidates(ref) for suffix in ("", PEELED)]
-
-
-def _choose(refs: Mapping[str, str], ref: str) -> str:
-    """Return the commit of the first candidate that exists, an annotated tag peeled; '' for none."""
-    wanted = (name + suffix for name in candidates(ref) for suffix in (PEELED, ""))
-    return next((refs[name] for name in wanted if name in refs), "")
 
 
 def _find_short(objects: Objects, ref: str, access: Access) -> str:

@@ -65,11 +65,6 @@ class Platform(_Document):
     def __str__(self) -> str:
         return "/".join(part for part in (self.os, self.architecture, self.variant) if part)
 
-    def serves(self, wanted: str) -> bool:
-        """Return whether this is the platform `os/architecture[/variant]`; without a wanted variant, any will do."""
-        wanted = wanted.replace("arm64/v8", "arm64")  # the only variant of arm64, often omitted
-        return wanted in (str(self).replace("arm64/v8", "arm64"), f"{self.os}/{self.architecture}")
-
 
 def _unless_empty(platform: Platform | None) -> Platform | None:
     """Return a platform; None for one without any text, as builders write for entries of no platform."""
@@ -151,17 +146,13 @@ def parse_manifest(data: bytes, path: str, field: str = "ref") -> Image | Index:
         raise _unsupported(subject, "the manifest has a schema version other than 2; push the image in OCI format")
     if (document.layers is None) == (document.manifests is None):  # readers differ on a document with both
         raise _unsupported(subject, "the manifest must have either layers or manifests; push the image again")
-    _check_type(document, subject)
-    if document.manifests is not None:
-        return Index(manifests=document.manifests)
-    return Image(layers=document.layers or (), config=document.config)
-
-
-def _check_type(document: _Manifest, subject: str) -> None:
     admitted = _MANIFESTS if document.manifests is None else _INDEXES
     if document.media_type and document.media_type not in admitted:
         problem = f"the manifest has the unsupported media type {quote(document.media_type)}"
         raise _unsupported(subject, f"{problem}; push an image in OCI format")
+    if document.manifests is not None:
+        return Index(manifests=document.manifests)
+    return Image(layers=document.layers or (), config=document.config)
 
 
 def check_size(image: Image, limits: Limits, path: str) -> None:
@@ -180,12 +171,18 @@ def choose(index: Index, platform: str, path: str) -> Descriptor:
     Raises: BundleError (PlatformNotFound, which lists the platforms).
     """
     images = [entry for entry in index.manifests if entry.platform is None or entry.platform.os != _ATTESTATION]
-    serving = [entry for entry in images if entry.platform is not None and entry.platform.serves(platform)]
+    serving = [entry for entry in images if entry.platform is not None and _serves(entry.platform, platform)]
     if serving:
         return min(serving, key=lambda entry: len(str(entry.platform)))  # the one without a variant, or the first
     if len(images) == 1 and images[0].platform is None:
         return images[0]
     raise BundleError(Reason.PLATFORM_NOT_FOUND, f"{path}.platform: {_describe_choice(images, platform)}")
+
+
+def _serves(platform: Platform, wanted: str) -> bool:
+    """Return whether a platform is `os/architecture[/variant]`; without a wanted variant, any will do."""
+    wanted = wanted.replace("arm64/v8", "arm64")  # the only variant of arm64, often omitted
+    return wanted in (str(platform).replace("arm64/v8", "arm64"), f"{platform.os}/{platform.architecture}")
 
 
 def _describe_choice(images: Sequence[Descriptor], platform: str) -> str:
