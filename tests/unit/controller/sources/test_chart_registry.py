@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,11 +27,6 @@ def registry() -> Iterator[FaultyRegistry]:
     with FaultyRegistry() as registry:
         registry.digests = {version: add_chart(registry, "web", version) for version in VERSIONS}  # type: ignore[attr-defined]
         yield registry
-
-
-@pytest.fixture
-def access(tmp_path: Path) -> Access:
-    return Access(path=PATH, deadline=time.monotonic() + 20, cancelled=threading.Event(), scratch=tmp_path)
 
 
 def parameters(registry: FaultyRegistry, **more: Any) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import lzma
 import socket
 import ssl
 import tarfile
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -81,11 +80,6 @@ def secured(certificates: Path) -> Iterator[FaultyServer]:
 @pytest.fixture
 def trusted(certificates: Path) -> Mapping[str, str]:
     return {"certificateData": (certificates / "ca.crt").read_text()}
-
-
-@pytest.fixture
-def access(tmp_path: Path) -> Access:
-    return Access(path=PATH, deadline=time.monotonic() + 20, cancelled=threading.Event(), scratch=tmp_path)
 
 
 def at(server: FaultyServer, path: str = FILE, **parameters: Any) -> dict[str, Any]:

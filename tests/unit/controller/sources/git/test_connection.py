@@ -9,8 +9,6 @@ import re
 import shutil
 import socket
 import subprocess
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,14 +25,11 @@ from api.plugins import Access, Credentials, Network
 from api.v1alpha2.conditions import Reason
 from controller.sources.git.connection import Connection, Repository, candidates, check_ref, connect, parse_repository
 
+PATH = "spec.git"
+
 CANARY = "canary-4711"
 BASIC = Credentials(username="me", password=CANARY)
 KEY = Credentials(ssh_private_key="key", known_hosts="hosts")
-
-
-@pytest.fixture
-def access(tmp_path: Path) -> Access:
-    return Access(path="spec.git", deadline=time.monotonic() + 9, cancelled=threading.Event(), scratch=tmp_path)
 
 
 @pytest.fixture

@@ -50,15 +50,8 @@ def registry(authority: Authority) -> Iterator[FaultyRegistry]:
 
 
 @pytest.fixture
-def access(tmp_path: Path, authority: Authority) -> Access:
-    credentials = replace(OWN, certificate_authority=authority.pem)
-    return Access(
-        path=PATH,
-        deadline=time.monotonic() + 20,
-        cancelled=threading.Event(),
-        scratch=tmp_path,
-        credentials=credentials,
-    )
+def access(access: Access, authority: Authority) -> Access:
+    return replace(access, credentials=replace(OWN, certificate_authority=authority.pem))
 
 
 def resolve(registry: FaultyRegistry, access: Access) -> str:
