@@ -8,7 +8,7 @@ not reappear. `Change`s describe the history of the watch alone, without gaps.
 After a restore of etcd from a backup, what happened last has never happened. The version of the collection goes back,
 too, but soon exceeds the known one, since every component writes.
 
-Not here: requests and threads (reflector.py).
+Not here: requests and threads (watch.py).
 """
 
 from __future__ import annotations

@@ -330,24 +330,18 @@ class Transport:
 
     def _exchange(self, server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
         """Send a request and return its open reply; a write takes at most as long as the fence admits."""
-        if self._fence is None or request.method in READING:
-            return self._exchange_within(None, server, request)
-        with self._fence.admit() as seconds:
-            return self._exchange_within(seconds, server, request)
-
-    def _exchange_within(self, seconds: float | None, server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
-        """Send a request and return its open reply; it takes at most so many seconds until the headers."""
-        status = 0
-        try:
-            reply = _call(server, request, seconds)
-            status = reply.status
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise unanswered(error) from error
-        except ConfigException as error:
-            raise ApiError(0, "NoCredential", "the credential for the API server cannot be read") from error
-        finally:
-            if self.on_request is not None:
-                self.on_request(request.method, self.host, status)
+        status, fence = 0, None if request.method in READING else self._fence
+        with fence.admit() if fence else contextlib.nullcontext() as seconds:
+            try:
+                reply = _call(server, request, seconds)
+                status = reply.status
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                raise unanswered(error) from error
+            except ConfigException as error:
+                raise ApiError(0, "NoCredential", "the credential for the API server cannot be read") from error
+            finally:
+                if self.on_request is not None:
+                    self.on_request(request.method, self.host, status)
         return reply
 
     def _reload(self, refused: _Server) -> _Server | None:

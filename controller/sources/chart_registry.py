@@ -76,15 +76,10 @@ class ChartRequest:
             return self.version
         if choice.highest:
             return choice.highest
-        problem = f"chart {quote(self.name)} has {self._describe_lack()}; {choice.describe_nearest()}"
+        lack = f"no version {'' if self.is_exact else 'in the range '}{quote(self.version)}"
+        lack = lack if self.version else "no version that is not a pre-release"
+        problem = f"chart {quote(self.name)} has {lack}; {choice.describe_nearest()}"
         raise BundleError(Reason.NOT_FOUND, f"{path}.version: {problem}; correct it, or publish a version")
-
-    def _describe_lack(self) -> str:
-        if not self.version:
-            return "no version that is not a pre-release"
-        return (
-            f"no version {quote(self.version)}" if self.is_exact else f"no version in the range {quote(self.version)}"
-        )
 
     def unknown(self, names: Iterable[str], path: str, check: Check) -> BundleError:
         """Return the error for a repository without the chart, with similar names among those that it has."""
