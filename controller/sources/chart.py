@@ -51,8 +51,8 @@ from controller.sources.chart_registry import (
     request_problems,
 )
 from controller.sources.chart_registry import connected as connected_to_registry
-from controller.sources.hosts import PRINTABLE, Detour, check_host, follow, origin_of
-from controller.sources.http import HTTPS, READ_AS, Address, Download, Wanted, parse_address
+from controller.sources.hosts import PRINTABLE, Detour, follow, origin_of
+from controller.sources.http import HTTPS, READ_AS, Address, Download, Wanted, connect, parse_address
 from controller.sources.pace import check_deadline
 from controller.sources.transport import Transport
 from controller.sources.trust import certificate_problems, certificates_of, credential_headers
@@ -380,16 +380,11 @@ def _connected(parameters: Mapping[str, Any], access: Access, shared: Shared) ->
         address = repository_address(parameters["repository"])
     except ValueError as error:
         raise BundleError(Reason.INVALID_REFERENCE, f"{path}: the URL {error}") from None
-    check_host(path, address, access.network)
+    transport = connect(address, parameters, access, "repository")
     if access.credentials and access.credentials.registries:
         problem = "the Secret has a type for registries; give it keys username and password, or bearerToken"
         raise BundleError(Reason.SECRET_INVALID, f"{access.path}.auth: {problem}")
-    with Transport(
-        replace(access, path=path),
-        certificate_data=certificates_of(parameters, access),
-        verify=not parameters.get("insecureSkipTLSVerify"),
-        loopback=address.is_loopback,
-    ) as transport:
+    with transport:
         yield Repository(transport, parameters, access, shared)
 
 

@@ -436,7 +436,7 @@ class HttpSource:
         """
         address, previous = _parse(parameters, access), access.previous
         validator = previous.validator if previous else ""
-        with _connect(address, parameters, access) as transport:
+        with connect(address, parameters, access) as transport:
             headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
             download = Download(transport, Wanted(address=address, headers=headers), access)
             if not _sha256(parameters):
@@ -464,7 +464,7 @@ class HttpSource:
             Unauthorized, Unreachable, TLSVerificationFailed, InsecureRefused, InvalidReference, SecretInvalid).
         """
         address = _parse(parameters, access)
-        with _connect(address, parameters, access) as transport, Spool(access.scratch, access.path) as spool:
+        with connect(address, parameters, access) as transport, Spool(access.scratch, access.path) as spool:
             headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
             wanted = Wanted(address=address, headers=headers, missing=Reason.PINNED_CONTENT_GONE)
             Download(transport, wanted, access).fetch(spool)
@@ -538,10 +538,14 @@ def _strip(parameters: Mapping[str, Any]) -> int:
     return parameters.get("stripComponents") or 0
 
 
-def _connect(address: Address, parameters: Mapping[str, Any], access: Access) -> Transport:
-    check_host(f"{access.path}.url", address, access.network)
+def connect(address: Address, parameters: Mapping[str, Any], access: Access, field: str = "url") -> Transport:
+    """Return the connections to the server of an address, which a field of the spec names.
+
+    Raises: BundleError (InsecureRefused for a host that is not allowed; SecretInvalid).
+    """
+    check_host(f"{access.path}.{field}", address, access.network)
     return Transport(
-        replace(access, path=f"{access.path}.url"),
+        replace(access, path=f"{access.path}.{field}"),
         certificate_data=certificates_of(parameters, access),
         verify=not parameters.get("insecureSkipTLSVerify"),
         loopback=address.is_loopback,
