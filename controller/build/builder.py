@@ -25,8 +25,8 @@ from controller.build.rendering import render
 from controller.build.request import BuildContext, BuildSettings, Call, Places, Request, rendering_digest, terms_of
 from controller.build.revision import PackedRevision, Revision
 from controller.content.disk import walk
-from controller.content.store import ContentStore, DiskShares
-from controller.content.tree import assemble, kept_whole
+from controller.content.limits import DiskShares
+from controller.content.store import ContentStore, assemble, kept_whole
 from controller.formats.budget import INLINE, LargeTextError, estimate
 from controller.telemetry import DEAF, Observer, Phase, timed
 

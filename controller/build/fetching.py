@@ -24,7 +24,7 @@ from controller.build.pins import Pins, Resolved, content_key, origin_of, resolu
 from controller.build.plugins import source_of
 from controller.build.request import BuildSettings, Call, Places, Request, store_keys
 from controller.content.archive import write_entries
-from controller.content.store import ContentStore
+from controller.content.store import ContentStore, count_stored
 from controller.retries import OF_SECRETS
 from controller.telemetry import Observer, Phase, SourceResult, timed
 
@@ -210,7 +210,7 @@ class Fetcher:
         source, resolution = request.spec.sources[index], resolution_of(request.pins[index])
         plugin = source_of(source.kind)
         if stored := self._store.get(key):
-            call.use.add_stored(stored)
+            count_stored(stored, call.use)
             self._calls.note(source, SourceResult.REUSED)
             return stored
 
@@ -226,6 +226,6 @@ class Fetcher:
         with self._calls.asking(Phase.FETCH, index, source, call):
             folder = self._store.put(key, _write)
             if not written:  # another build has
-                call.use.add_stored(folder)
+                count_stored(folder, call.use)
         self._calls.note(source, SourceResult.FETCHED)
         return folder

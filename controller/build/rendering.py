@@ -29,10 +29,9 @@ from api.v1alpha2.types import Processor
 from controller.build.confidential import Confidential, SecretTexts, texts_of
 from controller.build.plugins import format_of, processor_of
 from controller.build.revision import Revision, Terms
-from controller.content.compression import is_compressed, read_exactly
 from controller.content.disk import walk
-from controller.content.limits import Rejection
-from controller.content.tar import read_tar
+from controller.content.limits import Rejection, read_exactly
+from controller.content.tar import is_compressed, read_tar
 from controller.formats.applicable.applicable import make_applicable, revision_digest, scopes_of_crds
 from controller.formats.applicable.corrections import (
     find_pod_template,

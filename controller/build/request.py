@@ -21,8 +21,8 @@ from controller.build.pins import Pins, content_key, origin_of, record_pins, res
 from controller.build.plugins import format_of, processor_of, source_of
 from controller.build.revision import Terms
 from controller.content.digests import digest_of_json
-from controller.content.store import Use
-from controller.sharing.admission import Admission
+from controller.content.limits import Use
+from controller.sharing import Admission
 
 _ANYWHERE = Network()
 _USUAL = Means()

@@ -24,7 +24,7 @@ from controller.cli.output import name_of, one_line, show
 from controller.kube.client import PAGE_ITEMS, Client, Response
 from controller.kube.errors import ApiError
 from controller.kube.resources import DEPLOYMENTS
-from controller.kube.watch.collection import Collection, parse_events
+from controller.kube.watch import Collection, parse_events
 
 Manifest = dict[str, Any]
 MANAGER = "kubectl-rukpak"

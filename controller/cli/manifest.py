@@ -22,9 +22,9 @@ from api.v1alpha2.types import BundleDeployment, Source
 from controller.cli.command import ask, tell
 from controller.cli.output import to_table
 from controller.formats.yaml.manifests import read_documents
-from controller.sources.chart.registry import chart_reference
+from controller.sources.chart_registry import chart_reference
 from controller.sources.git.connection import parse_repository
-from controller.sources.http.address import parse_address
+from controller.sources.http import parse_address
 from controller.sources.image.reference import find_endpoint, parse_reference
 
 _API_VERSION = f"{names.GROUP}/v1alpha2"

@@ -29,13 +29,13 @@ from api.plugins import Access, Credentials, Entry, EntryKind, Limits
 from controller.cli.command import MisuseError, connect, read_file, tell
 from controller.cli.deployments import MANAGER, Deployments, Manifest, awaits_ready, conclude, wait_if_asked
 from controller.cli.render import OCI, network_of, new_store, read_capabilities, render_local
-from controller.content.folder import read_folder
+from controller.content.disk import read_folder
 from controller.content.limits import describe_bytes, quote
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import CONFIG_MAPS, DEPLOYMENTS
-from controller.sources.config_map.source import KEY, MOST_BYTES, Part, split
+from controller.sources.config_map import KEY, MOST_BYTES, Part, split
 from controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
-from controller.sources.image.push import push_image
+from controller.sources.image.registry import push_image
 
 _DIGITS = 12
 """Of the digest in names."""

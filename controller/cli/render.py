@@ -38,7 +38,7 @@ from controller.cli.manifest import SecretUse, find_secret_uses, is_consent_give
 from controller.cli.output import list_of, name_of, to_json, to_yaml
 from controller.cli.verbs import RENDERING
 from controller.content.archive import write_entries
-from controller.content.folder import read_folder
+from controller.content.disk import read_folder
 from controller.content.limits import Rejection
 from controller.content.store import ContentStore
 from controller.formats.recognition import (
@@ -52,7 +52,7 @@ from controller.formats.recognition import (
 from controller.formats.yaml.manifests import read_documents
 from controller.kube.discovery import Discovery
 from controller.settings import Settings
-from controller.sources.http.source import read_body
+from controller.sources.http import read_body
 from controller.sources.image.reference import parse_reference
 
 NAME = "bundle"

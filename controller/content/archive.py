@@ -24,9 +24,9 @@ from pathlib import Path
 
 from api.errors import BundleError
 from api.plugins import Entry, EntryKind, Limits, Readable, Refusal
-from controller.content.compression import CHUNK
 from controller.content.disk import disk_errors_reported, write_all
 from controller.content.limits import (
+    CHUNK,
     Budget,
     Meter,
     Rejection,

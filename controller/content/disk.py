@@ -1,6 +1,7 @@
-"""Writing to disk: failures as conditions, and files that exist only while they are used.
+"""The disk: its failures as conditions, files that exist only while they are used, and a local folder as content.
 
-Invariant: the digest is that of the bytes in the file. store.py creates and removes scratch folders.
+Invariant: the digest is that of the bytes in the file. A local folder is read as entries of an archive, so that it
+becomes content by the same rules as fetched bytes. store.py creates and removes scratch folders.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from api.errors import BundleError
+from api.plugins import Entry, EntryKind
 from api.v1alpha2.conditions import Reason
 
 _FULL = "is full; free some space or enlarge it"
@@ -151,3 +153,34 @@ class Spool:
         """Return the file, for reading only, at its start."""
         self._file.seek(0)
         return self._file
+
+
+_LEFT_OUT = ".git"
+
+
+def read_folder(folder: Path) -> Iterator[Entry]:
+    """Yield the content of a folder, by name, without git's own folder: no source contains that.
+
+    Raises: OSError.
+    """
+    yield from _read_folder(folder, "")
+
+
+def _read_folder(folder: Path, prefix: str) -> Iterator[Entry]:
+    with os.scandir(folder) as found:
+        items = sorted(found, key=lambda item: item.name)
+    for item in items:
+        path = f"{prefix}{item.name}"
+        if item.is_symlink():
+            yield Entry(path=path, kind=EntryKind.SYMBOLIC_LINK, target=os.readlink(item.path))  # noqa: PTH115 - as it stands
+        elif item.is_dir() and item.name != _LEFT_OUT:
+            yield Entry(path=path, kind=EntryKind.DIRECTORY)
+            yield from _read_folder(Path(item.path), f"{path}/")
+        elif item.is_file():
+            yield from _read_file(Path(item.path), path)
+
+
+def _read_file(file: Path, path: str) -> Iterator[Entry]:
+    with file.open("rb") as data:
+        about = os.fstat(data.fileno())
+        yield Entry(path=path, size=about.st_size, data=data, executable=bool(about.st_mode & 0o100))

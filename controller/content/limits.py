@@ -1,9 +1,10 @@
-"""Rules for names, and limits for sizes, of untrusted content.
+"""Rules for names, and limits for sizes, of untrusted content: for one source, for a BundleDeployment, for a tenant.
 
-Pure, except for the counters of a `Budget`. A violation raises `Rejection`, which does not know the field path of the
-source; the caller that does translates it by `Rejection.at`.
+All sources of a BundleDeployment share one limit, and all BundleDeployments of a tenant share a part of the disk, so
+that no tenant fills it for the others. A violation raises `Rejection`, which does not know the field path of the
+source; the caller that does translates it by `Rejection.at`. Nothing here touches the disk.
 
-Not here: how much a parser may read (compression.py, tar.py), and writing (archive.py).
+Not here: writing (archive.py), and YAML itself (formats/yaml).
 """
 
 from __future__ import annotations
@@ -11,11 +12,20 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from typing import Protocol
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Limits, Refusal
+from api.plugins import MEBIBYTE, Limits, Readable, Refusal
 from api.v1alpha2.conditions import Reason
+
+if TYPE_CHECKING:
+    import yaml
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 _NAME_BYTES = 255  # NAME_MAX of every common file system
@@ -172,7 +182,7 @@ def check_target(path: str, size: int, limits: Limits) -> None:
 def check_link(path: str, target: str, limits: Limits) -> None:
     """Refuse a link from `path` whose target, relative to the folder of `path`, is outside the tree.
 
-    Lexical: links on the way are resolved in nodes.py, which refuses to leave the tree, too.
+    Lexical: links on the way are resolved in archive.py, which refuses to leave the tree, too.
 
     Raises: Unusable.
     """
@@ -188,7 +198,7 @@ def leaving(path: str, target: str, tree: str = "tree") -> Unusable:
 
 
 class Meter(Protocol):
-    """Counts what is written for all sources of a BundleDeployment together (shares.py)."""
+    """Counts what is written for all sources of a BundleDeployment together."""
 
     def add_node(self) -> None:
         """Count a file or folder.
@@ -275,3 +285,214 @@ def too_many_entries(limits: Limits) -> Rejection:
 def decode(name: bytes) -> str:
     """Return a name of an archive as text, whatever its bytes are."""
     return name.decode(errors="surrogateescape")  # check_path refuses what is not UTF-8, by name
+
+
+CHUNK = 64 * 1024
+TRUNCATED = "the archive is truncated; publish it again"
+
+
+def read_exactly(stream: Readable, size: int, *, or_nothing: bool = False) -> bytes:
+    """Return `size` bytes; with `or_nothing` also none, if the stream ends right here.
+
+    Raises: Rejection for a stream that ends too early.
+    """
+    parts: list[bytes] = []
+    left = size
+    while left and (data := stream.read(left)):
+        parts.append(data)
+        left -= len(data)
+    if left and not (or_nothing and not parts):
+        raise Rejection(TRUNCATED)
+    return b"".join(parts)
+
+
+class Ratio:
+    """What compressed data unpacks to, against the ratio limit. `compressed` counts the bytes read so far."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self.compressed, self._unpacked = limits, 0, 0
+
+    def charge(self, unpacked: int) -> None:
+        """Count unpacked bytes.
+
+        Raises: Rejection over the limit.
+        """
+        self._unpacked += unpacked
+        if self._unpacked > self._limits.ratio_from and self._unpacked > self._limits.ratio * self.compressed:
+            raise Rejection(
+                f"the compressed data unpacks to more than the limit of {self._limits.ratio} times its size; "
+                "compress it less"
+            )
+
+
+BLOCK = 4096
+"""Bytes that a file or folder uses in addition to its content."""
+
+
+def budget_of(limits: Limits) -> int:
+    """Return the bytes of disk that one BundleDeployment may use within its limits."""
+    return limits.compressed_bytes + limits.total_bytes + limits.entries * BLOCK
+
+
+class DiskShares:
+    """How much of the disk each tenant uses now, at most `share` bytes each and `total` together. Thread-safe."""
+
+    def __init__(self, total: int = sys.maxsize, share: int = sys.maxsize) -> None:
+        self._total, self._share = total, share
+        self._taken: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_store(cls, store_bytes: int, limits: Limits) -> DiskShares:
+        """Return shares as large as a store, half of it for one tenant, and never less than `budget_of`.
+
+        With less, content within its limits would be refused forever.
+        """
+        return cls(max(store_bytes, budget_of(limits)), max(store_bytes // 2, budget_of(limits)))
+
+    @contextmanager
+    def use(self, tenant: str, limits: Limits) -> Iterator[Use]:
+        """Count what one fetch and rendering uses; at the end all of it is free again.
+
+        Args:
+            tenant: as a message names it: `namespace "shop"`.
+            limits: for all sources together.
+        """
+        use = Use(self, tenant, limits)
+        try:
+            yield use
+        finally:
+            use.close()
+
+    def taken(self) -> int:
+        """Return the bytes that are in use now."""
+        with self._lock:
+            return self._taken.total()
+
+    def take(self, tenant: str, size: int) -> None:
+        """Count bytes that are about to be written.
+
+        Raises: BundleError (StorageFull); then they are not counted.
+        """
+        with self._lock:
+            if self._taken[tenant] + size > self._share:
+                raise _full(f"fetches for {tenant} exceed its share of the disk", self._share)
+            if self._taken.total() + size > self._total:
+                raise _full("fetches for all BundleDeployments exceed their part of the disk", self._total)
+            self._taken[tenant] += size
+
+    def give_back(self, tenant: str, size: int) -> None:
+        """Count bytes as free again."""
+        with self._lock:
+            self._taken[tenant] -= size
+            if not self._taken[tenant]:
+                del self._taken[tenant]
+
+
+class Use:
+    """What one fetch and rendering uses of its limits and of its tenant's share. Thread-safe."""
+
+    def __init__(self, shares: DiskShares, tenant: str, limits: Limits) -> None:
+        self._shares, self._tenant, self._limits = shares, tenant, limits
+        self._nodes = self._bytes = self._taken = 0
+        self._received: Counter[int] = Counter()
+        self._lock = threading.Lock()
+
+    def add_node(self) -> None:
+        """Count a file or folder that is about to be created.
+
+        Raises: BundleError (ContentRejected, StorageFull).
+        """
+        with self._lock:
+            self._take(BLOCK)
+            self._nodes += 1
+            if self._nodes > self._limits.entries:
+                raise _rejected(f"{self._limits.entries} files and directories")
+
+    def add_file(self, size: int) -> None:
+        """Count the bytes of a file that are about to be written.
+
+        Raises: BundleError (ContentRejected, StorageFull).
+        """
+        with self._lock:
+            self._take(size)
+            self._bytes += size
+            if self._bytes > self._limits.total_bytes:
+                raise _rejected(describe_bytes(self._limits.total_bytes))
+
+    def receive(self, source: int, size: int) -> None:
+        """Count what a source has received so far, before unpacking.
+
+        Args:
+            source: its index.
+            size: the sum so far; a smaller one than before is ignored.
+
+        Raises: BundleError (ContentRejected, StorageFull).
+        """
+        with self._lock:
+            more = size - self._received[source]
+            if more <= 0:
+                return
+            self._take(more)
+            self._received[source] = size
+            if self._received.total() > self._limits.compressed_bytes:
+                raise _rejected(f"{describe_bytes(self._limits.compressed_bytes)} before unpacking")
+
+    def occupy(self, size: int) -> None:
+        """Count bytes in a scratch folder, which only the share limits.
+
+        Raises: BundleError (StorageFull).
+        """
+        with self._lock:
+            self._take(size)
+
+    def close(self) -> None:
+        """Count all of it as free again."""
+        with self._lock:
+            self._shares.give_back(self._tenant, self._taken)
+            self._taken = 0
+
+    def _take(self, size: int) -> None:
+        self._shares.take(self._tenant, size)
+        self._taken += size
+
+
+def _rejected(limit: str) -> BundleError:
+    message = f"spec.sources: together the sources exceed the limit of {limit}; make them smaller, or remove some"
+    return BundleError(Reason.CONTENT_REJECTED, message)
+
+
+def _full(problem: str, size: int) -> BundleError:
+    message = (
+        f"spec.sources: {problem}, {describe_bytes(size)}; will be retried when other fetches have finished; make the "
+        "content smaller, or ask the administrator to raise --store-mebibytes"
+    )
+    return BundleError(Reason.STORAGE_FULL, message)
+
+
+# A key has at most 1024 characters. What libyaml refuses beyond that, we have refused before.
+_LEVELS = 2000
+
+
+# nesting of YAML
+
+
+def is_refused_nesting(error: yaml.MarkedYAMLError) -> bool:
+    """Return whether libyaml refused a text since it is nested too deeply: from 0.2.6 on, more than 1000 levels.
+
+    It reads ahead as far as a key may reach, so it may do so before a reader here has met its own limit.
+    """
+    return error.problem is not None and error.problem == _refusal()
+
+
+@cache
+def _refusal() -> str | None:
+    """Return what the installed libyaml says of such nesting, since its errors have no codes; None if it bears it."""
+    import yaml  # noqa: PLC0415 - slow, and not for --help
+
+    try:
+        for _ in yaml.parse(b"[" * _LEVELS + b"]" * _LEVELS, yaml.CSafeLoader):
+            pass
+    except yaml.MarkedYAMLError as error:
+        return error.problem
+    return None

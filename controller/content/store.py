@@ -1,11 +1,12 @@
-"""The content store: fetched content on disk, by origin and digest.
+"""The content store: fetched content on disk, by origin and digest; and the content tree that is assembled of it.
 
-limits.py bounds one archive. Here all sources of a BundleDeployment share one limit, and all BundleDeployments of a
-tenant share a part of the disk, so that no tenant fills it for the others. Stored content that is not in use does not
-count: the store bounds it, and deletes it to make room.
+Stored content that is not in use does not count for a tenant (limits.py): the store bounds it, and deletes it to make
+room. Of an index, the first line has the size and the digest of the rest; the second line lists the content. If
+something of the content must not be read, a third line lists that.
 
-The first line has the size and the digest of the rest; the second line lists the content. If something of the content
-must not be read, a third line lists that.
+The tree is the union of all sources, each at its destination. A file comes from one source: conflicts are found before
+anything is written, and nothing is overwritten. Files are hard links into the store where the file system supports
+them: the tree is read-only.
 
 Invariants: content appears whole or not at all (staged, then renamed); it is checked against its index once per process
 before it is used; each key has one writer at a time, but waiters lose patience and write themselves, so that no
@@ -25,187 +26,23 @@ import json
 import logging
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from api.errors import BundleError
-from api.plugins import Limits, Refusal
+from api.plugins import ContentTree, Refusal
 from api.v1alpha2.conditions import Reason
-from controller.content.compression import CHUNK
-from controller.content.disk import ForeignFileError, is_unusable, storage_error, walk
-from controller.content.limits import describe_bytes
+from controller.content.disk import ForeignFileError, disk_errors_reported, is_unusable, storage_error, walk
+from controller.content.limits import CHUNK, Meter, Rejection, check_refused, quote
 
-BLOCK = 4096
-"""Bytes that a file or folder uses in addition to its content."""
 log = logging.getLogger(__name__)
 PATIENCE_SECONDS = 20.0
-
-
-def budget_of(limits: Limits) -> int:
-    """Return the bytes of disk that one BundleDeployment may use within its limits."""
-    return limits.compressed_bytes + limits.total_bytes + limits.entries * BLOCK
-
-
-class DiskShares:
-    """How much of the disk each tenant uses now, at most `share` bytes each and `total` together. Thread-safe."""
-
-    def __init__(self, total: int = sys.maxsize, share: int = sys.maxsize) -> None:
-        self._total, self._share = total, share
-        self._taken: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    @classmethod
-    def of_store(cls, store_bytes: int, limits: Limits) -> DiskShares:
-        """Return shares as large as a store, half of it for one tenant, and never less than `budget_of`.
-
-        With less, content within its limits would be refused forever.
-        """
-        return cls(max(store_bytes, budget_of(limits)), max(store_bytes // 2, budget_of(limits)))
-
-    @contextmanager
-    def use(self, tenant: str, limits: Limits) -> Iterator[Use]:
-        """Count what one fetch and rendering uses; at the end all of it is free again.
-
-        Args:
-            tenant: as a message names it: `namespace "shop"`.
-            limits: for all sources together.
-        """
-        use = Use(self, tenant, limits)
-        try:
-            yield use
-        finally:
-            use.close()
-
-    def taken(self) -> int:
-        """Return the bytes that are in use now."""
-        with self._lock:
-            return self._taken.total()
-
-    def take(self, tenant: str, size: int) -> None:
-        """Count bytes that are about to be written.
-
-        Raises: BundleError (StorageFull); then they are not counted.
-        """
-        with self._lock:
-            if self._taken[tenant] + size > self._share:
-                raise _full(f"fetches for {tenant} exceed its share of the disk", self._share)
-            if self._taken.total() + size > self._total:
-                raise _full("fetches for all BundleDeployments exceed their part of the disk", self._total)
-            self._taken[tenant] += size
-
-    def give_back(self, tenant: str, size: int) -> None:
-        """Count bytes as free again."""
-        with self._lock:
-            self._taken[tenant] -= size
-            if not self._taken[tenant]:
-                del self._taken[tenant]
-
-
-class Use:
-    """What one fetch and rendering uses of its limits and of its tenant's share. Thread-safe."""
-
-    def __init__(self, shares: DiskShares, tenant: str, limits: Limits) -> None:
-        self._shares, self._tenant, self._limits = shares, tenant, limits
-        self._nodes = self._bytes = self._taken = 0
-        self._received: Counter[int] = Counter()
-        self._lock = threading.Lock()
-
-    def add_node(self) -> None:
-        """Count a file or folder that is about to be created.
-
-        Raises: BundleError (ContentRejected, StorageFull).
-        """
-        with self._lock:
-            self._take(BLOCK)
-            self._nodes += 1
-            if self._nodes > self._limits.entries:
-                raise _rejected(f"{self._limits.entries} files and directories")
-
-    def add_file(self, size: int) -> None:
-        """Count the bytes of a file that are about to be written.
-
-        Raises: BundleError (ContentRejected, StorageFull).
-        """
-        with self._lock:
-            self._take(size)
-            self._bytes += size
-            if self._bytes > self._limits.total_bytes:
-                raise _rejected(describe_bytes(self._limits.total_bytes))
-
-    def add_stored(self, folder: Path) -> None:
-        """Count content that is in the store already: it cannot be deleted while it is in use.
-
-        Args:
-            folder: of the content, beside its index.
-
-        Raises: BundleError (ContentRejected, StorageFull).
-        """
-        refused: Collection[str] = ()
-        with suppress(OSError, ValueError, KeyError):  # assembling the tree finds that out, too, and says so
-            refused = read_refused(folder.parent)
-        for _ in refused:
-            self.add_node()
-        for item in walk(folder):
-            self.add_node()
-            if not item.is_folder:
-                self.add_file((folder / item.path).stat().st_size)
-
-    def receive(self, source: int, size: int) -> None:
-        """Count what a source has received so far, before unpacking.
-
-        Args:
-            source: its index.
-            size: the sum so far; a smaller one than before is ignored.
-
-        Raises: BundleError (ContentRejected, StorageFull).
-        """
-        with self._lock:
-            more = size - self._received[source]
-            if more <= 0:
-                return
-            self._take(more)
-            self._received[source] = size
-            if self._received.total() > self._limits.compressed_bytes:
-                raise _rejected(f"{describe_bytes(self._limits.compressed_bytes)} before unpacking")
-
-    def occupy(self, size: int) -> None:
-        """Count bytes in a scratch folder, which only the share limits.
-
-        Raises: BundleError (StorageFull).
-        """
-        with self._lock:
-            self._take(size)
-
-    def close(self) -> None:
-        """Count all of it as free again."""
-        with self._lock:
-            self._shares.give_back(self._tenant, self._taken)
-            self._taken = 0
-
-    def _take(self, size: int) -> None:
-        self._shares.take(self._tenant, size)
-        self._taken += size
-
-
-def _rejected(limit: str) -> BundleError:
-    message = f"spec.sources: together the sources exceed the limit of {limit}; make them smaller, or remove some"
-    return BundleError(Reason.CONTENT_REJECTED, message)
-
-
-def _full(problem: str, size: int) -> BundleError:
-    message = (
-        f"spec.sources: {problem}, {describe_bytes(size)}; will be retried when other fetches have finished; make the "
-        "content smaller, or ask the administrator to raise --store-mebibytes"
-    )
-    return BundleError(Reason.STORAGE_FULL, message)
 
 
 def write_index(entry: Path, refused: Mapping[str, Refusal] | None = None) -> int:
@@ -298,6 +135,26 @@ def _describe(path: Path) -> list[Any]:
             digest.update(data)
             size += len(data)
     return [size, digest.hexdigest()]
+
+
+def count_stored(folder: Path, meter: Meter) -> None:
+    """Count content that is in the store already: it cannot be deleted while it is in use.
+
+    Args:
+        folder: of the content, beside its index.
+        meter: counts it.
+
+    Raises: BundleError of the meter.
+    """
+    refused: Collection[str] = ()
+    with suppress(OSError, ValueError, KeyError):  # assembling the tree finds that out, too, and says so
+        refused = read_refused(folder.parent)
+    for _ in refused:
+        meter.add_node()
+    for item in walk(folder):
+        meter.add_node()
+        if not item.is_folder:
+            meter.add_file((folder / item.path).stat().st_size)
 
 
 class StoreInUseError(RuntimeError):
@@ -620,3 +477,127 @@ def _mark_used(entry: Path, when: int) -> None:
 
 def _name(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What belongs at a path of the tree."""
+
+    field: str
+    origin: Path | None
+    """The stored file; None for a folder."""
+
+
+Parts = Sequence[tuple[str, str, Path]]
+
+
+@contextmanager
+def kept_whole(parts: Parts, root: Path) -> Iterator[None]:
+    """Check after a block that reads a tree that nothing of it was removed meanwhile, as by `rm -rf`.
+
+    Without that check, objects in files that are gone would look as if the bundle did not contain them.
+
+    Args:
+        parts: of which the block assembles the tree, see `assemble`.
+        root: of the tree.
+
+    Raises: BundleError (StorageBroken), also instead of an error of the block; whatever the block raises otherwise.
+    """
+    try:
+        yield
+    except Exception as error:
+        # Sources that conflict were never assembled, and have too many files rather than too few.
+        conflicts = isinstance(error, BundleError) and error.reason is Reason.CONTENT_CONFLICT
+        if conflicts or _is_whole(parts, root):
+            raise
+        raise _removed(parts) from None
+    if not _is_whole(parts, root):
+        raise _removed(parts)
+
+
+def _is_whole(parts: Parts, root: Path) -> bool:
+    """Whether a tree contains everything that its parts contained when they were stored."""
+    try:
+        wanted = {"/".join([target, path] if target else [path]) for _, target, folder in parts
+                  for path in read_paths(folder.parent)}  # fmt: skip
+        return wanted <= {item.path for item in walk(root)}
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _removed(parts: Parts) -> BundleError:
+    field = parts[0][0] if len(parts) == 1 else "spec.sources"
+    problem = "files in the content store were removed while they were read"
+    return BundleError(Reason.STORAGE_BROKEN, f"{field}: {problem}; the content will be fetched again")
+
+
+def assemble(parts: Parts, destination: Path) -> ContentTree:
+    """Assemble the content of all sources in a new folder.
+
+    Args:
+        parts: for each source in spec order its field path (`spec.sources[1]`), its destination in the tree ('' is the
+            root; otherwise a relative path that the CRD accepts), and the folder of its content in the store.
+        destination: does not exist yet; unless it is on the store's file system, every file is copied.
+
+    Raises: BundleError (ContentConflict for a file that two sources contain, or that is a folder in another;
+        ContentRejected if together they have too much that must not be read; StorageFull).
+    """
+    places: dict[str, _Place] = {}
+    for place, target, folder in parts:
+        _claim_part(places, place, target, folder)
+    with disk_errors_reported(parts[0][0] if parts else "spec.sources"):
+        _place(places, destination)
+        refused = dict(_find_refused(parts))
+    try:
+        check_refused(sum(len(path) + len(refusal.problem) for path, refusal in refused.items()))
+    except Rejection as rejection:
+        raise rejection.at("spec.sources") from None
+    destinations = tuple(dict.fromkeys(target for _, target, _ in parts))
+    return ContentTree(root=destination, destinations=destinations, refused=refused)
+
+
+def _find_refused(parts: Parts) -> Iterator[tuple[str, Refusal]]:
+    """Yield what must not be read by its path in the tree; of one path, that of the first source comes last."""
+    for place, target, folder in reversed(parts):
+        for path, refusal in read_refused(folder.parent).items():
+            yield (
+                "/".join([target, path] if target else [path]),
+                replace(refusal, problem=f"{place}: {refusal.problem}"),
+            )
+
+
+def _claim_part(places: dict[str, _Place], field: str, target: str, folder: Path) -> None:
+    elements = target.split("/") if target else []
+    for depth in range(1, len(elements) + 1):
+        _claim(places, "/".join(elements[:depth]), _Place(field, None))
+    for item in walk(folder):
+        path = "/".join([*elements, item.path])
+        _claim(places, path, _Place(field, None if item.is_folder else folder / item.path))
+
+
+def _claim(places: dict[str, _Place], path: str, place: _Place) -> None:
+    other = places.setdefault(path, place)
+    if other is place or (other.origin is None and place.origin is None):
+        return
+    both = "both contain it" if other.origin and place.origin else "it is a file in one and a directory in the other"
+    raise BundleError(
+        Reason.CONTENT_CONFLICT,
+        f"{place.field}: path {quote(path)} conflicts with {other.field}: {both}; "
+        "give them different destinations, or remove the path from one",
+    )
+
+
+def _place(places: dict[str, _Place], destination: Path) -> None:
+    destination.mkdir(mode=0o755)
+    for path, place in places.items():  # a folder was claimed before its content
+        if place.origin is None:
+            (destination / path).mkdir(mode=0o755)
+        else:
+            _link_or_copy(place.origin, destination / path)
+
+
+def _link_or_copy(origin: Path, path: Path) -> None:
+    with suppress(OSError):  # another file system, too many links, links not supported: copy instead
+        os.link(origin, path, follow_symlinks=False)
+        return
+    shutil.copy(origin, path, follow_symlinks=False)

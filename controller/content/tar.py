@@ -1,8 +1,11 @@
-"""Reading tar: ustar, GNU and pax, as a stream, with bounded headers.
+"""Reading tar: ustar, GNU and pax, as a stream, plain or compressed by gzip or zstd, with bounded headers.
 
 Why not `tarfile`: it reads long-name and pax records whole before anything can be checked, needs quadratic time and
 memory for a crafted pax record (2 GiB for one of 128 KiB; see CVE-2024-6232), and takes a damaged header for the end
 of the archive. Here a damaged or truncated archive is always refused.
+
+Compression is told apart by the first bytes, never by a name. Invariant: the ratio limit is enforced while the data is
+unpacked, and memory is bounded by a few buffers. Errors of the underlying stream pass through unchanged.
 
 Not here: archive.py checks paths and writes files. Formats:
 https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html, "Basic Tar Format" of the GNU tar manual, and
@@ -11,14 +14,108 @@ layer.md of the OCI image specification.
 
 from __future__ import annotations
 
+import gzip
+import io
 import posixpath
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import BinaryIO, cast
 
-from api.plugins import Entry, EntryKind, Limits, Readable
-from controller.content.compression import CHUNK, TRUNCATED, Decompressed, decompress, is_compressed, read_exactly
-from controller.content.limits import Rejection, Unreadable, Unusable, decode, describe_bytes, quote
+import zstandard
+
+from api.plugins import MEBIBYTE, Entry, EntryKind, Limits, Readable
+from controller.content.limits import (
+    CHUNK,
+    TRUNCATED,
+    Ratio,
+    Rejection,
+    Unreadable,
+    Unusable,
+    decode,
+    describe_bytes,
+    quote,
+    read_exactly,
+)
+
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+# A window is allocated for every stream. RFC 8878 asks readers for 8 MiB at least; `zstd -20` writes 32.
+_WINDOW_BYTES = 32 * MEBIBYTE
+_HEADER_BYTES = 18
+"""Of a frame of zstd, at most (RFC 8878, section 3.1.1.1)."""
+
+
+def is_compressed(head: bytes) -> bool:
+    """Return whether content is compressed in a supported way, by its first four bytes."""
+    return head.startswith((_GZIP, _ZSTD))
+
+
+def decompress(stream: Readable, limits: Limits) -> Decompressed:
+    """Return the plain bytes of a stream that may be compressed.
+
+    Raises: Rejection for zstd with a larger window than is allocated.
+    """
+    ratio = Ratio(limits)
+    buffered = io.BufferedReader(_Counted(stream, ratio), CHUNK)
+    magic = buffered.peek(len(_ZSTD))
+    plain: BinaryIO = buffered
+    if magic.startswith(_GZIP):
+        plain = cast("BinaryIO", gzip.GzipFile(fileobj=buffered))
+    elif magic.startswith(_ZSTD):
+        _check_window(buffered.peek(_HEADER_BYTES))
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+        plain = decompressor.stream_reader(buffered, read_across_frames=True)
+    return Decompressed(plain, ratio)
+
+
+def _check_window(head: bytes) -> None:
+    try:
+        size = zstandard.get_frame_parameters(head).window_size
+    except zstandard.ZstdError:  # reading it fails in the same way
+        return
+    if size > _WINDOW_BYTES:
+        problem = f"compressed by zstd with a window of {size // MEBIBYTE} MiB, of at most {_WINDOW_BYTES // MEBIBYTE}"
+        raise Rejection(f"{problem}; compress it by zstd -19 or gzip")
+
+
+class _Counted(io.RawIOBase):
+    """Counts the compressed bytes that are read."""
+
+    def __init__(self, stream: Readable, ratio: Ratio) -> None:
+        self._stream, self._ratio = stream, ratio
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """Fill a buffer; return how many bytes there were."""
+        data = self._stream.read(len(buffer))
+        self._ratio.compressed += len(data)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class Decompressed:
+    """A decompressed stream within the ratio limit."""
+
+    def __init__(self, plain: BinaryIO, ratio: Ratio) -> None:
+        self._plain, self._ratio = plain, ratio
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes, and at most 64 KiB; nothing at the end.
+
+        Raises: Rejection for damaged data and over the ratio limit.
+        """
+        try:
+            data = self._plain.read(min(size, CHUNK))
+        except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError):
+            raise Rejection("the compressed data is damaged or truncated; publish it again") from None
+        self._ratio.charge(len(data))
+        return data
+
 
 _BLOCK = 512
 _CHECKSUM = slice(148, 156)

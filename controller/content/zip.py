@@ -18,8 +18,18 @@ from typing import Any, Protocol
 
 from api.plugins import Entry, EntryKind, Limits, Readable
 from api.v1alpha2.conditions import Reason
-from controller.content.compression import CHUNK, TRUNCATED, Ratio, read_exactly
-from controller.content.limits import Rejection, Unreadable, Unusable, check_target, decode, quote
+from controller.content.limits import (
+    CHUNK,
+    TRUNCATED,
+    Ratio,
+    Rejection,
+    Unreadable,
+    Unusable,
+    check_target,
+    decode,
+    quote,
+    read_exactly,
+)
 
 END_SIGNATURE = b"PK\x05\x06"
 _RECORD_SIGNATURE = b"PK\x01\x02"

@@ -3,14 +3,12 @@
 In: paths, manifests and the user to act as. Out: replies, records of objects, and ApiError. Not here: what a reply
 means for an object (`apply`), and what an object means (`observe`).
 
-    client         START HERE: one method for each verb
+    client         START HERE: one method for each verb; the fence admits writes while this process leads
     configuration  where the cluster is, and as whom requests are sent
-    fence          admits writes while this process leads
     encoding, errors  the wire format, and what failed
     resources, discovery  kinds, their paths, and which of them are served
-    watch/         a reflector of one collection, its requests, and its records
-    lease          leader election
+    watch, cache   a reflector of one collection, and its records
+    lease          leader election, also in place of shards that nobody serves
     shard          which BundleDeployments a controller serves. Pure
-    takeovers      takes over from shards that nobody serves
     events         Kubernetes Events
 """

@@ -1,4 +1,4 @@
-"""Requests to the API server.
+"""Requests to the API server, and the fence: a process writes only while it is certain to lead.
 
 Apply patches pass the YAML parser of the API server, which rejects the surrogate pairs of `json.dumps` (any emoji) and
 raw U+007F to U+009F, U+FFFE and U+FFFF, and silently turns a raw U+0085 into a space. Hence `encode`.
@@ -6,13 +6,15 @@ raw U+007F to U+009F, U+FFFE and U+FFFF, and silently turns a raw U+0085 into a 
 Chunks do not end at line ends, so lines are assembled, up to a limit. `close` shuts the socket down, which wakes a
 reader on another thread: closing the reply instead would wait for that reader.
 
-Requests bypass its `call_api`, which cannot send JSON as bytes, repeat a header, or tell a JSON patch from a strategic
-one. Errors of the libraries become ApiErrors. After a 401 the credentials are read again.
+Requests bypass the `call_api` of the kubernetes package, which cannot send JSON as bytes, repeat a header, or tell a
+JSON patch from a strategic one. Errors of the libraries become ApiErrors. After a 401 the credentials are read again.
+Its models are not used either: they take seven times the CPU and three times the memory.
 
-The models of the kubernetes package are not used: they take seven times the CPU and three times the memory.
+A leader that cannot renew its Lease must stop writing before another process may start, whatever its threads are doing.
+So each write gets no more time than is left until then.
 
 Invariants: thread-safe; every failure of the network or the server is an ApiError; only a 401 is retried, once, with
-credentials that were read again.
+credentials that were read again. Not here: leader election (lease.py).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
@@ -46,8 +49,65 @@ from controller.kube.encoding import (
     parse_warnings,
 )
 from controller.kube.errors import ApiError, Cause, ConfigurationError, reply_error, unanswered
-from controller.kube.fence import READING, Fence
 from controller.processes.supervision import Supervisor
+
+READING = frozenset({"GET", "HEAD"})
+SHORTEST_SECONDS = 0.2
+"""Minimum time for a write: it must suffice for a reply."""
+
+
+def read_clock() -> float:
+    """Return seconds that also count while the machine sleeps, as they do for the other candidates."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class Fence:
+    """Thread-safe. Admits nothing until it is opened."""
+
+    def __init__(self, clock: Callable[[], float] = read_clock) -> None:
+        self._clock = clock
+        self._until: float | None = None
+        self._shut = False
+        self._under_way = 0
+        self._condition = threading.Condition()
+
+    def open_until(self, when: float) -> None:
+        """Admit writes that end before `when`, by the clock; no effect once the fence is shut."""
+        with self._condition:
+            self._until = when
+
+    def seconds_left(self) -> float:
+        """Return for how long writes are admitted; 0 if none are."""
+        with self._condition:
+            return self._seconds_left()
+
+    def _seconds_left(self) -> float:
+        return 0.0 if self._shut or self._until is None else max(self._until - self._clock(), 0.0)
+
+    @contextmanager
+    def admit(self) -> Iterator[float]:
+        """Admit one write; yields the seconds within which it must end.
+
+        Raises: ApiError if this process does not lead, or will not for long enough.
+        """
+        with self._condition:
+            left = self._seconds_left()
+            if left < SHORTEST_SECONDS:
+                raise ApiError(0, "NotLeading", "this process does not hold the Lease")
+            self._under_way += 1
+        try:
+            yield left
+        finally:
+            with self._condition:
+                self._under_way -= 1
+                self._condition.notify_all()
+
+    def shut(self, seconds: float = 0.0) -> bool:
+        """Admit nothing any more; return whether the writes in progress ended within `seconds`."""
+        with self._condition:
+            self._shut = True
+            return self._condition.wait_for(lambda: not self._under_way, seconds)
+
 
 LINE_BYTES = 16 << 20
 SEGMENT_BYTES = 64 << 10
@@ -230,11 +290,10 @@ class Transport:
         load: Callable[[], Configuration],
         *,
         user_agent: str,
-        on_request: RequestHook | None = None,
         fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.on_request = on_request
+        self.on_request: RequestHook | None = None
         self._fence = fence
         self._load = load
         self._user_agent = user_agent
@@ -270,24 +329,19 @@ class Transport:
         raise _read_error(reply)
 
     def _exchange(self, server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
-        if self._fence is None or request.method in READING:
-            return self._exchange_within(None, server, request)
-        with self._fence.admit() as seconds:
-            return self._exchange_within(seconds, server, request)
-
-    def _exchange_within(self, seconds: float | None, server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
-        """Send a request and return its open reply; it takes at most so many seconds until the headers."""
-        status = 0
-        try:
-            reply = _call(server, request, seconds)
-            status = reply.status
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise unanswered(error) from error
-        except ConfigException as error:
-            raise ApiError(0, "NoCredential", "the credential for the API server cannot be read") from error
-        finally:
-            if self.on_request is not None:
-                self.on_request(request.method, self.host, status)
+        """Send a request and return its open reply; a write takes at most as long as the fence admits."""
+        status, fence = 0, None if request.method in READING else self._fence
+        with fence.admit() if fence else contextlib.nullcontext() as seconds:
+            try:
+                reply = _call(server, request, seconds)
+                status = reply.status
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                raise unanswered(error) from error
+            except ConfigException as error:
+                raise ApiError(0, "NoCredential", "the credential for the API server cannot be read") from error
+            finally:
+                if self.on_request is not None:
+                    self.on_request(request.method, self.host, status)
         return reply
 
     def _reload(self, refused: _Server) -> _Server | None:
@@ -370,7 +424,6 @@ class Client:
     Args:
         load: reads the configuration: now, and again after a 401.
         user_agent: of every request.
-        on_request: see RequestHook; may also be set later.
         fence: admits writes; None for no fence.
 
     Raises: ConfigurationError.
@@ -381,11 +434,10 @@ class Client:
         load: Callable[[], Configuration],
         *,
         user_agent: str = "rukpak",
-        on_request: RequestHook | None = None,
         fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._transport = Transport(load, user_agent=user_agent, on_request=on_request, fence=fence, clock=clock)
+        self._transport = Transport(load, user_agent=user_agent, fence=fence, clock=clock)
         self._user: User | None = None
         self.supervisor = Supervisor()
         """Supervises the threads that use this client; may be replaced before they are created."""

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from api.plugins import Capabilities
-from controller.kube.client import ApiError, Client
+from controller.kube.client import Client
 from controller.kube.encoding import JSON
+from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
 
 AGGREGATED = ",".join(

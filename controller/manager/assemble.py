@@ -22,14 +22,13 @@ from controller.apply.hooks import HookRunner
 from controller.apply.removal import Remover
 from controller.build.builder import Builder
 from controller.build.request import BuildSettings
-from controller.content.store import ContentStore, DiskShares, StoreInUseError
-from controller.kube.client import Client, connect
+from controller.content.limits import DiskShares
+from controller.content.store import ContentStore, StoreInUseError
+from controller.kube.client import Client, Fence, connect
 from controller.kube.configuration import is_in_pod
 from controller.kube.discovery import Discovery
 from controller.kube.events import EventRecorder
-from controller.kube.fence import Fence
-from controller.kube.lease import Election
-from controller.kube.takeovers import Takeovers
+from controller.kube.lease import Election, Takeovers
 from controller.manager.certificate import Certificate
 from controller.manager.manager import Manager
 from controller.manager.metrics import CONTENT_TYPE, Metrics, ProcessState
@@ -57,8 +56,7 @@ from controller.revisions.polling import Poller
 from controller.revisions.quarantine import Quarantine
 from controller.revisions.store import RevisionSecrets, RevisionStore, Sweeper, remove_orphans
 from controller.settings import Settings, parse_address
-from controller.sharing.admission import Admission
-from controller.sharing.shares import share_of
+from controller.sharing import Admission, share_of
 from controller.status.writer import StatusWriter
 
 log = logging.getLogger(__name__)

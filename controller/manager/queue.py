@@ -3,7 +3,7 @@
 As in client-go, a key added while it is being processed is processed once more afterwards, never in parallel. An
 immediate add overrides a delayed one, and the earlier of two delays wins. Failures back off, and all retries share a
 token bucket, so that a thousand keys that fail together are not retried together. Tenants take turns, and none gets
-all workers (sharing/shares.py).
+all workers (sharing.py).
 
 Not here: processing (workers.py), and what counts as a failure (reconcile/reconciler.py).
 """
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from api.bounds import clamp_delay, clamp_wait
 from controller.retries import Backoff
-from controller.sharing.shares import Turns
+from controller.sharing import Turns
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 While BundleDeployments of other shards exist, the Leases of these are read now and then. As in leader election, a Lease
 counts from when this process saw it change: clocks are not compared. The default shard holds a Lease itself while it
-takes over from that shard (kube/takeovers.py), which does not count.
+takes over from that shard (kube/lease.py), which does not count.
 """
 
 from __future__ import annotations

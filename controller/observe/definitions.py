@@ -15,7 +15,7 @@ from typing import Any
 
 from controller.kube.client import Client
 from controller.kube.resources import Resource
-from controller.kube.watch.reflector import Reflector
+from controller.kube.watch import Reflector
 from controller.observe.health.verdict import StorageClassInfo
 from controller.untrusted import mapping, mappings, text
 

@@ -29,12 +29,11 @@ from api.v1alpha2.policies import CrdUpgradeSafety, Drift
 from api.v1alpha2.reading import read, try_to_read
 from api.v1alpha2.sources import Source
 from api.v1alpha2.types import BundleDeployment, ObjectMeta
+from controller.kube.cache import parse_version
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import DEPLOYMENTS
 from controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
-from controller.kube.watch.cache import parse_version
-from controller.kube.watch.pace import Pace
-from controller.kube.watch.reflector import Reflector
+from controller.kube.watch import Pace, Reflector
 from controller.observe.statuses import Writers, writers_of
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 Single objects are followed at a bounded cost, metadata only: Secrets and ServiceAccounts that caused a failure, as the
 identity that reads them, and objects that have another owner. The first are watched: that takes a thread and a
-connection, and reports a change immediately. There are 32 watches in total; a share (sharing/shares.py) gets half of
+connection, and reports a change immediately. There are 32 watches in total; a share (sharing.py) gets half of
 them if it is the only one, else less. All other objects are polled on one thread, with at most four requests a second
 and each object at most every 10 s; shares take turns. So a tenant with a thousand missing Secrets notices a new one
 within about four minutes, and its neighbor with a single one within seconds. An object is compared with the version
@@ -25,6 +25,7 @@ from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
+from controller.kube.cache import Cache, Change, Key, RecordT, Trace, make_trace
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.encoding import METADATA
@@ -37,11 +38,10 @@ from controller.kube.resources import (
     GroupVersionKind,
     Resource,
 )
-from controller.kube.watch.cache import Cache, Change, Key, RecordT, Trace, make_trace
-from controller.kube.watch.reflector import Reflector
+from controller.kube.watch import Reflector
 from controller.observe.records import ObjectKey, Record, project
 from controller.processes.supervision import Kind, Supervisor
-from controller.sharing.shares import Shares
+from controller.sharing import Shares
 
 __all__ = ["Followed", "ObjectFollower", "Subscription"]
 log = logging.getLogger(__name__)
@@ -435,7 +435,7 @@ class _NamedObject:
 
 
 def _is_later(trace: Trace, version: str) -> bool:
-    """Compare versions as integers, see kube/watch/cache.py."""
+    """Compare versions as integers, see kube/cache.py."""
     return int(trace.resource_version) > int(version or 0)
 
 

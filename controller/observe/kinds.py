@@ -26,7 +26,7 @@ from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
 from controller.kube.shard import DEFAULT_SHARD
-from controller.kube.watch.reflector import Reflector
+from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions, StorageClasses
 from controller.observe.deployments import HealthCheck, SeenDeployments
 from controller.observe.health.explain import pods_of

@@ -18,12 +18,12 @@ from typing import Any
 
 from api import names
 from api.v1alpha2.types import BundleDeployment
+from controller.kube.cache import Trace, make_trace
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource, read_kinds
 from controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
-from controller.kube.watch.cache import Trace, make_trace
-from controller.kube.watch.reflector import Reflector
+from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions, StorageClasses
 from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
 from controller.observe.kinds import (

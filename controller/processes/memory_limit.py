@@ -4,7 +4,7 @@ The limit is the lowest of those of its control groups (version 1 and 2), the op
 machine. From 1 GiB on, budgets are those of `api.plugins.Limits`; below, they shrink in proportion, so that the largest
 revision that they allow still fits into memory.
 
-Not here: how tenants share the memory (sharing/admission.py).
+Not here: how tenants share the memory (sharing.py).
 """
 
 from __future__ import annotations

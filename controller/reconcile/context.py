@@ -22,9 +22,9 @@ from controller.bugs import InternalError
 from controller.build.builder import Builder
 from controller.kube.discovery import Discovery
 from controller.kube.events import Note
+from controller.kube.lease import Takeovers
 from controller.kube.resources import GroupVersionKind, read_kinds
 from controller.kube.shard import wanted_shard
-from controller.kube.takeovers import Takeovers
 from controller.observe.explanations import Explainer
 from controller.observe.following import ContestedWatches, NamedWatches, ObjectFollower
 from controller.observe.records import ObjectKey, Record
@@ -38,7 +38,7 @@ from controller.revisions.credentials import SourceAccess
 from controller.revisions.large import LargeRevisions
 from controller.revisions.polling import Poller
 from controller.revisions.store import RevisionStore
-from controller.sharing.shares import share_of
+from controller.sharing import share_of
 from controller.status.report import Deletion, Report
 from controller.status.summary import summarize
 from controller.status.writer import StatusWriter
@@ -139,7 +139,7 @@ class Context:
 
     @property
     def share(self) -> str:
-        """The share that pays for what it uses (sharing/shares.py)."""
+        """The share that pays for what it uses (sharing.py)."""
         return share_of(self.deployment)
 
     @property

@@ -19,8 +19,8 @@ from controller.apply.removal import Relabeled
 from controller.apply.replies import classify
 from controller.kube.client import ApiError
 from controller.kube.configuration import User
+from controller.kube.lease import TURN_SECONDS
 from controller.kube.shard import Shard, Tenure, is_shard_name, wanted_shard
-from controller.kube.takeovers import TURN_SECONDS
 from controller.reconcile import stored
 from controller.reconcile.context import UNLISTED, Context, Requeue
 from controller.reconcile.ownership import named_kinds

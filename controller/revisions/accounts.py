@@ -28,7 +28,7 @@ from controller.kube.client import ApiError, Client
 from controller.kube.configuration import User
 from controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
 from controller.observe.following import GrantWatches, NamedWatches, WatchedObject
-from controller.sharing.shares import share_of_accounts
+from controller.sharing import share_of_accounts
 
 OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
 # Failures that other RBAC rules may resolve.

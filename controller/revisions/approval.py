@@ -18,7 +18,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin, Spec
 from controller.build.revision import Revision, Terms
 from controller.content.limits import quote
-from controller.sources.versions.version import Version, parse_version
+from controller.sources.versions import Version, parse_version
 
 _Place = tuple[str, str, str]
 NEW = "New"

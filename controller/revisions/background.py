@@ -2,7 +2,7 @@
 
 A pass asks for a result by a ticket that identifies the inputs. While the work is active the pass continues without it
 and repairs what is installed. A new ticket cancels the work of the previous one. Tenants take turns, and none gets all
-threads (sharing/shares.py): sources that never end hold up only the tenant that names them. Who has used less processor
+threads (sharing.py): sources that never end hold up only the tenant that names them. Who has used less processor
 time is served first.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from api.errors import BundleError
 from controller.bugs import InternalError
 from controller.kube.client import ApiError
-from controller.sharing.shares import Turns
+from controller.sharing import Turns
 from controller.telemetry import DEAF, Observer
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Place:
     """Where a piece of work is queued."""
 
     share: str = ""
-    """See sharing/shares.py."""
+    """See sharing.py."""
     purpose: str = ""
     """A BundleDeployment has one piece of work at a time for each purpose."""
     later: bool = False

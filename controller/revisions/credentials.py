@@ -38,11 +38,9 @@ from controller.revisions.accounts import (
     watched_account,
 )
 from controller.revisions.quarantine import Quarantine, subject_of
-from controller.sharing.admission import Admission
-from controller.sharing.shares import share_of
-from controller.sources.chart.registry import chart_reference
-from controller.sources.credentials import parse_pull_secrets, parse_secret
-from controller.sources.image.keyring import find_credentials
+from controller.sharing import Admission, share_of
+from controller.sources.chart_registry import chart_reference
+from controller.sources.credentials import find_credentials, parse_pull_secrets, parse_secret
 from controller.sources.image.reference import find_endpoint, parse_reference
 
 SeenContent = Callable[[WatchedObject, str | None], None]

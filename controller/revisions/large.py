@@ -11,7 +11,7 @@ from collections.abc import Callable
 from api.plugins import MEBIBYTE, Limits
 from controller.build.revision import Size
 from controller.formats.budget import INLINE
-from controller.sharing.admission import Admission
+from controller.sharing import Admission
 
 _BYTES_PER_BYTE = 4
 """Of memory, for a byte of text: Python stores characters beyond the basic plane in 4 bytes."""

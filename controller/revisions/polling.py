@@ -23,7 +23,7 @@ from controller.build.pins import Pins, Resolved, match_pins
 from controller.retries import Retries
 from controller.revisions.background import BackgroundWork, Place
 from controller.revisions.credentials import SourceAccess, SourceProgress
-from controller.sharing.shares import share_of
+from controller.sharing import share_of
 
 PURPOSE = "poll"
 JITTER = 0.1

@@ -9,7 +9,7 @@ The files are in the folder of the content store, which outlives a restart of th
 node may have more memory. A BundleDeployment that is set aside is retried when something relevant changes: the spec,
 the annotation that requests it, the release of the controller, or its memory limit.
 
-Not here: preparing (build/builder.py), and holding memory for it (sharing/admission.py).
+Not here: preparing (build/builder.py), and holding memory for it (sharing.py).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from controller.content.digests import digest_of, is_digest
 from controller.formats.applicable.applicable import revision_digest
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
-from controller.kube.watch.reflector import Reflector
+from controller.kube.watch import Reflector
 
 MANAGER = "rukpak-revisions"
 REVISION = f"{names.GROUP}/revision"

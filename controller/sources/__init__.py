@@ -3,12 +3,13 @@
 In: the parameters of a source, and what a call may use (`Access`). Out: a `Resolution`, then entries. Checking and
 writing entries is left to `content`, reading Secrets to `revisions`.
 
-    image, git, http, config_map, chart  START HERE: `source` of each is the kind
+    image, git, http, config_map, chart  START HERE: the kinds
+    chart_index, chart_registry  charts in a repository, and in a registry
     transport      HTTP for all kinds
-    redirects      which are followed, and what is told about hosts that the spec does not name
     pace           how slow is too slow
     versions       ranges of versions
-    hosts, addresses  which hosts and addresses the administrator allows
-    credentials    the values of a Secret
+    hosts          which hosts are allowed and which redirects followed, and what is told about others
+    addresses      which addresses are allowed
+    credentials    the values of a Secret, and for which registry they are
     trust          certificates to trust, and when credentials may be sent
 """

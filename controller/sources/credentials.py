@@ -5,6 +5,11 @@ type, Flux's: `identity`, `known_hosts`, `bearerToken`, `ca.crt`. A line break a
 leave, is ignored.
 
 Invariant: no message contains a value, and no exception raised here keeps one, not even as its context.
+
+Which registry credentials are for a repository, is decided by the rules of the kubelet for pull secrets, with their
+oddities: `BasicDockerKeyring` and `URLsMatch` in k8s.io/kubernetes/pkg/credentialprovider, keyring.go. Hosts match
+element by element with wildcards, ports only exactly, and paths as plain prefixes (so `quay.io/foo` also matches
+`quay.io/foobar`); all that match are tried, the most specific first, so that credentials can be rotated.
 """
 
 from __future__ import annotations
@@ -12,6 +17,8 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
@@ -20,6 +27,7 @@ from api.errors import BundleError
 from api.plugins import Credentials, RegistryCredentials
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
+from controller.sources.image.reference import HUB, HUB_NAMES
 from controller.sources.trust import is_certificate_data
 
 DOCKER_CONFIG_JSON = "kubernetes.io/dockerconfigjson"
@@ -195,3 +203,52 @@ def _credentials(entries: Mapping[str, _Entry]) -> Iterator[RegistryCredentials]
         yield RegistryCredentials(
             registry=registry, username=username, password=password, identity_token=identity_token
         )
+
+
+_MOST_ENTRIES = 2000
+"""Of all Secrets that are looked at: each may have a pattern of its own."""
+_SCHEME = re.compile(r"https?://")
+_API_VERSION = re.compile(r"^/v[12](?=/)")
+_PORT = re.compile(r":(\d*)$")
+
+
+def find_credentials(entries: Iterable[RegistryCredentials], name: str) -> tuple[RegistryCredentials, ...]:
+    """Return the entries for a repository, the most specific first, otherwise in their order.
+
+    Args:
+        entries: of one or more Secrets.
+        name: registry and repository in normal form: `docker.io/library/nginx`, `quay.io/foo/bar`.
+    """
+    keyed = [(_normal_key(entry.registry), entry) for entry in islice(entries, _MOST_ENTRIES)]
+    matching = [(key, entry) for key, entry in keyed if _matches(key, name)]
+    return tuple(entry for _, entry in sorted(matching, key=lambda found: found[0], reverse=True))
+
+
+def _normal_key(registry: str) -> str:
+    """Return host and path prefix as Kubernetes compares them, with the name of Docker Hub that references have."""
+    host, path = _split_name(_SCHEME.sub("", registry, count=1))
+    path = _API_VERSION.sub("", path)
+    return (HUB if host in HUB_NAMES else host) + ("" if path == "/" else path)
+
+
+def _matches(key: str, name: str) -> bool:
+    (pattern, prefix), (host, path) = _split_name(key), _split_name(name)
+    (patterns, pattern_port), (elements, port) = _split_host(pattern), _split_host(host)
+    return (
+        pattern_port == port
+        and len(patterns) == len(elements)
+        and path.startswith(prefix)
+        # Equality is for IPv6 addresses in brackets.
+        and all(a == b or fnmatchcase(a, b) for a, b in zip(elements, patterns, strict=True))
+    )
+
+
+def _split_name(text: str) -> tuple[str, str]:
+    host, slash, path = text.partition("/")
+    return host, slash + path
+
+
+def _split_host(host: str) -> tuple[list[str], str]:
+    found = _PORT.search(host)
+    port = found[1] if found else ""
+    return host.removesuffix(f":{port}").split("."), port

@@ -1,19 +1,31 @@
-"""Hosts of sources: how they are written, and which ones the administrator allows (`Network.allowed_hosts`).
+"""Hosts of sources: which ones the administrator allows, which redirects are followed, and what is told of others.
 
-Pure. A pattern is a host, or `*.` and a domain for all hosts below it, and optionally a port, by default the usual one
-of the scheme. Only the host in the spec is checked: the administrator chooses mirrors, and an allowed host its
-redirects.
+A pattern of `Network.allowed_hosts` is a host, or `*.` and a domain for all hosts below it, and optionally a port, by
+default the usual one of the scheme. Only the host in the spec is checked: the administrator chooses mirrors, and an
+allowed host its redirects.
+
+Redirects are followed from https to https, and from plain http to the same origin only (scheme, host and port, RFC
+6454). A tenant could use its own server to send the controller to services that only the controller reaches; so an
+error at an address that the user has not named reveals neither its name, nor its response, nor whether it exists.
+Whatever goes wrong there, also with the content that is sent, ends the call with one error, at one time: refused and
+silent ports, other certificates, any status, and any content look alike. Nor does the server that has redirected see a
+difference: it is not asked again, and its connections stay open until then.
+
+What lasts longer than `SECONDS` because the other host keeps sending content is told later. Once that is verified by
+its digest, or is the list or the repository that was looked for, it is like content of the named host.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import re
-from dataclasses import dataclass
-from urllib.parse import urlsplit
+import time
+from dataclasses import dataclass, field
+from urllib.parse import urljoin, urlsplit
 
 from api.errors import BundleError
-from api.plugins import Network
+from api.plugins import Access, Network
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 
@@ -94,3 +106,107 @@ def _is_match(location: Location, pattern: str) -> bool:
 def _split(pattern: str) -> tuple[str, int | None]:
     parts = urlsplit(f"//{pattern}")
     return parts.hostname or "", parts.port
+
+
+Origin = tuple[str, str | None, int | None]
+PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+"""What a URL may contain; browsers and clients encode anything else in one (quote of urllib.parse)."""
+log = logging.getLogger(__name__)
+SECONDS = 10.0
+"""From the request to another host to the report of a failure."""
+_MARGIN = 1.0
+
+
+class ElsewhereError(BundleError):
+    """A request to which a server has redirected failed; the message does not say how."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one request goes, for messages."""
+
+    subject: str
+    """Field path that starts messages."""
+    host: str
+    """Host and port that the user named, wherever the request goes."""
+    is_elsewhere: bool = False
+    """Whether the request goes to another origin than the named one."""
+
+    def show(self, error: BundleError) -> BundleError:
+        """Return an error as the user may see it."""
+        return self.unusable() if self.is_elsewhere else error
+
+    def unusable(self) -> ElsewhereError:
+        """Return the only error that users see about a place that was not named."""
+        message = f"{self.subject}: {quote(self.host)} redirects to an address that cannot be used; check that server"
+        return ElsewhereError(Reason.UNREACHABLE, message)
+
+    def not_followed(self) -> BundleError:
+        """Return the error for a redirect that is not followed."""
+        message = (
+            f"{self.subject}: {quote(self.host)} redirects, which is followed only from https to https, or over plain "
+            "http to the same host and port; use the address that it redirects to"
+        )
+        return self.show(BundleError(Reason.INSECURE_REFUSED, message))
+
+
+def place_of(subject: str, named: str, url: str) -> Place:
+    """Return the place of a request for `url` on behalf of the URL that was named."""
+    return Place(subject=subject, host=host_of(named), is_elsewhere=origin_of(url) != origin_of(named))
+
+
+def follow(url: str, location: str) -> str:
+    """Return the URL that a response redirects to; '' if it must not be followed.
+
+    Args:
+        url: of the request.
+        location: header of the response, perhaps relative.
+    """
+    try:
+        target = urljoin(url, location)
+        here, there = origin_of(url), origin_of(target)
+        parts = urlsplit(target)
+    except ValueError:
+        return ""
+    is_usable = bool(parts.hostname) and "@" not in parts.netloc
+    return target if is_usable and (here[0] == there[0] == "https" or here == there) else ""
+
+
+def origin_of(url: str) -> Origin:
+    """Return scheme, host and port of a URL.
+
+    Raises: ValueError for an invalid port.
+    """
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or PORTS.get(parts.scheme)
+
+
+def host_of(url: str) -> str:
+    """Return host and port as a URL contains them."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detour:
+    """A request to a host that the spec does not name.
+
+    Attributes:
+        shown: the only error that users see.
+        began: monotonic seconds.
+    """
+
+    shown: BundleError
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def until(self) -> float:
+        """When the header of a response must have arrived, in monotonic seconds."""
+        return self.began + SECONDS - _MARGIN
+
+    def end(self, error: BundleError, access: Access) -> BundleError:
+        """Wait until failures are reported, and return the error to report; the log may contain the real one."""
+        if time.monotonic() >= access.deadline > self.until:
+            return error  # it took so long that there is nothing to hide: a large file
+        log.debug("failed at another host", extra={"shown": self.shown.message, "problem": error.message})
+        access.cancelled.wait(max(min(self.began + SECONDS, access.deadline) - time.monotonic(), 0.0))
+        return self.shown

@@ -11,8 +11,8 @@ bypass that, and nothing is sent to other addresses, not even to probe them. Con
 a bounded time. Name resolution has the resolver's own timeout.
 
 Not here: which addresses are allowed (addresses.py), TLS contexts (trust.py), which redirects are followed, and what is
-told of where they lead (redirects.py), how slow is too slow (pace.py), the meaning of responses (image/registry.py),
-tokens (image/tokens.py).
+told of where they lead (hosts.py), how slow is too slow (pace.py), the meaning of responses (image/registry.py), tokens
+(image/login.py).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from api.v1alpha2.conditions import Reason
 from controller.certificates import find_causes, find_date_problem
 from controller.content.limits import describe_bytes, quote
 from controller.sources.addresses import admit
+from controller.sources.hosts import PRINTABLE, Detour, Place, follow, host_of, origin_of, place_of
 from controller.sources.pace import TIMED_OUT, Pace, check_deadline
-from controller.sources.redirects import PRINTABLE, Detour, Place, follow, host_of, origin_of, place_of
 from controller.sources.trust import CONTEXTS
 
 _LEAST_SECONDS = 0.001
@@ -376,7 +376,7 @@ class Transport:
     ) -> Response:
         """Send a request and return the response, with its body still unread.
 
-        Redirects are followed according to redirects.py, except with a body, which no other server may see; transient
+        Redirects are followed according to hosts.py, except with a body, which no other server may see; transient
         failures are retried for a few seconds, without asking a server again that has redirected.
 
         Args:
@@ -391,7 +391,36 @@ class Transport:
             InvalidReference); ElsewhereError for any failure at an origin that was not named.
         """
         request = _Request(method=method, url=url, headers=headers, body=body, named=named or url)
-        return self._follow(request, leaves=leaves)
+        place = place_of(self._access.path, request.named, url)
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(self._is_worth_retrying),
+            wait=_wait,
+            stop=self._gives_up,
+            sleep=tenacity.sleep_using_event(self._access.cancelled),
+            reraise=True,
+        )
+        away, self._spared = self._whole_detour, None
+        self._hurry(away)
+        for _ in range(_REDIRECTS + 1):
+            if place.is_elsewhere and away is None:
+                away = self._detour = Detour(shown=place.unusable())
+                self._spared = origin_of(url)[1:]
+                self._hurry(away)
+            response = retrying(self._send_once, request, place)
+            if not response.is_redirect or request.body is not None:
+                return response
+            target = response.follow()
+            if target and not leaves and origin_of(target) != origin_of(request.named):
+                return response
+            response.discard()
+            if not target:
+                raise place.not_followed()
+            if origin_of(target) != origin_of(request.url):
+                kept = {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
+                request = replace(request, headers=kept)
+            request = replace(request, url=target)
+            place = place_of(self._access.path, request.named, target)
+        raise place.show(unreachable(place.subject, place.host, f"it redirects more than {_REDIRECTS} times"))
 
     def settle(self) -> None:
         """Note that what another host has sent is what was looked for: failures may be told from now on."""
@@ -415,36 +444,6 @@ class Transport:
         time_to_wait = min(_LONGEST_WAIT, self._guard.until - time.monotonic())
         return state.attempt_number >= _ATTEMPTS or state.upcoming_sleep > time_to_wait
 
-    def _follow(self, first: _Request, *, leaves: bool) -> Response:
-        request, place = first, place_of(self._access.path, first.named, first.url)
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(self._is_worth_retrying),
-            wait=_wait,
-            stop=self._gives_up,
-            sleep=tenacity.sleep_using_event(self._access.cancelled),
-            reraise=True,
-        )
-        away, self._spared = self._whole_detour, None
-        self._hurry(away)
-        for _ in range(_REDIRECTS + 1):
-            if place.is_elsewhere and away is None:
-                away = self._detour = Detour(shown=place.unusable())
-                self._spared = origin_of(first.url)[1:]
-                self._hurry(away)
-            response = retrying(self._send_once, request, place)
-            if not response.is_redirect or request.body is not None:
-                return response
-            url = response.follow()
-            if url and not leaves and origin_of(url) != origin_of(request.named):
-                return response
-            response.discard()
-            if not url:
-                raise place.not_followed()
-            is_same = origin_of(url) == origin_of(request.url)
-            request = replace(request, url=url, headers=request.headers if is_same else _without_authorization(request))
-            place = place_of(self._access.path, request.named, url)
-        raise place.show(unreachable(place.subject, place.host, f"it redirects more than {_REDIRECTS} times"))
-
     def _hurry(self, detour: Detour | None) -> None:
         """Set how long the next request may take: at another host, only until failures there are reported."""
         self._guard.until = detour.until if detour else self._access.deadline
@@ -454,9 +453,22 @@ class Transport:
         self.check(place)
         self._pace.ask()
         try:
-            response = Response(self._exchange(request), self, place)
+            now = time.monotonic()
+            left, connecting = max(self._access.deadline - now, 0.001), max(self._guard.until - now, 0.001)
+            raw = self._session.request(
+                request.method,
+                request.url,
+                headers=dict(request.headers),
+                data=request.body,
+                stream=True,
+                timeout=(min(_CONNECT_SECONDS, connecting), min(self._access.network.idle_seconds, left)),
+                allow_redirects=False,
+            )
+            response = Response(raw, self, place)
             self._responses.append(response)
-            self._judge(response)
+            if problem := _find_problem(response):
+                response.discard()
+                raise problem
         except LIBRARY_ERRORS as error:
             self.check(place)
             raise _shown(translate(error, place.subject, host_of(request.url)), place) from None
@@ -465,26 +477,6 @@ class Transport:
         finally:
             self._pace.answered()
         return response
-
-    def _exchange(self, request: _Request) -> requests.Response:
-        now = time.monotonic()
-        left, connecting = max(self._access.deadline - now, 0.001), max(self._guard.until - now, 0.001)
-        return self._session.request(
-            request.method,
-            request.url,
-            headers=dict(request.headers),
-            data=request.body,
-            stream=True,
-            timeout=(min(_CONNECT_SECONDS, connecting), min(self._access.network.idle_seconds, left)),
-            allow_redirects=False,
-        )
-
-    def _judge(self, response: Response) -> None:
-        try:
-            _check_answer(response)
-        except BundleError:
-            response.discard()
-            raise
 
     def read(self, raw: requests.Response, size: int) -> bytes:
         """Return the next bytes of a body, as soon as there are some.
@@ -539,22 +531,16 @@ def _shown(error: BundleError, place: Place) -> BundleError:
     return place.show(error)
 
 
-def _without_authorization(request: _Request) -> Mapping[str, str]:
-    return {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
-
-
-def _check_answer(response: Response) -> None:
-    """Refuse responses that no caller can use.
-
-    Raises: BundleError (Unreachable).
-    """
+def _find_problem(response: Response) -> BundleError | None:
+    """Return the error for a response that no caller can use."""
     subject, host, status, headers = response.place.subject, response.place.host, response.status, response.headers
     if status in _TRANSIENT_STATUS or status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
         wait = read_retry_after(headers.get("Retry-After", ""), time.time())
-        raise StatusError(unreachable(subject, host, f"it returned status {status}", wait), status)
+        return StatusError(unreachable(subject, host, f"it returned status {status}", wait), status)
     if sum(len(name) + len(value) for name, value in headers.items()) > _HEADER_BYTES:
         problem = f"its response header exceeds the limit of {describe_bytes(_HEADER_BYTES)}"
-        raise unreachable(subject, host, problem)
+        return unreachable(subject, host, problem)
+    return None
 
 
 class Response:
@@ -565,7 +551,9 @@ class Response:
         self.headers: Mapping[str, str] = raw.headers
         self.place = place
         self.url: str = raw.url
-        self._encoding = _find_encoding(raw)
+        names = (name.strip().lower() for name in raw.headers.get("Content-Encoding", "").split(","))
+        self._encoding = ",".join(name for name in names if name in _ENCODINGS)
+        """The content encoding that changes a body; several as one text."""
         self._is_head = raw.request.method == "HEAD"
         self._raw, self._transport = raw, transport
 
@@ -654,12 +642,6 @@ class Response:
     def close(self) -> None:
         """Release the connection."""
         self._raw.close()
-
-
-def _find_encoding(raw: requests.Response) -> str:
-    """Return the content encoding that changes a body; several as one text."""
-    names = (name.strip().lower() for name in raw.headers.get("Content-Encoding", "").split(","))
-    return ",".join(name for name in names if name in _ENCODINGS)
 
 
 def _wait(state: tenacity.RetryCallState) -> float:

@@ -71,12 +71,11 @@ class TLSContexts:
         with self._lock:
             slot = self._own.setdefault(digest, _Slot(f"sha256:{digest}", len(certificates)))
             self._own.move_to_end(digest)
-            while len(self._own) > 1 and self._is_full():
+            while len(self._own) > 1 and (
+                len(self._own) > self._contexts or sum(each.size for each in self._own.values()) > self._characters
+            ):
                 self._own.popitem(last=False)
         return slot
-
-    def _is_full(self) -> bool:
-        return len(self._own) > self._contexts or sum(each.size for each in self._own.values()) > self._characters
 
 
 class _Slot:

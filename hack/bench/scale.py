@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from api import names
-from controller.kube.watch.cache import Trace, make_trace
-from controller.kube.watch.reflector import Reflector
+from controller.kube.cache import Trace, make_trace
+from controller.kube.watch import Reflector
 from hack.bench import raw
 from hack.bench.api import BUNDLE_DEPLOYMENTS, MERGE, Api
 from hack.bench.figures import Sample

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from api.plugins import ContentTree, Entry, EntryKind, Limits, Readable
 from controller.content.archive import write_entries
-from controller.content.compression import is_compressed
-from controller.content.tar import read_tar
+from controller.content.tar import is_compressed, read_tar
 from controller.content.zip import read_zip
 from controller.formats.helm.chart import find_chart, gather_chart
-from controller.sources.http.source import read_body
+from controller.sources.http import read_body
 from hack.fuzzing.target import Target, expect, refusals, scratch
 
 LIMITS = Limits(total_bytes=1 << 16, file_bytes=1 << 16, entries=50, ratio_from=1 << 14, header_bytes=1 << 14)

@@ -20,10 +20,8 @@ from controller.formats.yaml.manifests import read_documents
 from controller.kube.encoding import encode
 from controller.kube.errors import reply_error
 from controller.observe.records import ObjectKey
-from controller.sources.credentials import DOCKER_CONFIG, DOCKER_CONFIG_JSON, parse_secret
-from controller.sources.image.keyring import find_credentials
-from controller.sources.image.layers import name_chart, plan_layers
-from controller.sources.image.manifest import Image, check_size, choose, parse_manifest
+from controller.sources.credentials import DOCKER_CONFIG, DOCKER_CONFIG_JSON, find_credentials, parse_secret
+from controller.sources.image.manifest import Image, check_size, choose, name_chart, parse_manifest, plan_layers
 from controller.untrusted import mapping
 from hack.fuzzing.target import Target, check_message, expect, refusals
 

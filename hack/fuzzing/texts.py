@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.message import Message
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -20,13 +21,12 @@ from api.v1alpha2.conditions import Reason
 from controller.content.disk import Spool
 from controller.kube.encoding import parse_warnings
 from controller.sources.git.connection import candidates, check_ref, parse_repository
-from controller.sources.git.failures import NotServedError, check_served, translate
-from controller.sources.git.files import Item, read_items, read_listing
-from controller.sources.http.address import parse_address
-from controller.sources.http.download import Download, Wanted
+from controller.sources.git.objects import Item, read_items, read_listing
+from controller.sources.git.process import NotServedError, check_served, translate
+from controller.sources.hosts import Place
+from controller.sources.http import Download, Wanted, parse_address
+from controller.sources.image.login import Login, is_related, parse_challenges
 from controller.sources.image.reference import find_endpoint, parse_reference
-from controller.sources.image.tokens import TokenServer, is_related, parse_challenges
-from controller.sources.redirects import Place
 from hack.fuzzing.archives import LIMITS, read_all
 from hack.fuzzing.target import Target, check_message, expect, refusals, scratch
 
@@ -106,14 +106,15 @@ def check_token(data: bytes) -> None:
     credentials = RegistryCredentials(registry="r.example.com", username="u", password="p")  # noqa: S106 - invalid
     for given in (None, credentials, RegistryCredentials(registry="r.example.com", identity_token="t")):  # noqa: S106
         transport: Any = _Servers(body, is_secret=given is not None)
-        servers = TokenServer(transport, _ENDPOINT, _PATH, verify=True)
+        login = Login(transport, _ENDPOINT, _ACCESS, verify=True)
         for challenge in parse_challenges(header.decode("latin-1")):
             with refusals():
-                token = servers.request(challenge, given)
+                token = login.request_token(challenge, given)
                 expect(not re.search(r"[^\x21-\x7e]", token), f"a token that is no header: {token!r}")
 
 
 _ENDPOINT = find_endpoint(parse_reference("r.example.com/a/b"), {})
+_ACCESS = Access(path=_PATH, deadline=math.inf, cancelled=Event(), scratch=Path())
 
 
 class _Servers:
@@ -150,7 +151,7 @@ def check_http_answers(data: bytes) -> None:
         access = Access(path=_PATH, deadline=math.inf, cancelled=Event(), scratch=folder, limits=LIMITS)
         transport: Any = SimpleNamespace(send=lambda *_, **__: answers.pop(0) if answers else _Answer(b"404\n\n"))
         address = parse_address("https://example.com/a.yaml")
-        download = Download(transport, Wanted(address=address), {}, access, Reason.NOT_FOUND)
+        download = Download(transport, Wanted(address=address), access)
         with Spool(folder, _PATH) as spool, refusals():
             answer = download.fetch(spool)
             expect(not _UNSAFE.search(answer.validator.replace(" ", "")), f"a validator {answer.validator!r}")
@@ -194,7 +195,7 @@ def check_git_complaint(data: bytes) -> None:
         check_served(text)
     except NotServedError:
         return
-    error = translate(text, parse_repository("https://git.example.com/a.git"), _PATH)
+    error = translate(text, Place(subject=f"{_PATH}.repository", host="git.example.com"))
     check_message(error.message)
     expect("marked-secret" not in error.message, "a complaint is shown")
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from controller.cli import main
-from controller.kube.watch.pace import Pace
-from controller.kube.watch.reflector import Reflector
+from controller.kube.watch import Pace, Reflector
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.support.hasty")

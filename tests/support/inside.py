@@ -17,18 +17,17 @@ from controller.build.revision import Revision, Terms
 from controller.cli import run as run_command
 from controller.cli.permissions import Resources
 from controller.content.archive import write_entries
-from controller.content.store import ContentStore
-from controller.content.tree import assemble
+from controller.content.store import ContentStore, assemble
 from controller.formats.applicable.applicable import make_applicable, revision_digest
 from controller.formats.yaml.manifests import read_documents
 from controller.kube import discovery
-from controller.kube.client import ApiError, Client, Response, User, connect
+from controller.kube.cache import Trace, make_trace
+from controller.kube.client import Client, Response, connect
+from controller.kube.configuration import User
 from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
 from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
-from controller.kube.watch.cache import Trace, make_trace
-from controller.kube.watch.collection import Collection
-from controller.kube.watch.pace import Pace
-from controller.kube.watch.reflector import Reflector
+from controller.kube.watch import Collection, Pace, Reflector
 from controller.manager import manager
 from controller.observe.health.explain import explain, explain_namespace
 from controller.observe.health.rules import assess
@@ -37,13 +36,12 @@ from controller.observe.records import entry_hash, entry_of, key_of
 from controller.processes.confinement import Mechanisms, View, start_confined
 from controller.retries import Backoff
 from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore, remove_orphans
-from controller.sources import redirects as detours
+from controller.sources import hosts as detours
 from controller.sources.git import objects as git_objects
 from controller.sources.git import process as git_process
-from controller.sources.git import submodules as git_submodules
+from controller.sources.git import source as git_submodules
 from controller.sources.git.objects import Objects
-from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import choose
+from controller.sources.versions import Range, choose
 
 __all__ = [
     "AGAIN_SECONDS",

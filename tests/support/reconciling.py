@@ -27,8 +27,8 @@ from controller.build.request import BuildContext, Request, terms_of
 from controller.build.revision import PackedRevision, Revision, pack
 from controller.formats.applicable.applicable import make_applicable, revision_digest
 from controller.kube.events import EventRecorder, Note, Regarding
+from controller.kube.lease import Takeovers
 from controller.kube.resources import DEPLOYMENTS, SECRETS
-from controller.kube.takeovers import Takeovers
 from controller.observe.explanations import Explainer
 from controller.observe.following import (
     Contested,
@@ -52,7 +52,7 @@ from controller.revisions.credentials import SourceAccess, SourceProgress
 from controller.revisions.large import LargeRevisions
 from controller.revisions.polling import Poller
 from controller.revisions.store import RevisionSecrets, RevisionStore, StoredSecret, make_stored
-from controller.sharing.admission import Admission
+from controller.sharing import Admission
 from controller.status.writer import StatusWriter
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import FakeCluster, FakeWatches, Json

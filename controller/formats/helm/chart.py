@@ -26,8 +26,7 @@ from api.plugins import MEBIBYTE, ContentTree, Entry, EntryKind, Limits, Readabl
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.disk import ForeignFileError, Item, walk
-from controller.content.limits import Rejection, Unusable, check_path, quote, split_path
-from controller.content.store import BLOCK
+from controller.content.limits import BLOCK, Rejection, Unusable, check_path, quote, split_path
 from controller.content.tar import read_tar
 from controller.formats.budget import read_small
 from controller.formats.recognition import (

@@ -22,7 +22,7 @@ import yaml
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.content.nesting import is_refused_nesting
+from controller.content.limits import is_refused_nesting
 from controller.formats.yaml import scalars
 from controller.formats.yaml.composer import LEVELS, TOO_DEEP, Composer, CompositionError, NodeBudget, OverBudgetError
 from controller.formats.yaml.scalars import hide

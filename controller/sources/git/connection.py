@@ -8,7 +8,7 @@ Invariants: git connects only to addresses that were checked, even if the name r
 sent over verified https to the host that they are for, or used as a key over ssh to a host in known_hosts. They are in
 the environment of the child and in files of its scratch folder. Git follows no redirects.
 
-Not here: following redirects (redirect.py).
+Not here: following redirects (source.py).
 """
 
 from __future__ import annotations

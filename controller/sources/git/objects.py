@@ -4,41 +4,61 @@ Without a work tree, no hook, filter, line end, link or name can do harm. First 
 `directory` only the files below it; from a server that does not serve commits or files by name, more: the commit with
 everything, then all branches and tags. The limits are the same.
 
-Not here: reaching the server (connection.py), reading the files (files.py), and which submodules are fetched
-(submodules.py).
+Links that lead out of the wanted directory lead to other files of the same commit. Links that stay inside remain links,
+for content/archive.py to follow; so do all if the whole commit is wanted. content/archive.py checks names, sizes and
+links. Git LFS pointers only stand for content: they must not be read.
+
+Not here: reaching the server, and which submodules are fetched (source.py).
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from mmap import mmap
 from pathlib import Path
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Entry
+from api.plugins import MEBIBYTE, Access, Entry, EntryKind, Limits, Refusal
 from api.v1alpha2.conditions import Reason
-from controller.content.limits import Rejection, describe_bytes, quote, too_many_entries
-from controller.sources.git.connection import FULL_COMMIT, PEELED, Connection, Repository
-from controller.sources.git.failures import NotServedError, check_served, translate
-from controller.sources.git.files import (
-    FILES,
-    FOLDER,
-    LINK,
-    SUBMODULE,
-    Item,
-    may_leave,
-    read_items,
-    read_listing,
-    take_directory,
+from controller.content.archive import Node, copies, make_root, resolve
+from controller.content.limits import (
+    Budget,
+    Rejection,
+    Unusable,
+    check_target,
+    describe_bytes,
+    leaving,
+    quote,
+    too_many_entries,
 )
-from controller.sources.git.process import OUTPUT_BYTES, Child, GitFailed, GitRunner
-from controller.sources.redirects import Place
+from controller.sources.git.connection import FULL_COMMIT, PEELED, Connection
+from controller.sources.git.process import (
+    OUTPUT_BYTES,
+    Child,
+    GitFailed,
+    GitRunner,
+    NotServedError,
+    check_served,
+    translate,
+)
+from controller.sources.hosts import Place
 
+FOLDER, LINK, SUBMODULE = "040000", "120000", "160000"
+_EXECUTABLE = "100755"
+FILES = ("100644", _EXECUTABLE, "100664")  # the last one was written by the oldest versions of git
+_CHUNK = 64 * 1024
+# https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md: shorter than 1024 bytes, in this order.
+_LFS_BYTES = 1024
+_LFS = re.compile(
+    rb"version https://(?:git-lfs\.github\.com|hawser\.github\.com)/spec/v1\n(?:[a-z0-9.-]+ .*\n)*oid sha256:"
+)
+_TREE = "repository"
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
 _SHA256_DIGITS = 64
 _NAME = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\]+(?:\^\{\})?")
@@ -54,23 +74,29 @@ _MODULES_BYTES = MEBIBYTE
 _SETTINGS_BYTES = 4 * MEBIBYTE
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A path in a tree."""
+
+    path: str
+    mode: str
+    name: str
+    """Of the object."""
+    refusal: Refusal | None = None
+    """Why it must not be read."""
+    submodule: str = ""
+    """Path of a submodule in the commit."""
+
+
 class Objects:
     """The fetched objects of one repository, in a folder of the scratch folder.
 
-    Messages name `repository`, even if `connection` goes to the target of a redirect, of which `place` reveals nothing.
-    `counted` is the folder whose size is limited, by default the scratch folder.
+    Messages name the host of `place`, even if `connection` goes to the target of a redirect, of which they reveal
+    nothing. `counted` is the folder whose size is limited, by default the scratch folder.
     """
 
-    def __init__(
-        self,
-        repository: Repository,
-        connection: Connection,
-        access: Access,
-        place: Place,
-        *,
-        counted: Path | None = None,
-    ) -> None:
-        self._repository, self._access, self._place = repository, access, place
+    def __init__(self, connection: Connection, access: Access, place: Place, counted: Path | None = None) -> None:
+        self._access, self._place = access, place
         folder = self._folder = access.scratch.resolve() / "repository"
         # Without network: git would fetch missing objects one by one.
         self._local = GitRunner(access, folder, counted=counted)
@@ -162,7 +188,10 @@ class Objects:
             except NotServedError as error:
                 if error.is_absent:
                     break
-        raise self._gone(commit)
+        # After a force push, servers collect the old ones.
+        problem = f"{quote(self._place.host)} does not have commit {quote(commit)}"
+        remedy = "push it again, correct ref, or request a new resolution"
+        raise BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.ref: {problem}; {remedy}")
 
     def _fetch_filtered(self, commit: str, directory: str) -> list[Item]:
         self._begin(len(commit))
@@ -205,13 +234,7 @@ class Objects:
             raise self._translate(failed) from None
 
     def _translate(self, failed: GitFailed) -> BundleError:
-        return self._place.show(translate(failed.complaint, self._repository, self._access.path))
-
-    def _gone(self, commit: str) -> BundleError:
-        """Return the error for a missing commit: after a force push, servers collect the old ones."""
-        problem = f"{quote(self._repository.authority)} does not have commit {quote(commit)}"
-        remedy = "push it again, correct ref, or request a new resolution"
-        return BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.ref: {problem}; {remedy}")
+        return self._place.show(translate(failed.complaint, self._place))
 
     # listing
 
@@ -257,7 +280,10 @@ class Objects:
     def _list_files(self, tree: str, directory: str) -> list[Item]:
         with self._listing("-r", tree) as listing, self._reading(listing):
             most = self._access.limits.entries + 1
-            return [_with_place(item, directory) for item in islice(read_listing(listing), most)]
+            return [
+                replace(item, submodule=f"{directory}/{item.path}".lstrip("/")) if item.mode == SUBMODULE else item
+                for item in islice(read_listing(listing), most)
+            ]
 
     def _listing(self, *arguments: str) -> AbstractContextManager[bytes | mmap]:
         """Return a listing of trees in a file; reserve memory before it is read."""
@@ -335,7 +361,7 @@ class Objects:
             raise missing from None
 
     def _missing(self) -> BundleError:
-        host = quote(self._repository.authority)
+        host = quote(self._place.host)
         message = f"{self._access.path}: {host} did not send all objects of the commit; repair the repository"
         return BundleError(Reason.DIGEST_MISMATCH, message)
 
@@ -386,6 +412,183 @@ def _parse_refs(child: Child) -> Generator[tuple[str, str]]:
             yield name, commit
 
 
-def _with_place(item: Item, directory: str) -> Item:
-    """Return an item of a directory; a submodule with its path in the commit."""
-    return replace(item, submodule=f"{directory}/{item.path}".lstrip("/")) if item.mode == SUBMODULE else item
+# the files
+
+
+def read_listing(listing: bytes | mmap) -> Iterator[Item]:
+    """Parse the output of `ls-tree -z`; names that are not UTF-8 keep their bytes, which the writer refuses."""
+    start = 0
+    while start < len(listing):
+        end = listing.find(b"\0", start)
+        end = len(listing) if end < 0 else end
+        if end > start:
+            about, _, path = listing[start:end].partition(b"\t")
+            mode, _, name = about.decode().split()
+            yield Item(path=path.decode(errors="surrogateescape"), mode=mode, name=name)
+        start = end + 1
+
+
+def read_items(
+    runner: GitRunner, items: Sequence[Item], directory: str, access: Access, missing: BundleError
+) -> Iterator[Entry]:
+    """Yield an entry for each item, in their order.
+
+    Args:
+        runner: of the folder with the objects.
+        items: files and links.
+        directory: of the items, for messages.
+        access: of the call.
+        missing: raised for a missing object, also by the body of an entry.
+
+    Yields: Git LFS pointers with a `refusal`.
+    Raises: GitFailed; BundleError (`missing`, Unreachable at the deadline).
+    """
+    if not items:
+        return
+    names = [item.name for item in items if not item.refusal]
+    with runner.start("cat-file", "--batch", "--buffer", lines=names) as child:
+        for item in items:
+            if item.refusal:
+                yield Entry(path=item.path, kind=EntryKind.SYMBOLIC_LINK, refusal=item.refusal)
+                continue
+            body = _Body(child, item, missing)
+            if item.mode == LINK:
+                # One byte over the limit is enough for the writer to refuse it.
+                target = os.fsdecode(body.read(access.limits.path_bytes + 1))
+                yield Entry(path=item.path, kind=EntryKind.SYMBOLIC_LINK, target=target)
+            else:
+                yield _make_file(item, body, directory)
+            body.finish()
+
+
+def _make_file(item: Item, body: _Body, directory: str) -> Entry:
+    head, refusal = body.read(_LFS_BYTES) if body.size < _LFS_BYTES else b"", None
+    body.put_back(head)
+    if _LFS.match(head):
+        problem = f"{quote(f'{directory}/{item.path}'.lstrip('/'))} is a Git LFS pointer, which is not supported"
+        remedy = "store the file itself in the repository, or use a directory without it"
+        refusal = Refusal(problem=f"{problem}; {remedy}", reason=Reason.UNSUPPORTED_CONTENT)
+    return Entry(path=item.path, size=body.size, data=body, executable=item.mode == _EXECUTABLE, refusal=refusal)
+
+
+class _Body:
+    """One object in the output of `cat-file --batch`: a header line, the bytes, a line end.
+
+    Attributes:
+        size: bytes.
+    """
+
+    def __init__(self, child: Child, item: Item, missing: BundleError) -> None:
+        self._child, self._missing = child, missing
+        self._head = b""
+        name, kind, size = (child.read_line().split() + [b""] * 3)[:3]
+        if name != item.name.encode() or kind != b"blob" or not size.isdigit():
+            raise child.stopped or missing
+        self.size = self._left = int(size)
+
+    def put_back(self, head: bytes) -> None:
+        """Return bytes that were read, to be read again."""
+        self._head = head
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes; nothing at the end. Valid until the next entry is requested.
+
+        Raises: BundleError if the output ends before the object does.
+        """
+        if self._head:
+            found, self._head = self._head[:size], self._head[size:]
+            return found
+        found = self._take(min(size, self._left))
+        self._left -= len(found)
+        return found
+
+    def finish(self) -> None:
+        """Skip the rest, and the line end after it."""
+        self._head = b""
+        while self.read(_CHUNK):
+            pass
+        self._take(1)
+
+    def _take(self, size: int) -> bytes:
+        found = self._child.read(size)
+        if len(found) < size:
+            raise self._child.stopped or self._missing
+        return found
+
+
+def may_leave(targets: Iterable[str]) -> bool:
+    """Return whether one of some links may lead out of their directory, by their targets."""
+    return any(".." in target.split("/") for target in targets)
+
+
+def take_directory(
+    items: Iterable[Item], targets: Mapping[str, str], directory: str, limits: Limits
+) -> list[Item] | None:
+    """Return the files of a directory of a commit in path order, with links replaced by what they lead to.
+
+    Args:
+        items: all of the commit, with paths in it.
+        targets: of the links among them, by path.
+        directory: may be a link, or below one.
+        limits: of paths, and of the number of files and folders in the result.
+
+    Returns: paths in the directory, what must not be read with a refusal; None if there is no such directory.
+        Submodules in the directory are among them; a link to one must not be read.
+    Raises: Rejection over the limits, and if the directory is outside the repository.
+    """
+    root = make_root()
+    found = {_add(root, item, targets, limits): item for item in items}
+    way = Node(name=directory, kind=EntryKind.SYMBOLIC_LINK, target=directory, origin=root)
+    folder = resolve(way, tree=_TREE)
+    if folder is not None and folder.refusal:
+        raise Unusable.of(folder.refusal)
+    if folder is None or folder.kind is not EntryKind.DIRECTORY:
+        return None
+    budget, result = Budget(limits), []
+    for link in (node for node in found if node.kind is EntryKind.SYMBOLIC_LINK):
+        resolve(link, tree=_TREE)
+    for path, node in copies(folder, "", limits):
+        budget.charge_node()
+        if node.kind is not EntryKind.DIRECTORY:
+            result.append(_at(path, node, found.get(node), f"{folder.path}/{path}".lstrip("/")))
+    return sorted(result, key=lambda item: item.path)
+
+
+def _at(path: str, node: Node, item: Item | None, own: str) -> Item:
+    """Return what is at a path of the directory: a file, what must not be read, or a submodule at its own place."""
+    if item and item.mode == SUBMODULE and node.path == own:
+        return replace(item, path=path, submodule=own)
+    if item is None or node.refusal:
+        return Item(path=path, mode=LINK, name="", refusal=node.refusal)
+    return replace(item, path=path)
+
+
+def _add(root: Node, item: Item, targets: Mapping[str, str], limits: Limits) -> Node:
+    *folders, name = item.path.split("/")
+    parent = root
+    for folder in folders:
+        parent = _attach(parent, Node(name=folder, kind=EntryKind.DIRECTORY))
+    if item.mode not in (LINK, SUBMODULE):
+        return _attach(parent, Node(name=name, kind=EntryKind.FILE))
+    link = Node(name=name, kind=EntryKind.SYMBOLIC_LINK, target=targets.get(item.path, ""), origin=parent)
+    link.refusal = _judge(item, link.target, limits)
+    return _attach(parent, link)
+
+
+def _judge(item: Item, target: str, limits: Limits) -> Refusal | None:
+    try:
+        check_target(item.path, len(target.encode(errors="surrogateescape")), limits)
+    except Unusable as unusable:
+        return unusable.refusal
+    if target.startswith("/"):
+        return leaving(item.path, target, _TREE).refusal
+    if item.mode != SUBMODULE:
+        return None
+    problem = f"{quote(item.path)} is a submodule, to which links of a directory do not lead"
+    remedy = "use the whole repository, add that of the submodule as another source, or remove the link"
+    return Refusal(problem=f"{problem}; {remedy}", reason=Reason.UNSUPPORTED_CONTENT)
+
+
+def _attach(parent: Node, node: Node) -> Node:
+    node.parent = parent
+    return parent.children.setdefault(node.name, node)

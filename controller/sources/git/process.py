@@ -10,7 +10,10 @@ pace itself over http only (`http.lowSpeedLimit`), not over ssh. Resolving delta
 processor time counts as progress.
 
 GitPython only starts the child: its own timeout needs pgrep or ps, and leaves git-remote-https behind without them. Not
-here: the commands (objects.py), and the meaning of their errors (failures.py).
+here: the commands (objects.py).
+
+Git, curl and ssh report errors on standard error only, in English (LC_ALL=C). That text is matched and never quoted: it
+contains URLs, names of temporary files, and text of the server, whose own lines ("remote: …") are ignored.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import io
 import mmap
 import os
+import re
 import tempfile
 import threading
 import time
@@ -31,11 +35,14 @@ import git
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Access, Network
 from api.v1alpha2.conditions import Reason
-from controller.content.limits import describe_bytes
+from controller.certificates import EXPIRED, NOT_YET_VALID
+from controller.content.limits import describe_bytes, quote
 from controller.processes.confinement import View, confined, programs, start_confined
 from controller.processes.group import CHUNK, TICK, ProcessGroup, read_pipes
 from controller.sources.git.connection import Connection
-from controller.sources.pace import RATE_SECONDS, check_deadline, too_slow
+from controller.sources.hosts import Place
+from controller.sources.pace import RATE_SECONDS, TIMED_OUT, check_deadline, too_slow
+from controller.sources.transport import CUT, NO_TLS, NOT_RESOLVED, REFUSED, unreachable
 
 _COMPUTING_SECONDS = 1.0
 """Processor time within `RATE_SECONDS` that a child needs far less of while it waits for a server."""
@@ -136,7 +143,7 @@ def processor_seconds(session: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-class GitFailed(Exception):  # noqa: N818 - it is what happened; failures.py makes an error of it
+class GitFailed(Exception):  # noqa: N818 - it is what happened; `translate` makes an error of it
     """Git exited with a status other than 0; `complaint` is its standard error, which no message may quote."""
 
     def __init__(self, complaint: str) -> None:
@@ -361,3 +368,172 @@ def folder_bytes(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 total += os.lstat(os.path.join(where, name)).st_size  # noqa: PTH118 - walk gives text
     return total
+
+
+_CUT = f"{CUT}, or it does not speak git's protocol"
+
+
+NOT_FOLLOWED = (
+    "redirects to where git must not follow: to another host with credentials, to plain http, or to an address that is "
+    'not allowed; use the final address of the repository, often the one that ends in ".git"'
+)
+"""The problem of a host whose redirect is refused."""
+
+
+# What git, curl or ssh says; the reason; what is wrong with the host, and the remedy, but of an unreachable host the
+# problem only. The first match counts: specific errors precede their consequences.
+_FAILURES: tuple[tuple[str, Reason, str], ...] = (
+    (
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED|differs from the key for",
+        Reason.HOST_KEY_MISMATCH,
+        "has a host key that differs from known_hosts; find out why, then correct known_hosts in the Secret of auth",
+    ),
+    (
+        r"host key is known for|Host key verification failed",
+        Reason.HOST_KEY_UNKNOWN,
+        "has a host key that is not in known_hosts; add it to known_hosts in the Secret of auth",
+    ),
+    (
+        r"incorrect passphrase supplied|error in libcrypto|invalid format",
+        Reason.SECRET_INVALID,
+        "requires a private key that is readable without a passphrase; replace the key in the Secret of auth",
+    ),
+    # Of curl with OpenSSL, of GnuTLS, and of curl's own checks with GnuTLS.
+    (
+        r"certificate is not yet valid|chain uses not yet valid certificate|certificate not activated yet",
+        Reason.TLS_VERIFICATION_FAILED,
+        f"has a certificate that {NOT_YET_VALID}",
+    ),
+    (
+        r"certificate has expired|chain uses expired certificate|certificate expiration date has passed",
+        Reason.TLS_VERIFICATION_FAILED,
+        f"has a certificate that {EXPIRED}",
+    ),
+    (
+        r"certificate verification failed\. CAfile",  # of curl before 8.11 with GnuTLS, whatever is wrong
+        Reason.TLS_VERIFICATION_FAILED,
+        "has a certificate that cannot be verified; check certificateData, the dates of the certificate, and the clock",
+    ),
+    (
+        (
+            r"certificate verification failed|SSL certificate problem|no alternative certificate subject name"
+            r"|certificate subject name .* does not match|unable to get local issuer certificate"
+        ),
+        Reason.TLS_VERIFICATION_FAILED,
+        "has a certificate that cannot be verified; check certificateData",
+    ),
+    (r"gnutls_handshake\(\) failed|SSL_ERROR|TLS connect error|SSL_connect", Reason.UNREACHABLE, NO_TLS),
+    (
+        r"could not read (?:Username|Password)|Authentication failed|returned error: 40[13]\b|Permission denied \(",
+        Reason.UNAUTHORIZED,
+        "denies access to the repository, or does not have it; correct repository, or check auth",
+    ),
+    (
+        (
+            r"returned error: 30\d|protocol .* not (?:supported|allowed)|Protocol .* (?:disabled|not supported)"
+            r"|transport '.*' not allowed"
+        ),
+        Reason.INSECURE_REFUSED,
+        NOT_FOLLOWED,
+    ),
+    (
+        (
+            r"repository '.*' not found|not valid: is this a git repository|does not appear to be a git repository"
+            r"|(?i:repository not found)|returned error: 4(?:04|10)\b|not a git repository"
+        ),
+        Reason.NOT_FOUND,
+        "does not have the repository; correct repository, or check auth",
+    ),
+    (
+        r"not a tree object",
+        Reason.NOT_FOUND,
+        "has something else than a commit by the name in ref; name a branch, a commit or another tag",
+    ),
+    (r"returned error: (?:408|429)\b", Reason.UNREACHABLE, "it limits the rate of requests"),
+    (r"returned error: 4\d\d\b", Reason.UNREACHABLE, "it refuses the request"),
+    (r"returned error: 5\d\d\b", Reason.UNREACHABLE, "it returned a server error"),
+    (r"Connection refused|Couldn't connect to server", Reason.UNREACHABLE, REFUSED),
+    (r"Could not resolve host", Reason.UNREACHABLE, NOT_RESOLVED),
+    (
+        r"timed out|Operation too slow|No route to host|Network is unreachable|not responding",
+        Reason.UNREACHABLE,
+        TIMED_OUT,
+    ),
+    (
+        r"dumb http transport does not support",
+        Reason.UNSUPPORTED_CONTENT,
+        "serves the repository as plain files; serve it with git http-backend, or from a forge",
+    ),
+    (
+        r"No space left on device|Disk quota exceeded",
+        Reason.STORAGE_FULL,
+        "sends more than the disk of the content store has space for; enlarge it",
+    ),
+    (
+        r"Out of memory|out of memory|mmap failed: Cannot allocate",
+        Reason.CONTENT_REJECTED,
+        "sends more than git may hold in memory; make the repository or its files smaller",
+    ),
+    (
+        r"unexpected disconnect|early EOF|bytes of body are still expected|transfer closed|RPC failed",
+        Reason.UNREACHABLE,
+        _CUT,
+    ),
+    (
+        r"fsck error|badTree|bad object|Not all child objects",
+        Reason.CONTENT_REJECTED,
+        "sends objects that git fsck refuses; repair the repository",
+    ),
+    (
+        (
+            r"SHA\d+ mismatch|SHA\d+ COLLISION|pack is corrupted|pack has bad object|inflate: data stream error"
+            r"|bad pack|pack signature mismatch|unresolved deltas|did not send all necessary objects|could not fetch"
+        ),
+        Reason.DIGEST_MISMATCH,
+        "sends objects that do not match their hashes, or omits some; repair the repository",
+    ),
+    ("", Reason.UNREACHABLE, _CUT),
+)
+# The first is how servers refuse a missing object in protocol v2, or where clients may request any name. Of the
+# others, git itself reports the first, before a request, if a server serves refs only; JGit reports the second.
+_ABSENT = re.compile(r"not our ref")
+_NOT_BY_NAME = re.compile(r"unadvertised object|want [0-9a-f]+ not valid|couldn't find remote ref")
+
+_REDIRECTED = re.compile(r"returned error: 30\d")
+
+
+class NotServedError(Exception):
+    """The server does not serve an object by its name.
+
+    Args:
+        is_absent: whether it lacks the object, rather than serves none by name.
+    """
+
+    def __init__(self, *, is_absent: bool) -> None:
+        super().__init__("object is not served")
+        self.is_absent = is_absent
+
+
+class RedirectedError(BundleError):
+    """The server redirects, which git does not follow (source.py does)."""
+
+
+def check_served(complaint: str) -> None:
+    """Check that git does not complain about an object that is not served by name.
+
+    Raises: NotServedError.
+    """
+    if _ABSENT.search(complaint):
+        raise NotServedError(is_absent=True)
+    if _NOT_BY_NAME.search(complaint):
+        raise NotServedError(is_absent=False)
+
+
+def translate(complaint: str, place: Place) -> BundleError:
+    """Return the error for a complaint, the standard error of git, about a request to a place."""
+    text = "\n".join(line for line in complaint.splitlines() if not line.startswith("remote: "))
+    reason, problem = next((reason, problem) for pattern, reason, problem in _FAILURES if re.search(pattern, text))
+    if reason is Reason.UNREACHABLE:
+        return unreachable(place.subject, place.host, problem)
+    kind = RedirectedError if _REDIRECTED.search(text) else BundleError
+    return kind(reason, f"{place.subject}: {quote(place.host)} {problem}")

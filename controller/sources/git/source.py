@@ -1,43 +1,68 @@
 """Git repositories: a ref is found with ls-remote, one commit is fetched shallowly, nothing is ever checked out.
 
-Not here: running git (process.py), reaching a repository (connection.py), following redirects (redirect.py), objects
-(objects.py), and submodules (submodules.py).
+Git itself follows no redirects: it would connect to any address, and send an extra header there. Forges redirect from
+/repo to /repo.git, or after a repository has moved; so the request is repeated by the transport, and git gets the final
+address, checked and pinned like one of the spec. Redirects over plain http or unverified connections are not followed,
+and credentials are sent to no other origin. Messages reveal nothing about other origins.
+
+A commit is read with the repositories that it includes, each at the commit that it records. Whoever writes .gitmodules
+chooses servers. So its URLs are those that a spec may name, and hosts and addresses are checked as those of a spec;
+credentials are sent only to the scheme, host and port of the source. Git's names of submodules, which it uses as paths,
+are ignored. The limits and the deadline of the source are for all together.
+
+Not here: running git (process.py), addresses and credentials for it (connection.py), and objects (objects.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
 from api.errors import BundleError
-from api.plugins import Access, Entry, Limits, Resolution
+from api.plugins import Access, Entry, EntryKind, Limits, Refusal, Resolution
 from api.v1alpha2.conditions import Reason
-from controller.content.limits import Rejection, check_path, quote
+from controller.content.limits import Rejection, check_path, quote, too_many_entries
 from controller.sources.git.connection import (
     FULL_COMMIT,
+    HTTPS,
     PEELED,
     SHORT_COMMIT,
+    SSH,
+    Connection,
     Repository,
     candidates,
     check_ref,
+    connect,
     parse_repository,
 )
-from controller.sources.git.objects import Objects
-from controller.sources.git.redirect import reach
-from controller.sources.git.submodules import Checkout
+from controller.sources.git.objects import SUBMODULE, Item, Objects
+from controller.sources.git.process import NOT_FOLLOWED, RedirectedError
+from controller.sources.hosts import Detour, Place, place_of
 from controller.sources.pace import check_deadline
-from controller.sources.trust import certificate_problems
-from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import Choice, checked
+from controller.sources.transport import Transport
+from controller.sources.trust import authorization_of, certificate_problems, certificates_of
+from controller.sources.versions import Choice, Range, checked, range_problems
 
 Found = TypeVar("Found")
 
+_QUERY = "/info/refs?service=git-upload-pack"
 _DEFAULT_REF = "HEAD"
 _TAGS = "refs/tags/"
 _NAMESPACES = ("refs/heads/", _TAGS)
 _ALGORITHMS = {40: "sha1", 64: "sha256"}
+MAX_COUNT = 100
+"""Submodules of one source."""
+MAX_DEPTH = 10
+"""Submodules in submodules."""
+_RELATIVE = ("./", "../")
+_WAYS = "add its repository as another source, or use a directory without it"
+_NOT_READ = f"is a submodule, which is not read; set submodules: true, {_WAYS}"
+_SKIPPED = f"is a submodule that .gitmodules leaves out (update = none); {_WAYS}"
 
 
 class GitSource:
@@ -62,10 +87,7 @@ class GitSource:
         if semver := parameters.get("semver"):
             if ref != _DEFAULT_REF:
                 problems.append(f"{path}.ref: must not be set with semver; remove it")
-            try:
-                Range(semver)
-            except ValueError as error:
-                problems.append(f"{path}.semver: {quote(semver)} {error}")
+            problems += range_problems(semver, f"{path}.semver")
         if not _is_directory(directory):
             problems.append(f"{path}.directory: {quote(directory)} is not a relative path like foo/bar; correct it")
         return problems + certificate_problems(parameters, path)
@@ -86,14 +108,15 @@ class GitSource:
         Raises: BundleError (NotFound, AmbiguousReference, Unauthorized, Unreachable, TLSVerificationFailed,
             HostKeyUnknown, HostKeyMismatch, InsecureRefused, InvalidReference, SecretInvalid).
         """
-        ref = _ref(parameters)
+        ref, repository = _ref(parameters), _parse(parameters, access)
         if semver := parameters.get("semver"):
-            tag, commit = _ask(parameters, access, lambda objects: _find_tag(objects, semver, access))
+            tag, commit = reach(repository, parameters, access, lambda objects: _find_tag(objects, semver, access))
             pinned = f"{parameters['repository']}@{tag}@{commit}"
             return Resolution(pinned=pinned, digest=f"{_ALGORITHMS[len(commit)]}:{commit}", version=tag)
-        commit = _ask(parameters, access, lambda objects: _find_commit(objects, ref, access))
+        commit = reach(repository, parameters, access, lambda objects: _find_commit(objects, ref, access))
         digest = f"{_ALGORITHMS[len(commit)]}:{commit}"
-        named = "" if commit.startswith(ref.lower()) else _shorten(ref)
+        shortened = next((ref.removeprefix(each) for each in _NAMESPACES if ref.startswith(each)), ref)
+        named = "" if commit.startswith(ref.lower()) else shortened
         return Resolution(pinned=f"{parameters['repository']}@{commit}", digest=digest, reference=named)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
@@ -117,11 +140,6 @@ class GitSource:
 
 def _ref(parameters: Mapping[str, Any]) -> str:
     return parameters.get("ref") or _DEFAULT_REF
-
-
-def _shorten(ref: str) -> str:
-    """Return a branch or tag without the namespace of its refs."""
-    return next((ref.removeprefix(each) for each in _NAMESPACES if ref.startswith(each)), ref)
 
 
 def _directory(parameters: Mapping[str, Any]) -> str:
@@ -154,17 +172,16 @@ def _commit(resolution: Resolution, access: Access) -> str:
     return commit
 
 
-def _ask(parameters: Mapping[str, Any], access: Access, work: Callable[[Objects], Found]) -> Found:
-    repository = _parse(parameters, access)
-    return reach(repository, parameters, access, lambda *reached: work(Objects(repository, *reached)))
-
-
 def _find_commit(objects: Objects, ref: str, access: Access) -> str:
     commit = ref.lower() if FULL_COMMIT.fullmatch(ref.lower()) else ""
-    refs = objects.list_refs(*_names(_DEFAULT_REF if commit else ref))
+    listed = candidates(_DEFAULT_REF if commit else ref)  # never all
+    refs = objects.list_refs(*(name + suffix for name in listed for suffix in ("", PEELED)))
     is_short = any(len(name) > len(commit) for name in refs.values())  # 40 digits where names have 64
-    found = commit if commit and not is_short else _choose(refs, ref)
-    return found or _find_short(objects, ref, access)
+    if commit and not is_short:
+        return commit
+    # The first candidate that exists, an annotated tag peeled.
+    wanted = (name + suffix for name in candidates(ref) for suffix in (PEELED, ""))
+    return next((refs[name] for name in wanted if name in refs), "") or _find_short(objects, ref, access)
 
 
 def _find_tag(objects: Objects, semver: str, access: Access) -> tuple[str, str]:
@@ -183,17 +200,6 @@ def _find_tag(objects: Objects, semver: str, access: Access) -> tuple[str, str]:
     raise BundleError(Reason.NOT_FOUND, f"{access.path}.semver: {problem}; correct it, or push a version")
 
 
-def _names(ref: str) -> list[str]:
-    """Return the refs to list, never all."""
-    return [name + suffix for name in candidates(ref) for suffix in ("", PEELED)]
-
-
-def _choose(refs: Mapping[str, str], ref: str) -> str:
-    """Return the commit of the first candidate that exists, an annotated tag peeled; '' for none."""
-    wanted = (name + suffix for name in candidates(ref) for suffix in (PEELED, ""))
-    return next((refs[name] for name in wanted if name in refs), "")
-
-
 def _find_short(objects: Objects, ref: str, access: Access) -> str:
     """Return the commit with an abbreviated name: servers list refs only, so all commits are fetched."""
     if SHORT_COMMIT.fullmatch(ref.lower()):
@@ -208,3 +214,305 @@ def _find_short(objects: Objects, ref: str, access: Access) -> str:
     if ref == _DEFAULT_REF:
         message = f"{access.path}.ref: the repository has no default branch; name a branch, tag or commit"
     raise BundleError(Reason.NOT_FOUND, message)
+
+
+# submodules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """A section of .gitmodules."""
+
+    url: str = ""
+    is_skipped: bool = False
+    """Whether git leaves the submodule out unless it is asked for it (`update = none`, gitmodules(5))."""
+
+
+def parse_modules(listing: bytes) -> dict[str, Module]:
+    """Return the sections of .gitmodules by the path of the submodule; names that git ignores are left out.
+
+    Args:
+        listing: of `git config --list -z`: keys as `submodule.<name>.<variable>`, of which the last one counts.
+    """
+    sections: dict[str, dict[str, str]] = {}
+    for line in listing.decode(errors="surrogateescape").split("\0"):
+        key, _, value = line.partition("\n")
+        section, _, rest = key.partition(".")
+        name, _, variable = rest.rpartition(".")
+        # As git since CVE-2018-11235.
+        if section == "submodule" and name and ".." not in name.replace("\\", "/").split("/"):
+            sections.setdefault(name, {})[variable] = value
+    return {
+        found["path"]: Module(url=found.get("url", ""), is_skipped=found.get("update") == "none")
+        for found in sections.values()
+        if "path" in found
+    }
+
+
+def resolve_url(url: str, base: str) -> str:
+    """Return the URL of a submodule; a relative one starts at the URL of its superproject (git-submodule(1), "add").
+
+    Raises: ValueError if it has more `../` than that URL has elements.
+    """
+    if not url.startswith(_RELATIVE):
+        return url
+    base, separator = base.removesuffix("/"), "/"
+    while url.startswith(_RELATIVE):
+        up, _, url = url.partition("/")
+        if up == "..":
+            base, separator = _chop(base, separator)
+    return f"{base}{separator}{url}".removesuffix("/")
+
+
+def _chop(base: str, separator: str) -> tuple[str, str]:
+    """Return a URL without its last element, and what separates it from the next one: a colon if it is scp-like."""
+    if "/" in base:
+        return base.rpartition("/")[0], separator
+    if ":" in base:
+        return base.rpartition(":")[0], ":"
+    raise ValueError("has too many ../; correct it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """One commit of one repository."""
+
+    url: str
+    commit: str
+    directory: str
+    """Of the repository, that is read."""
+    prefix: str = ""
+    """Of its paths in the content."""
+    submodule: str = ""
+    """Its path from the root of the source's repository; '' for that itself."""
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What was fetched of one commit."""
+
+    wanted: _Wanted
+    objects: Objects
+    items: Sequence[Item]
+    unread: list[Entry]
+    """Submodules that must not be read."""
+
+
+class Checkout:
+    """The files of one commit of a source and, if `submodules` is set, of its submodules.
+
+    Args:
+        repository: of the source.
+        parameters: of the source.
+        access: of the call.
+    """
+
+    def __init__(self, repository: Repository, parameters: Mapping[str, Any], access: Access) -> None:
+        self._source, self._parameters, self._access = repository, parameters, access
+        self._parts: list[_Part] = []
+
+    def read(self, commit: str, directory: str) -> Iterator[Entry]:
+        """Fetch everything, then yield the files below a directory: those of the commit, then of each submodule.
+
+        Raises: BundleError (as `Objects.fetch_directory` and `Objects.read`).
+        """
+        self._fetch(_Wanted(url=self._parameters["repository"], commit=commit, directory=directory))
+        for part in self._parts:
+            files = [item for item in part.items if item.mode != SUBMODULE]
+            where = f"{part.wanted.submodule}/{part.wanted.directory}".strip("/")
+            with closing(part.objects.read(files, where)) as found:  # it ends git
+                for entry in chain(found, part.unread):
+                    yield replace(entry, path=f"{part.wanted.prefix}{entry.path}")
+
+    def _fetch(self, wanted: _Wanted) -> None:
+        if wanted.depth > MAX_DEPTH:
+            raise self._refuse(wanted, f"it is nested in more than {MAX_DEPTH} submodules; use another directory")
+        if len(self._parts) > MAX_COUNT:
+            raise self._refuse(wanted, f"the source has more than {MAX_COUNT} submodules; use another directory")
+        part = (
+            self._reach(wanted) if wanted.submodule else self._get(wanted, self._source, self._parameters, self._access)
+        )
+        self._parts.append(part)
+        if sum(len(each.items) for each in self._parts) > self._access.limits.entries:
+            raise too_many_entries(self._access.limits).at(self._access.path)
+        submodules = [item for item in part.items if item.mode == SUBMODULE]
+        if submodules and self._parameters.get("submodules"):
+            modules = parse_modules(part.objects.read_modules(wanted.commit))
+            self._fetch_included(part, submodules, modules)
+        else:
+            for item in submodules:
+                self._leave_out(part, item, _NOT_READ)
+
+    def _fetch_included(self, part: _Part, submodules: Sequence[Item], modules: Mapping[str, Module]) -> None:
+        for item in submodules:
+            module = modules.get(item.submodule, Module())
+            if module.is_skipped:
+                self._leave_out(part, item, _SKIPPED)
+            else:
+                self._fetch(self._include(part.wanted, item, module))
+
+    def _include(self, wanted: _Wanted, item: Item, module: Module) -> _Wanted:
+        """Return the commit of a submodule below the directory, or of the one that contains it."""
+        is_around = not item.path  # the directory is in the submodule
+        inner = _Wanted(
+            url=module.url,
+            commit=item.name,
+            directory=wanted.directory.removeprefix(item.submodule).lstrip("/") if is_around else "",
+            prefix=wanted.prefix if is_around else f"{wanted.prefix}{item.path}/",
+            submodule=f"{wanted.submodule}/{item.submodule}".lstrip("/"),
+            depth=wanted.depth + 1,
+        )
+        if not module.url:
+            raise self._refuse(inner, ".gitmodules has no URL for it; add that, or remove the submodule")
+        try:
+            return replace(inner, url=resolve_url(module.url, wanted.url))
+        except ValueError as error:
+            raise self._refuse(inner, f"{_show(module.url)} {error}") from None
+
+    def _leave_out(self, part: _Part, item: Item, problem: str) -> None:
+        """Leave it to formats to refuse a submodule; refuse it if nothing else is wanted."""
+        name = quote(f"{part.wanted.submodule}/{item.submodule}".lstrip("/"))
+        refusal = Refusal(problem=f"{name} {problem}", reason=Reason.UNSUPPORTED_CONTENT)
+        if not item.path:
+            raise BundleError(refusal.reason, f"{self._access.path}: {refusal.problem}")
+        part.unread.append(Entry(path=item.path, kind=EntryKind.SYMBOLIC_LINK, refusal=refusal))
+
+    def _reach(self, wanted: _Wanted) -> _Part:
+        try:
+            repository = parse_repository(wanted.url)
+        except ValueError as error:
+            raise self._refuse(wanted, f"{_show(wanted.url)} {error}") from None
+        # Loopback only if the spec names it, as for redirects.
+        own = self._access.network.allow_loopback and self._source.is_loopback
+        network = replace(self._access.network, allow_loopback=own)
+        # A folder of its own: git sees no keys and files of other servers.
+        scratch = self._access.scratch / f"submodule-{len(self._parts)}"
+        scratch.mkdir(exist_ok=True)
+        access = replace(self._access, path=self._path, network=network, scratch=scratch)
+        parameters = self._parameters
+        if repository.origin != self._source.origin:
+            certificates = certificates_of(parameters, access)
+            parameters = {**parameters, "certificateData": certificates, "insecureSkipTLSVerify": False}
+            access = replace(access, credentials=None)
+        try:
+            return self._get(wanted, repository, parameters, access)
+        except BundleError as error:
+            raise self._explain(error, wanted, repository) from None
+
+    def _get(self, wanted: _Wanted, repository: Repository, parameters: Mapping[str, Any], access: Access) -> _Part:
+        """Fetch one commit."""
+
+        def work(objects: Objects) -> _Part:
+            items = objects.fetch_directory(wanted.commit, wanted.directory)
+            return _Part(wanted=wanted, objects=objects, items=items, unread=[])
+
+        return reach(repository, parameters, access, work, counted=self._access.scratch)
+
+    # messages
+
+    @property
+    def _path(self) -> str:
+        return f"{self._access.path}.submodules"
+
+    def _refuse(self, wanted: _Wanted, problem: str) -> BundleError:
+        return Rejection(f"{quote(wanted.submodule)}: {problem}").at(self._path)
+
+    def _explain(self, error: BundleError, wanted: _Wanted, repository: Repository) -> BundleError:
+        """Return an error about a submodule as one of the source: no field of the spec is about it alone."""
+        problem = error.message.partition(": ")[2]
+        host, is_foreign = quote(repository.authority), repository.origin != self._source.origin
+        if error.reason in (Reason.UNAUTHORIZED, Reason.NOT_FOUND):
+            remedy = "check auth"
+            if is_foreign:
+                remedy = "make it public: credentials are sent to the host of the source only"
+            problem = f"{host} denies access to it, or does not have it; correct its URL in .gitmodules, or {remedy}"
+        if error.reason is Reason.UNAUTHORIZED and repository.scheme == SSH and is_foreign:
+            problem = f"{host} requires a key, and that of auth is for the host of the source only; use https for it"
+        if error.reason is Reason.PINNED_CONTENT_GONE:
+            problem = f"{host} does not have commit {quote(wanted.commit)}; push it there, or update the submodule"
+        return BundleError(error.reason, f"{self._path}: {quote(wanted.submodule)}: {problem}")
+
+
+def _show(url: str) -> str:
+    """Return a URL of .gitmodules for a message, unless it may contain a password."""
+    return f"its URL {'' if '@' in url else quote(url) + ' '}in .gitmodules"
+
+
+# redirects
+
+
+def reach(
+    repository: Repository,
+    parameters: Mapping[str, Any],
+    access: Access,
+    work: Callable[[Objects], Found],
+    *,
+    counted: Path | None = None,
+) -> Found:
+    """Do some work with a repository; if its server redirects, do it again with the target.
+
+    Raises: BundleError; whatever `work` raises.
+    """
+    place = Place(subject=f"{access.path}.repository", host=repository.authority)
+    try:
+        return work(Objects(connect(repository, parameters, access), access, place, counted))
+    except RedirectedError:
+        connection, place = _follow(repository, parameters, access)
+        if place.is_elsewhere:
+            _check_elsewhere(connection, access, place)
+            received = access.receive
+            access = replace(access, progress=lambda done, _: received(done))
+        return work(Objects(connection, access, place, counted))
+
+
+def _check_elsewhere(connection: Connection, access: Access, place: Place) -> None:
+    """Check that there is a repository where a server redirects to; anything else looks the same.
+
+    Raises: BundleError.
+    """
+    detour = Detour(shown=place.unusable())
+    hurried = replace(access, deadline=min(access.deadline, detour.until))
+    try:
+        if not Objects(connection, hurried, place).list_refs("HEAD"):
+            raise detour.shown  # git takes any text for a list without refs
+    except BundleError as error:
+        raise detour.end(error, access) from None
+
+
+def _follow(repository: Repository, parameters: Mapping[str, Any], access: Access) -> tuple[Connection, Place]:
+    """Return how git reaches the target of a repository's redirect, and its place for messages.
+
+    Another host is not asked here: git does, and the server that redirects learns nothing of that.
+
+    Raises: BundleError (InsecureRefused, and those of the transport and of `connect`).
+    """
+    message = f"{access.path}.repository: {quote(repository.authority)} {NOT_FOLLOWED}"
+    refused = BundleError(Reason.INSECURE_REFUSED, message)
+    if repository.scheme != HTTPS or parameters.get("insecureSkipTLSVerify"):
+        raise refused
+    # Loopback only if the spec names it; an allowed host may redirect to any host.
+    own = access.network.allow_loopback and repository.is_loopback
+    guarded = replace(access, network=replace(access.network, allow_loopback=own, allowed_hosts=()))
+    header = authorization_of(access, repository.user)
+    url = _find_target(repository, parameters, guarded, header)
+    place = place_of(f"{access.path}.repository", repository.url, url)
+    try:
+        target = parse_repository(url.removesuffix(_QUERY))
+    except ValueError:
+        raise refused from None
+    if not url.endswith(_QUERY) or target.normal == repository.normal or (header and place.is_elsewhere):
+        raise refused
+    try:
+        return connect(target, parameters, guarded), place
+    except BundleError as error:
+        raise (Detour(shown=place.unusable()).end(error, access) if place.is_elsewhere else error) from None
+
+
+def _find_target(repository: Repository, parameters: Mapping[str, Any], access: Access, header: str) -> str:
+    """Send git's first request; return the URL that responds in the end, or the first one at another host."""
+    certificates, named = certificates_of(parameters, access), replace(access, path=f"{access.path}.repository")
+    with Transport(named, certificate_data=certificates, loopback=repository.is_loopback) as transport:
+        headers = {"Authorization": header} if header else {}
+        response = transport.send("GET", repository.url.rstrip("/") + _QUERY, headers, leaves=False)
+        return (response.follow() if response.is_redirect else "") or response.url

@@ -1,14 +1,22 @@
-"""Manifests and indexes of OCI and Docker v2, and the choice of a platform.
+"""Manifests and indexes of OCI and Docker v2, the choice of a platform, and how each layer is read.
 
-Pure. Formats: image-spec manifest.md and image-index.md; distribution's manifest-v2-2.md.
+Formats: image-spec manifest.md and image-index.md; distribution's manifest-v2-2.md.
 
-Not here: how layers are read (layers.py).
+A layer of an image is read as a layer; of another artifact as a file, an archive or a chart. The manifest's config
+distinguishes images from other artifacts, since `oras push` gives files the media types of layers. The annotation
+`org.opencontainers.image.title` names files, as in oras. Folders packed by oras, archives of Flux, and those that are
+pushed with the type of a layer are unpacked. A Helm chart keeps the name that `helm package` gave it.
+
+Pure. Not here: reading them (source.py).
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated, Any
 
 from pydantic import (
@@ -56,11 +64,6 @@ class Platform(_Document):
 
     def __str__(self) -> str:
         return "/".join(part for part in (self.os, self.architecture, self.variant) if part)
-
-    def serves(self, wanted: str) -> bool:
-        """Return whether this is the platform `os/architecture[/variant]`; without a wanted variant, any will do."""
-        wanted = wanted.replace("arm64/v8", "arm64")  # the only variant of arm64, often omitted
-        return wanted in (str(self).replace("arm64/v8", "arm64"), f"{self.os}/{self.architecture}")
 
 
 def _unless_empty(platform: Platform | None) -> Platform | None:
@@ -143,17 +146,13 @@ def parse_manifest(data: bytes, path: str, field: str = "ref") -> Image | Index:
         raise _unsupported(subject, "the manifest has a schema version other than 2; push the image in OCI format")
     if (document.layers is None) == (document.manifests is None):  # readers differ on a document with both
         raise _unsupported(subject, "the manifest must have either layers or manifests; push the image again")
-    _check_type(document, subject)
-    if document.manifests is not None:
-        return Index(manifests=document.manifests)
-    return Image(layers=document.layers or (), config=document.config)
-
-
-def _check_type(document: _Manifest, subject: str) -> None:
     admitted = _MANIFESTS if document.manifests is None else _INDEXES
     if document.media_type and document.media_type not in admitted:
         problem = f"the manifest has the unsupported media type {quote(document.media_type)}"
         raise _unsupported(subject, f"{problem}; push an image in OCI format")
+    if document.manifests is not None:
+        return Index(manifests=document.manifests)
+    return Image(layers=document.layers or (), config=document.config)
 
 
 def check_size(image: Image, limits: Limits, path: str) -> None:
@@ -172,12 +171,18 @@ def choose(index: Index, platform: str, path: str) -> Descriptor:
     Raises: BundleError (PlatformNotFound, which lists the platforms).
     """
     images = [entry for entry in index.manifests if entry.platform is None or entry.platform.os != _ATTESTATION]
-    serving = [entry for entry in images if entry.platform is not None and entry.platform.serves(platform)]
+    serving = [entry for entry in images if entry.platform is not None and _serves(entry.platform, platform)]
     if serving:
         return min(serving, key=lambda entry: len(str(entry.platform)))  # the one without a variant, or the first
     if len(images) == 1 and images[0].platform is None:
         return images[0]
     raise BundleError(Reason.PLATFORM_NOT_FOUND, f"{path}.platform: {_describe_choice(images, platform)}")
+
+
+def _serves(platform: Platform, wanted: str) -> bool:
+    """Return whether a platform is `os/architecture[/variant]`; without a wanted variant, any will do."""
+    wanted = wanted.replace("arm64/v8", "arm64")  # the only variant of arm64, often omitted
+    return wanted in (str(platform).replace("arm64/v8", "arm64"), f"{platform.os}/{platform.architecture}")
 
 
 def _describe_choice(images: Sequence[Descriptor], platform: str) -> str:
@@ -189,3 +194,123 @@ def _describe_choice(images: Sequence[Descriptor], platform: str) -> str:
 
 def _unsupported(subject: str, problem: str) -> BundleError:
     return BundleError(Reason.UNSUPPORTED_CONTENT, f"{subject}: {problem}")
+
+
+_IMAGE_CONFIGS = (
+    "",
+    "application/vnd.oci.image.config.v1+json",
+    "application/vnd.docker.container.image.v1+json",
+)
+_IMAGE_LAYERS = frozenset(
+    (
+        "application/vnd.oci.image.layer.v1.tar",
+        "application/vnd.oci.image.layer.v1.tar+gzip",
+        "application/vnd.oci.image.layer.v1.tar+zstd",
+        "application/vnd.docker.image.rootfs.diff.tar",
+        "application/vnd.docker.image.rootfs.diff.tar.gzip",
+        "application/vnd.docker.image.rootfs.diff.tar.zstd",
+    )
+)
+CHART = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+"""The media type of a packaged Helm chart."""
+OLD_CHART = "application/tar+gzip"
+"""That of Helm before 3.7."""
+_PROVENANCE = "application/vnd.cncf.helm.chart.provenance.v1.prov"
+_FLUX = "application/vnd.cncf.flux.content.v1.tar+gzip"
+_PLACEHOLDER = "application/vnd.oci.empty.v1+json"  # the placeholder in a list that must not be empty
+_TITLE = "org.opencontainers.image.title"
+_ARCHIVES = (".tar", ".tar.gz", ".tar.zst")  # .tgz is how charts are packed, which stay files
+_UNPACK = "io.deis.oras.content.unpack"
+
+
+class Role(Enum):
+    """How a layer is read."""
+
+    LAYER = "layer of an image"
+    """As an archive with whiteouts."""
+    ARCHIVE = "archive"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A layer to read."""
+
+    descriptor: Descriptor
+    role: Role
+    name: str = ""
+    """Of a file; '' for a chart without a title, which the config names."""
+    suffix: str = ""
+    """Of the name in the config."""
+
+
+def plan_layers(image: Image, path: str) -> tuple[Layer, ...]:
+    """Return the layers of an image or artifact to read, in order.
+
+    Raises: BundleError (UnsupportedContent; ContentRejected for two files of one name).
+    """
+    is_image = image.config is None or image.config.media_type in _IMAGE_CONFIGS
+    layers: list[Layer] = []
+    for index, descriptor in enumerate(image.layers):
+        if descriptor.media_type == _PLACEHOLDER:
+            continue
+        layer = _plan(descriptor, is_image=is_image)
+        if layer is None:
+            problem = f"layer {index} has the unsupported media type {quote(descriptor.media_type)}"
+            remedy = f"push it with the annotation {_TITLE}, which names the file"
+            if is_image:
+                remedy = "push it as tar, tar+gzip or tar+zstd, neither encrypted nor foreign"
+            raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{path}.ref: {problem}; {remedy}")
+        layers.append(layer)
+    for name, count in Counter(layer.name for layer in layers if layer.name).items():
+        if count > 1:
+            message = f"{path}.ref: {count} layers have the title {quote(name)}; give them different titles"
+            raise BundleError(Reason.CONTENT_REJECTED, message)
+    return tuple(layers)
+
+
+def _plan(descriptor: Descriptor, *, is_image: bool) -> Layer | None:
+    """Return how a layer is read; None if its media type is unknown."""
+    media_type, title = descriptor.media_type, descriptor.annotations.get(_TITLE, "")
+    if not is_image:
+        is_packed = descriptor.annotations.get(_UNPACK) == "true"
+        is_packed = is_packed or (media_type in _IMAGE_LAYERS and title.endswith(_ARCHIVES))
+        if media_type == _FLUX or (title and is_packed):
+            return Layer(descriptor=descriptor, role=Role.ARCHIVE)
+        if title:
+            return Layer(descriptor=descriptor, role=Role.FILE, name=title)
+    if media_type in _IMAGE_LAYERS:
+        return Layer(descriptor=descriptor, role=Role.LAYER)
+    suffix = {CHART: ".tgz", OLD_CHART: ".tgz", _PROVENANCE: ".tgz.prov"}.get(media_type)
+    return Layer(descriptor=descriptor, role=Role.FILE, suffix=suffix) if suffix else None
+
+
+class _Chart(BaseModel):
+    """The config of a chart, which is its Chart.yaml."""
+
+    name: str
+    version: str
+
+
+_CHART_NAME = re.compile(r"\w[\w.+-]*", re.ASCII)
+
+
+def name_chart(config: bytes, path: str) -> str:
+    """Return `<name>-<version>`, as `helm package` names a chart.
+
+    Args:
+        config: of the artifact, verified.
+        path: of the source in the spec; starts messages.
+
+    Raises: BundleError (UnsupportedContent).
+    """
+    name = ""
+    try:
+        chart = _Chart.model_validate_json(config)
+        name = f"{chart.name}-{chart.version}"
+    except ValidationError:
+        pass  # refused below, like a name that is a path
+    if not _CHART_NAME.fullmatch(name):
+        message = f'{path}.ref: the config of the chart has no valid name and version; push the chart with "helm push"'
+        raise BundleError(Reason.UNSUPPORTED_CONTENT, message)
+    return name

@@ -1,14 +1,19 @@
-"""The read side of the distribution API: tags, manifests, and blobs by digest, verified while they stream.
+"""The distribution API: tags, manifests, and blobs by digest, verified while they stream; and pushing an image.
 
 Https is the default; plain http is used for loopback registries without certificates and credentials, and, if
 insecureSkipTLSVerify is set, for registries without TLS. Credentials are sent over verified https only.
 
-Not here: parsing manifests (manifest.py), and logging in (tokens.py). The API:
-https://github.com/opencontainers/distribution-spec/blob/main/spec.md.
+The controller never pushes; `rukpak package` does, an image of one layer. The same content gives the same digest,
+wherever and whenever it is pushed.
+
+Not here: parsing manifests (manifest.py), and logging in (login.py). The API:
+https://github.com/opencontainers/distribution-spec/blob/main/spec.md, the image:
+https://github.com/opencontainers/image-spec/blob/main/config.md.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -18,21 +23,26 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Access, Room, endless
 from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of
 from controller.content.limits import describe_bytes, quote
-from controller.sources.hosts import PORTS, Location, check_host
+from controller.sources.hosts import PORTS, Detour, Location, Place, check_host
+from controller.sources.image.login import Login
 from controller.sources.image.manifest import ACCEPT, Descriptor, parse_manifest
-from controller.sources.image.reference import DIGEST, Endpoint, ImageReference, find_endpoint, is_wildcard
-from controller.sources.image.tokens import Login, TokenServer, choose_credentials
-from controller.sources.redirects import Detour, Place
+from controller.sources.image.reference import (
+    DIGEST,
+    ImageReference,
+    find_endpoint,
+    is_wildcard,
+    parse_reference,
+)
 from controller.sources.transport import PlainServerError, Response, StatusError, Transport
 from controller.sources.trust import certificates_of, check_secure
-from controller.sources.versions.selection import Check, proceed
+from controller.sources.versions import Check, proceed
 
 _PAGE_BYTES = 4 * MEBIBYTE
 _FIRST = "n=1000"
@@ -79,13 +89,11 @@ def connected(
     Raises: BundleError (InsecureRefused, SecretInvalid).
     """
     subject = f"{access.path}.{field}"
-    _check_registry(reference, access, subject)
+    named = urlsplit(f"//{reference.registry}")
+    location = Location(scheme="https", host=named.hostname or "", port=named.port or PORTS["https"])
+    check_host(subject, location, access.network)
     endpoint = find_endpoint(reference, access.network.registry_mirrors)
-    certificates = certificates_of(parameters, access)
-    verify = not parameters.get("insecureSkipTLSVerify")
-    candidates = choose_credentials(access.credentials, endpoint)
-    if candidates:
-        check_secure(access.path, plain=False, verify=verify)
+    certificates, verify = certificates_of(parameters, access), not parameters.get("insecureSkipTLSVerify")
     with Transport(
         replace(access, path=subject),
         certificate_data=certificates,
@@ -93,27 +101,13 @@ def connected(
         loopback=endpoint.is_loopback,
         detour=detour,
     ) as transport:
-        yield kind(
-            transport,
-            endpoint,
-            Login(TokenServer(transport, endpoint, access.path, verify=verify), candidates),
-            schemes=_schemes(verify=verify, loopback=endpoint.is_loopback, wants_tls=bool(certificates or candidates)),
-            path=access.path,
-            field=field,
-            missing=missing,
-        )
-
-
-def _check_registry(reference: ImageReference, access: Access, subject: str) -> None:
-    parts = urlsplit(f"//{reference.registry}")
-    location = Location(scheme="https", host=parts.hostname or "", port=parts.port or PORTS["https"])
-    check_host(subject, location, access.network)
-
-
-def _schemes(*, verify: bool, loopback: bool, wants_tls: bool) -> tuple[str, ...]:
-    if not verify:
-        return ("https", "http")
-    return ("http", "https") if loopback and not wants_tls else ("https",)
+        login = Login(transport, endpoint, access, verify=verify)
+        if login.has_credentials:
+            check_secure(access.path, plain=False, verify=verify)
+        schemes: tuple[str, ...] = ("https",) if verify else ("https", "http")
+        if verify and endpoint.is_loopback and not (certificates or login.has_credentials):
+            schemes = ("http", "https")
+        yield kind(login, schemes=schemes, field=field, missing=missing)
 
 
 def read_tags(registry: Registry, room: Room = endless, check: Check = proceed) -> Iterator[list[str]]:
@@ -166,27 +160,9 @@ def _next(header: str) -> str:
     return ""
 
 
-class _Hosts:
-    """A few hosts, the latest; thread-safe."""
-
-    def __init__(self) -> None:
-        self._found: OrderedDict[str, None] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __contains__(self, host: str) -> bool:
-        with self._lock:
-            return host in self._found
-
-    def add(self, host: str) -> None:
-        """Remember a host."""
-        with self._lock:
-            self._found[host] = None
-            while len(self._found) > _MOST_HOSTS:
-                self._found.popitem(last=False)
-
-
-_WITHOUT_HEAD = _Hosts()
-"""Registries that answer HEAD of a manifest with an error, and GET with the manifest."""
+_WITHOUT_HEAD = OrderedDict[str, None]()
+"""Registries that answer HEAD of a manifest with an error, and GET with the manifest: the latest few."""
+_WITHOUT_HEAD_LOCK = threading.Lock()
 
 
 class Registry:
@@ -195,25 +171,14 @@ class Registry:
     Args:
         schemes: to try in this order: https, http, or both. With https first, a server without TLS gets plain http,
             unless there are credentials; with http first, one that does not understand it gets https.
-        path: of the source in the spec; starts messages.
         field: of the spec that names the repository.
         missing: reason for a 404: NotFound while resolving, PinnedContentGone afterwards.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        endpoint: Endpoint,
-        login: Login,
-        *,
-        schemes: tuple[str, ...],
-        path: str,
-        missing: Reason,
-        field: str = "ref",
-    ) -> None:
-        self._transport, self._endpoint, self._login = transport, endpoint, login
-        self._schemes, self._path, self._missing = schemes, path, missing
-        self._subject = f"{path}.{field}"
+    def __init__(self, login: Login, *, schemes: tuple[str, ...], missing: Reason, field: str = "ref") -> None:
+        self._login, self._transport, self._endpoint = login, login.transport, login.endpoint
+        self._schemes, self._path, self._missing = schemes, login.path, missing
+        self._subject = f"{login.path}.{field}"
         self._has_asked_base = False
 
     def resolve(self, target: str) -> str:
@@ -245,7 +210,10 @@ class Registry:
     def _read_without_head(self, target: str) -> str:
         """Return the digest of a manifest that HEAD has refused, and remember that of the host if it can be read."""
         data = self.read_manifest(target)
-        _WITHOUT_HEAD.add(self._endpoint.host)
+        with _WITHOUT_HEAD_LOCK:
+            _WITHOUT_HEAD[self._endpoint.host] = None
+            while len(_WITHOUT_HEAD) > _MOST_HOSTS:
+                _WITHOUT_HEAD.popitem(last=False)
         return digest_of(data)
 
     def read_manifest(self, target: str) -> bytes:
@@ -353,7 +321,10 @@ class Registry:
             return self._send_by(self._schemes[0], method, path, headers, body)
         except PlainServerError:
             if self._login.has_credentials:
-                raise self._credentials_refused() from None
+                problem = f"registry {quote(self._endpoint.host)} supports plain http only"
+                problem += ", over which no credentials are sent"
+                message = f"{self._path}.auth: {problem}; serve it over https, or remove auth"
+                raise BundleError(Reason.INSECURE_REFUSED, message) from None
             if len(self._schemes) == 1:
                 raise
             self._schemes = self._schemes[1:]
@@ -388,11 +359,6 @@ class Registry:
         return self._transport.send(method, url, {**headers, **self._login.headers}, body=body)
 
     # failures
-
-    def _credentials_refused(self) -> BundleError:
-        problem = f"registry {quote(self._endpoint.host)} supports plain http only, over which no credentials are sent"
-        message = f"{self._path}.auth: {problem}; serve it over https, or remove auth"
-        return BundleError(Reason.INSECURE_REFUSED, message)
 
     def _failure(self, response: Response, kind: str, name: str) -> BundleError:
         if response.place.is_elsewhere:
@@ -503,3 +469,100 @@ def _digest_in(response: Response, target: str) -> str | None:
 def _mismatch(subject: str, digest: str) -> BundleError:
     message = f"{subject}: the registry returned content that does not match {quote(digest)}; find out who changed it"
     return BundleError(Reason.DIGEST_MISMATCH, message)
+
+
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+_CREATED, _ACCEPTED = 201, 202
+
+
+def push_image(parameters: Mapping[str, Any], layer: bytes, access: Access) -> str:
+    """Push an image, and return its reference with its digest.
+
+    Args:
+        parameters: of a source of kind `image` that installs it: ref, insecureSkipTLSVerify, certificateData.
+        layer: tar+gzip.
+        access: for this call; its path starts messages.
+
+    Raises: ValueError for an invalid reference; BundleError (Unauthorized, Unreachable, TLSVerificationFailed,
+        InsecureRefused).
+    """
+    reference = parse_reference(parameters["ref"])
+    if reference.digest:
+        raise ValueError("has a digest, which follows from the content; give a tag")
+    config = _make_config(layer)
+    manifest = _encode(
+        {
+            "schemaVersion": 2,
+            "mediaType": _MANIFEST,
+            "config": _describe(_CONFIG, config),
+            "layers": [_describe(_LAYER, layer)],
+        }
+    )
+    with connected(parameters, reference, access, missing=Reason.NOT_FOUND, kind=_Writer) as registry:
+        for blob in (config, layer):
+            registry.push_blob(blob)
+        registry.push_manifest(reference.tag, manifest)
+    return f"{reference.name}:{reference.tag}@{digest_of(manifest)}"
+
+
+def _make_config(layer: bytes) -> bytes:
+    """Return the smallest configuration that tools for images accept, without a time."""
+    unpacked = hashlib.sha256(gzip.decompress(layer)).hexdigest()
+    rootfs = {"type": "layers", "diff_ids": [f"sha256:{unpacked}"]}
+    return _encode({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs})
+
+
+def _encode(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _describe(media_type: str, blob: bytes) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": digest_of(blob), "size": len(blob)}
+
+
+class _Writer(Registry):
+    """One repository of one registry, to push to."""
+
+    def push_blob(self, blob: bytes) -> None:
+        """Upload a blob, unless the repository has it.
+
+        Raises: BundleError.
+        """
+        digest = digest_of(blob)
+        found = self._request("HEAD", "blobs", digest, also=_NOT_FOUND)
+        found.discard()
+        if found.status != _NOT_FOUND:
+            return
+        started = self._request("POST", "blobs", "uploads/", also=_ACCEPTED, media_type="text/plain", body=b"")
+        started.discard()
+        self._finish(started, blob, digest)
+
+    def push_manifest(self, tag: str, manifest: bytes) -> None:
+        """Upload a manifest, and have the tag name it.
+
+        Raises: BundleError.
+        """
+        self._request("PUT", "manifests", tag, also=_CREATED, media_type=_MANIFEST, body=manifest).discard()
+
+    def _finish(self, started: Response, blob: bytes, digest: str) -> None:
+        place = urljoin(started.url, started.headers.get("Location", ""))
+        url = f"{place}{'&' if urlsplit(place).query else '?'}{urlencode({'digest': digest})}"
+        is_own = urlsplit(url)[:2] == urlsplit(started.url)[:2]  # no other server gets the login
+        headers = {"Content-Type": "application/octet-stream", **(self._login.headers if is_own else {})}
+        response = self._transport.send("PUT", url, headers, body=blob, named=started.url)
+        response.discard()
+        if response.status != _CREATED:
+            raise self._failure(response, "blobs", digest)
+
+    def _failure(self, response: Response, kind: str, name: str) -> BundleError:
+        repository = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
+        if response.status in (_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND):
+            problem = "may not be pushed to without credentials; log in, or correct the name"
+            if self._login.has_credentials:
+                problem = "may not be pushed to with these credentials; correct them, or the name"
+            return BundleError(Reason.UNAUTHORIZED, f"{self._path}: {repository} {problem}")
+        item = "the manifest" if kind == "manifests" else "a blob"
+        problem = f"returned status {response.status} for {item} ({quote(name)}); check the address"
+        return BundleError(Reason.UNREACHABLE, f"{self._path}: {repository} {problem}")

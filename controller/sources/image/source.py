@@ -1,7 +1,6 @@
 """Images and other OCI artifacts: one HEAD resolves a tag, and the layers of exactly that digest are streamed.
 
-Not here: connecting and the protocol (registry.py), logging in (tokens.py), manifests and layers (manifest.py,
-layers.py).
+Not here: connecting and the protocol (registry.py), logging in (login.py), manifests and layers (manifest.py).
 """
 
 from __future__ import annotations
@@ -18,14 +17,21 @@ from api.plugins import MEBIBYTE, Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, quote
 from controller.content.tar import read_tar
-from controller.sources.image.layers import Layer, Role, name_chart, plan_layers
-from controller.sources.image.manifest import Image, check_size, choose, parse_manifest
+from controller.sources.image.manifest import (
+    Image,
+    Layer,
+    Role,
+    check_size,
+    choose,
+    name_chart,
+    parse_manifest,
+    plan_layers,
+)
 from controller.sources.image.reference import ImageReference, has_target, parse_reference
 from controller.sources.image.registry import Blob, Registry, connected, read_tags
 from controller.sources.pace import check_deadline
 from controller.sources.trust import certificate_problems
-from controller.sources.versions.ranges import Range
-from controller.sources.versions.selection import Choice, checked, compile_filter
+from controller.sources.versions import Choice, Range, checked, compile_filter, range_problems
 
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
 _DEFAULT_PLATFORM = "linux/amd64"
@@ -101,10 +107,7 @@ def _range_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
     problems = []
     if has_target(parameters.get("ref", "")):
         problems.append(f"{path}.ref: must have neither tag nor digest together with semver; remove it")
-    try:
-        Range(parameters["semver"])
-    except ValueError as error:
-        problems.append(f"{path}.semver: {quote(parameters['semver'])} {error}")
+    problems += range_problems(parameters["semver"], f"{path}.semver")
     try:
         compile_filter(parameters.get("semverFilter") or "")
     except ValueError as error:

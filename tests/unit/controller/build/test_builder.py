@@ -38,7 +38,8 @@ from controller.build.pins import recall_pins, record_pins, spec_digest
 from controller.build.plugins import source_of
 from controller.build.request import BuildContext, BuildSettings, Request
 from controller.build.revision import PackedRevision, Revision
-from controller.content.store import ContentStore, DiskShares
+from controller.content.limits import DiskShares
+from controller.content.store import ContentStore
 from controller.formats.applicable.applicable import revision_digest
 from controller.formats.budget import LargeTextError
 from controller.formats.plain import PlainFormat

@@ -12,9 +12,9 @@ from api.plugins import Limits
 from controller.cli.command import MisuseError
 from controller.cli.push import pack
 from controller.content.archive import write_entries
-from controller.content.folder import read_folder
+from controller.content.disk import read_folder
 from controller.content.tar import read_tar
-from controller.sources.http.source import read_body
+from controller.sources.http import read_body
 from tests.support.charts import files_of
 
 MOST = 1 << 20

@@ -11,8 +11,12 @@ from kubernetes.client import Configuration
 from kubernetes.config import ConfigException
 from urllib3.exceptions import SystemTimeWarning
 
-from controller.kube.client import TOO_LARGE, ApiError, Client, ConfigurationError, User
+from controller.kube.client import SHORTEST_SECONDS, TOO_LARGE, Client, ConfigurationError, Fence
+from controller.kube.configuration import User
 from controller.kube.encoding import APPLY_PATCH, MERGE_PATCH, METADATA, METADATA_LIST
+from controller.kube.errors import ApiError
+from hack.control_plane.waiting import wait_for
+from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 
 FOOS = "/apis/x.io/v1/foos"
@@ -256,7 +260,8 @@ def test_an_error_whose_body_is_cut_keeps_its_status(api: FakeApi) -> None:
 
 def test_every_request_is_told_with_its_status(api: FakeApi) -> None:
     told: list[tuple[str, str, int]] = []
-    client = api.client(on_request=lambda *request: told.append(request))
+    client = api.client()
+    client.on_request = lambda *request: told.append(request)
     api.faults = [Fault(200, {}, b"{}"), Fault(500)]
     client.get(FOO)
     with pytest.raises(ApiError):
@@ -349,3 +354,112 @@ def test_many_threads_share_a_client(api: FakeApi) -> None:
         thread.join(20)
     assert failures == []
     assert len(api.received) == 80
+
+
+def admits(fence: Fence) -> bool:
+    try:
+        with fence.admit():
+            return True
+    except ApiError as error:
+        assert error.reason == "NotLeading"
+        return False
+
+
+def test_it_is_shut_at_first_and_lets_through_until_its_time_is_over() -> None:
+    clock = Clock()
+    fence = Fence(clock)
+    assert not admits(fence)
+    fence.open_until(1010)
+    assert admits(fence)
+    clock.now = 1010 - SHORTEST_SECONDS / 2
+    assert not admits(fence)
+    fence.open_until(1020)
+    assert admits(fence)
+
+
+def test_a_write_is_told_how_long_it_may_take() -> None:
+    fence = Fence(Clock())
+    fence.open_until(1007)
+    with fence.admit() as seconds:
+        assert seconds == 7
+
+
+def test_once_shut_it_stays_shut() -> None:
+    fence = Fence(Clock())
+    fence.shut()
+    fence.open_until(1010)
+    assert not admits(fence)
+    assert fence.seconds_left() == 0
+
+
+def test_shutting_tells_whether_writes_are_still_under_way() -> None:
+    fence = Fence(Clock())
+    fence.open_until(1010)
+    leave = threading.Event()
+
+    def write() -> None:
+        with fence.admit():
+            leave.wait(10)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    wait_for(lambda: fence._under_way, 5, "the write has started")
+    assert not fence.shut(0.01)
+    leave.set()
+    assert fence.shut(5)
+    thread.join()
+
+
+def test_a_write_that_may_not_be_sent_is_not_sent_and_reads_are_free() -> None:
+    fence = Fence()
+    with FakeApi("/apis/x.io/v1/foos") as api:
+        client = api.client(fence=fence)
+        with pytest.raises(ApiError, match="NotLeading"):
+            client.create("/apis/x.io/v1/foos", {"metadata": {"name": "a"}})
+        client.get("/apis/x.io/v1/foos")
+        assert [each.method for each in api.received] == ["GET"]
+
+
+def test_a_write_ends_before_the_time_of_the_leader_is_over() -> None:
+    fence = Fence()
+    with FakeApi("/apis/x.io/v1/foos") as api:
+        client = api.client(fence=fence)
+        api.frozen.set()
+        fence.open_until(fence._clock() + 0.5)
+        with pytest.raises(ApiError, match="Unreachable"):
+            client.create("/apis/x.io/v1/foos", {"metadata": {"name": "a"}})
+        assert fence.shut()
+
+
+@pytest.mark.parametrize("name", ["", " ", "\t", "a\nImpersonate-Group: system:masters", "a\r", "\x00", "ä"], ids=repr)
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="impersonation"):
+        User(name)
+
+
+def test_an_empty_group_or_extra_is_refused() -> None:
+    with pytest.raises(ValueError, match="impersonation"):
+        User("a", groups=("",))
+    with pytest.raises(ValueError, match="impersonation"):
+        User("a", extra={"scopes": ("",)})
+
+
+def test_groups_are_repeated_headers_and_keys_of_extra_are_quoted() -> None:
+    user = User("a", groups=("g", "h"), extra={"example.org/x": ("1", "2")})
+    assert list(user.headers()) == [
+        ("Impersonate-User", "a"),
+        ("Impersonate-Group", "g"),
+        ("Impersonate-Group", "h"),
+        ("Impersonate-Extra-example.org%2Fx", "1"),
+        ("Impersonate-Extra-example.org%2Fx", "2"),
+    ]
+
+
+def test_a_service_account_is_a_user() -> None:
+    assert User.service_account("ns", "sa") == User("system:serviceaccount:ns:sa")
+
+
+@pytest.mark.parametrize(("namespace", "name"), [("", "sa"), ("ns", ""), ("ns", "a:b"), ("a:b", "c")])
+def test_a_service_account_that_is_none_is_refused(namespace: str, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be a ServiceAccount"):
+        User.service_account(namespace, name)

@@ -7,7 +7,7 @@ import pytest
 from api import names
 from controller.build.revision import PackedRevision
 from controller.revisions import store as revisions
-from controller.sharing.admission import Admission
+from controller.sharing import Admission
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
 from tests.support.revisions import make_store

@@ -16,7 +16,7 @@ from controller.observe.following import NamedWatches, WatchedObject
 from controller.revisions.accounts import Seen
 from controller.revisions.credentials import SecretReader, SourceAccess, SourceProgress
 from controller.revisions.quarantine import Quarantine, subject_of
-from controller.sharing.admission import Admission
+from controller.sharing import Admission
 from tests.support.clock import Clock
 from tests.support.deployments import deployment
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from pathlib import Path
+
 import pytest
 
-from controller.sources import redirects as detours
+from api.plugins import Access
+from controller.sources import hosts as detours
 
 SECONDS = 1.5
 
@@ -14,3 +19,10 @@ def _quick_detours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Report failures at another host than the spec names sooner than for users."""
     monkeypatch.setattr(detours, "SECONDS", SECONDS)
     monkeypatch.setattr(detours, "_MARGIN", 0.3)
+
+
+@pytest.fixture
+def access(request: pytest.FixtureRequest, tmp_path: Path) -> Access:
+    """Access for a call of the source at the PATH of a module."""
+    deadline = time.monotonic() + 20
+    return Access(path=request.module.PATH, deadline=deadline, cancelled=threading.Event(), scratch=tmp_path)

@@ -29,9 +29,9 @@ import zstandard
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Source
 from controller.content.archive import write_entries
-from controller.sources.chart.source import ChartSource
+from controller.sources.chart import ChartSource
 from controller.sources.git.source import GitSource
-from controller.sources.http.source import HttpSource
+from controller.sources.http import HttpSource
 from controller.sources.image.source import ImageSource
 from hack.control_plane.settings import Settings
 from tests.support.chart_repositories import CHART, CHART_CONFIG, entry_of, index_of, packed_chart

@@ -27,9 +27,9 @@ from api.errors import BundleError
 from api.plugins import Access, Entry, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
-from controller.sources import redirects as detours
-from controller.sources.chart.source import ChartSource
-from controller.sources.http.source import HttpSource
+from controller.sources import hosts as detours
+from controller.sources.chart import ChartSource
+from controller.sources.http import HttpSource
 from controller.sources.image.source import ImageSource
 from hack.control_plane.certificates import write_certificates
 from hack.control_plane.waiting import wait_for

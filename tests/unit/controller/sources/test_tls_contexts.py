@@ -5,10 +5,8 @@ from __future__ import annotations
 import gc
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import certifi
@@ -24,6 +22,8 @@ from controller.sources.transport import Transport
 from controller.sources.trust import TLSContexts
 from tests.support.faulty_registry import FaultyRegistry
 from tests.support.tarballs import tarball
+
+PATH = "spec"
 
 ROOTS = certifi.where()
 OURS, OTHER = trustme.CA(), trustme.CA()
@@ -181,11 +181,6 @@ def test_no_text_of_a_secret_stays_in_the_cache() -> None:
 
 
 # calls of sources
-
-
-@pytest.fixture
-def access(tmp_path: Path) -> Access:
-    return Access(path="spec", deadline=time.monotonic() + 60, cancelled=threading.Event(), scratch=tmp_path)
 
 
 @pytest.fixture

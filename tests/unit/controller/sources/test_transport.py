@@ -44,11 +44,6 @@ PATH = "spec.sources[0]"
 
 
 @pytest.fixture
-def access(tmp_path: Path) -> Access:
-    return Access(path=PATH, deadline=time.monotonic() + 20, cancelled=threading.Event(), scratch=tmp_path)
-
-
-@pytest.fixture
 def registry() -> Iterator[FaultyRegistry]:
     with FaultyRegistry() as registry:
         registry.blobs["x"] = b"0123456789"

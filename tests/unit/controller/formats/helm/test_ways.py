@@ -20,11 +20,11 @@ import pytest
 
 from api.plugins import Access, Entry, Limits
 from controller.content.archive import write_entries
-from controller.content.folder import read_folder
+from controller.content.disk import read_folder
 from controller.content.tar import read_tar
 from controller.formats.yaml.manifests import read_documents
-from controller.sources.chart.chart import read_chart
-from controller.sources.http.source import read_body, strip_components
+from controller.sources.chart_registry import read_chart
+from controller.sources.http import read_body, strip_components
 from tests.support.charts import chart_of, files_of, pack, packaged_helm, render, write
 from tests.support.tarballs import Link, Special, Value, tarball
 

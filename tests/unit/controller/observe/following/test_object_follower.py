@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
+from controller.kube.cache import Trace, make_trace
 from controller.kube.client import User
 from controller.kube.resources import SECRETS as KIND
-from controller.kube.watch.cache import Trace, make_trace
 from controller.observe.following import Followed, ObjectFollower, PollingPace, Subscription
 from hack.control_plane.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault, Received

@@ -1,23 +1,39 @@
-"""The guarded child: what git sees, what it may use, and that nothing of it is left."""
+"""The guarded child: what git sees, what it may use, and that nothing of it is left.
+
+What git, curl and ssh complain of: real words of theirs, and the reason for each.
+
+Which repositories come too slowly."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Access, Limits, Network
+from api.plugins import KIBIBYTE, Access, Limits, Network
 from api.v1alpha2.conditions import Reason
-from controller.sources.git import process as git_pace
 from controller.sources.git import process as git_process
 from controller.sources.git.connection import Connection
-from controller.sources.git.process import GitFailed, GitRunner
+from controller.sources.git.process import (
+    GitFailed,
+    GitPace,
+    GitRunner,
+    NotServedError,
+    check_served,
+    processor_seconds,
+    translate,
+)
+from controller.sources.hosts import Place
+from hack.control_plane.waiting import wait_for
+from tests.support.clock import Clock
 
 # Git runs a command line for an alias that begins with "!": any program stands for git and its children here.
 SHELL = {"alias.program": '!f() { eval "$1"; }; f'}
@@ -107,7 +123,7 @@ def test_the_whole_group_is_killed(how: str, access: Access) -> None:
 
 
 def test_a_server_that_keeps_git_waiting_is_given_up(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git_pace, "RATE_SECONDS", 0.3)
+    monkeypatch.setattr(git_process, "RATE_SECONDS", 0.3)
     network = Network(idle_seconds=0.3)
     connection = Connection(protocols="ssh", config=SHELL)
     runner = GitRunner(replace(access, network=network), access.scratch / "repository", connection)
@@ -119,7 +135,7 @@ def test_a_server_that_keeps_git_waiting_is_given_up(access: Access, monkeypatch
 
 
 def test_what_git_works_on_alone_takes_its_time(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git_pace, "RATE_SECONDS", 0.1)
+    monkeypatch.setattr(git_process, "RATE_SECONDS", 0.1)
     assert shell(replace(access, network=Network(idle_seconds=0.1)), "sleep 0.5; echo done") == "done\n"
 
 
@@ -188,3 +204,159 @@ def test_without_git_it_is_no_error_of_the_user(access: Access, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(access.scratch))
     with pytest.raises(RuntimeError, match="install git"):
         GitRunner(access, access.scratch / "repository").run("version")
+
+
+PLACE = Place(subject="spec.sources[0].git.repository", host="example.org:8443")
+HOST = "https://example.org:8443/x/"
+NOT_TRUSTED = "SSL certificate verification failed: The certificate is NOT trusted."
+
+COMPLAINTS = [
+    (f"fatal: unable to access '{HOST}': Could not resolve host: example.org", "its name cannot be resolved"),
+    (
+        f"fatal: unable to access '{HOST}': Failed to connect to x port 1 after 0 ms: Connection refused",
+        "refuses the connection",
+    ),
+    (f"fatal: unable to access '{HOST}': Couldn't connect to server", "refuses the connection"),
+    (f"fatal: unable to access '{HOST}': Operation timed out after 1 ms", "it timed out"),
+    (f"fatal: unable to access '{HOST}': Operation too slow. Less than 1000 bytes/sec", "it timed out"),
+    ("ssh: connect to host h port 22: Connection timed out", "it timed out"),
+    ("Timeout, server h not responding.", "it timed out"),
+    (f"fatal: unable to access '{HOST}': The requested URL returned error: 429", "limits the rate of requests"),
+    (f"fatal: unable to access '{HOST}': The requested URL returned error: 502", "returned a server error"),
+    ("error: RPC failed; curl 18 transfer closed with outstanding read data remaining", "was closed"),
+    ("fetch-pack: unexpected disconnect while reading sideband packet\nfatal: early EOF", "was closed"),
+    ("fatal: something that nobody knows yet", "was closed"),
+    ("server certificate verification failed. CAfile: none CRLfile: none", Reason.TLS_VERIFICATION_FAILED),
+    ("SSL certificate problem: self-signed certificate", Reason.TLS_VERIFICATION_FAILED),
+    ("SSL certificate problem: certificate has expired", "has a certificate that has expired by the clock of this"),
+    ("SSL certificate problem: certificate is not yet valid", "has a certificate that is not valid yet by the clock"),
+    (
+        f"{NOT_TRUSTED} The certificate chain uses expired certificate.  (CAfile: /x CRLfile: none)",
+        "has a certificate that has expired by the clock",
+    ),
+    (
+        f"{NOT_TRUSTED} The certificate chain uses not yet valid certificate.  (CAfile: /x CRLfile: none)",
+        "has a certificate that is not valid yet by the clock",
+    ),
+    ("server certificate expiration date has passed.", "has a certificate that has expired by the clock"),
+    ("server certificate not activated yet.", "has a certificate that is not valid yet by the clock"),
+    ("SSL: no alternative certificate subject name matches target host name 'h'", Reason.TLS_VERIFICATION_FAILED),
+    ("gnutls_handshake() failed: An unexpected TLS packet was received.", "the TLS handshake failed"),
+    (f"fatal: could not read Username for '{HOST}': terminal prompts disabled", Reason.UNAUTHORIZED),
+    (f"fatal: Authentication failed for '{HOST}'", Reason.UNAUTHORIZED),
+    ("The requested URL returned error: 403", Reason.UNAUTHORIZED),
+    ("git@h: Permission denied (publickey).\nfatal: Could not read from remote repository.", Reason.UNAUTHORIZED),
+    (f"fatal: repository '{HOST}' not found", Reason.NOT_FOUND),
+    ("ERROR: Repository not found.\nfatal: Could not read from remote repository.", Reason.NOT_FOUND),
+    ("fatal: '/x' does not appear to be a git repository", Reason.NOT_FOUND),
+    (f"fatal: {HOST}info/refs not valid: is this a git repository?", Reason.NOT_FOUND),
+    ("The requested URL returned error: 301", Reason.INSECURE_REFUSED),
+    ('Protocol "http" not supported or disabled in libcurl', Reason.INSECURE_REFUSED),
+    (
+        "@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nHost key verification failed.",
+        Reason.HOST_KEY_MISMATCH,
+    ),
+    ("No ED25519 host key is known for h and you have requested strict checking.", Reason.HOST_KEY_UNKNOWN),
+    ('Load key "/x": error in libcrypto', Reason.SECRET_INVALID),
+    ("fatal: dumb http transport does not support shallow capabilities", Reason.UNSUPPORTED_CONTENT),
+    ("fatal: write error: No space left on device", Reason.STORAGE_FULL),
+    ("fatal: Out of memory, malloc failed (tried to allocate 1 bytes)", Reason.CONTENT_REJECTED),
+    ("error: object 1: hasDotgit: contains '.git'\nfatal: fsck error in packed object", Reason.CONTENT_REJECTED),
+    ("fatal: pack is corrupted (SHA1 mismatch)", Reason.DIGEST_MISMATCH),
+    ("fatal: inflate: data stream error (incorrect data check)", Reason.DIGEST_MISMATCH),
+]
+
+
+@pytest.mark.parametrize(("complaint", "expected"), COMPLAINTS, ids=[row[0][-70:] for row in COMPLAINTS])
+def test_complaints(complaint: str, expected: Reason | str) -> None:
+    error = translate(complaint, PLACE)
+    subject = "spec.sources[0].git.repository: "
+    if isinstance(expected, Reason):
+        assert error.reason is expected
+        assert error.message.startswith(f'{subject}"example.org:8443" ')
+    elif expected.startswith("has a certificate that"):
+        assert error.reason is Reason.TLS_VERIFICATION_FAILED
+        assert error.message.startswith(f'{subject}"example.org:8443" {expected}')
+    else:
+        assert error.reason is Reason.UNREACHABLE
+        assert error.message.startswith(f'{subject}cannot read from "example.org:8443": ')
+        assert expected in error.message
+
+
+@pytest.mark.parametrize(
+    ("complaint", "is_absent"),
+    [
+        ("fatal: remote error: upload-pack: not our ref 1234", True),
+        ("error: Server does not allow request for unadvertised object 1234", False),
+        ("fatal: remote error: want 1234 not valid", False),
+    ],
+)
+def test_an_object_that_is_not_served(complaint: str, is_absent: bool) -> None:
+    with pytest.raises(NotServedError) as caught:
+        check_served(complaint)
+    assert caught.value.is_absent is is_absent
+
+
+def test_other_complaints_say_nothing_about_the_object() -> None:
+    check_served("fatal: early EOF")
+
+
+def test_what_a_server_dictates_decides_nothing() -> None:
+    complaint = "remote: Host key verification failed\nfatal: Authentication failed for 'x'"
+    assert translate(complaint, PLACE).reason is Reason.UNAUTHORIZED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    name: str
+    growth: float = 0
+    """KiB/s, from the beginning on."""
+    starts: float = 0
+    """Seconds until it grows."""
+    computing: float = 0
+    """Processor seconds a second."""
+    slow_after: int | None = None
+    """Seconds; None: it keeps up."""
+
+
+CASES = [
+    Case(name="a quick one", growth=1000),
+    Case(name="one that is just quick enough", growth=16),
+    Case(name="one that drips", growth=1, slow_after=30),
+    Case(name="one that drips, once it begins", growth=1, starts=50, slow_after=51),
+    Case(name="one that is silent", slow_after=120),
+    Case(name="one that thinks for a minute, and is quick then", growth=1000, starts=60),
+    Case(name="one that has come, and is worked on", growth=0, computing=0.5),
+    Case(name="one that is waited for by a busy loop of a few ticks", growth=1, computing=0.02, slow_after=30),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_a_repository_grows_or_is_worked_on(case: Case) -> None:
+    clock = Clock()
+    pace = GitPace(1, Network(), clock, lambda _: case.computing * (clock.now - 1000))
+    found: int | None = None
+    for second in range(300):
+        clock.now = 1000.0 + second
+        size = 5000 + int(max(0, second - case.starts) * case.growth * KIBIBYTE)
+        if pace.problem(size):
+            found = second
+            break
+    assert found == case.slow_after
+
+
+def test_the_limits_are_the_administrators() -> None:
+    clock = Clock()
+    pace = GitPace(1, Network(idle_seconds=30, bytes_per_second=2048), clock, lambda _: 0.0)
+    assert pace.problem(0) == ""
+    clock.now += 30
+    assert pace.problem(30 * 2048) == ""
+    clock.now += 30
+    assert pace.problem(60 * 2048 - 1) == "it sends less than 2 KiB/s"
+
+
+def test_the_processor_time_of_a_session() -> None:
+    with subprocess.Popen(["sh", "-c", "while :; do :; done"], start_new_session=True) as child:
+        wait_for(lambda: processor_seconds(child.pid) >= 0.1, 60.0, "a tenth of a second")
+        child.kill()
+    assert processor_seconds(os.getpid() + (1 << 30)) == 0

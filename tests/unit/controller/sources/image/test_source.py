@@ -41,11 +41,6 @@ SOURCE = ImageSource()
 
 
 @pytest.fixture
-def access(tmp_path: Path) -> Access:
-    return Access(path=PATH, deadline=time.monotonic() + 20, cancelled=threading.Event(), scratch=tmp_path)
-
-
-@pytest.fixture
 def registry() -> Iterator[FaultyRegistry]:
     with FaultyRegistry() as registry:
         registry.add_image("v1", *LAYERS)

@@ -1,0 +1,344 @@
+"""The records of a collection in two layers: the state of the watch, and newer replies to our own requests.
+
+The watch always lags a little. Without the upper layer, a pass after an apply would see the old object and apply it
+again. resourceVersions of one API server compare as integers (conformance since Kubernetes 1.35), so a reply is kept
+only until the watch reaches its version: an older event cannot hide it, and an object that was deleted meanwhile does
+not reappear. `Change`s describe the history of the watch alone, without gaps.
+
+After a restore of etcd from a backup, what happened last has never happened. The version of the collection goes back,
+too, but soon exceeds the known one, since every component writes.
+
+Not here: requests and threads (watch.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Generic, Protocol, TypeVar
+
+Key = tuple[str, str]
+"""Namespace ("" for a cluster-scoped object) and name."""
+
+
+class Record(Protocol):
+    """The part of an object that is kept: small, immutable."""
+
+    @property
+    def namespace(self) -> str:
+        """Empty for a cluster-scoped object."""
+
+    @property
+    def name(self) -> str:
+        """`metadata.name`."""
+
+    @property
+    def uid(self) -> str:
+        """`metadata.uid`."""
+
+    @property
+    def resource_version(self) -> str:
+        """`metadata.resourceVersion`."""
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The identity and version of an object."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+
+def make_trace(manifest: Mapping[str, Any]) -> Trace:
+    """Return the record of an object for watches that only need to know that it changed."""
+    metadata = manifest["metadata"]
+    return Trace(metadata.get("namespace", ""), metadata["name"], metadata["uid"], metadata["resourceVersion"])
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[RecordT]):
+    """A change of an object; never both None. A deleted and recreated object is two changes."""
+
+    old: RecordT | None
+    new: RecordT | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead(Generic[RecordT]):
+    """The state of an object in a reply; no record if it was deleted."""
+
+    version: int
+    record: RecordT | None
+    listing: int
+    """How many lists had started by then."""
+
+    def is_passed(self, version: int) -> bool:
+        """Return whether an event of this version is newer. That of the deleted version is not."""
+        return self.version < version or (self.version == version and self.record is not None)
+
+
+class Continuity(Enum):
+    """How the state of a cluster follows the known one."""
+
+    SAME = auto()
+    """The last known change has happened, and so everything before it."""
+    UNKNOWN = auto()
+    """Its object has changed since, or is gone."""
+    OLDER = auto()
+    """It has not happened: etcd was restored from a backup."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LastChange:
+    """The newest known change of a collection."""
+
+    key: Key
+    uid: str
+    version: int
+    is_removal: bool
+    """Whether the object was deleted, or does not match the selector any more."""
+
+    def compare(self, found: Record | None) -> Continuity:
+        if found is None or found.uid != self.uid:
+            return Continuity.SAME if found is None and self.is_removal else Continuity.UNKNOWN
+        version = parse_version(found.resource_version)
+        if version < self.version:
+            return Continuity.OLDER
+        return Continuity.SAME if version == self.version else Continuity.UNKNOWN
+
+
+class Cache(Generic[RecordT]):
+    """Thread-safe. One thread passes on the events of the watch; any thread may read, learn and forget.
+
+    Args:
+        group_of: returns the group of a record, which its key determines; None: there are no groups.
+    """
+
+    def __init__(self, group_of: Callable[[RecordT], str] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._group_of = group_of
+        self._groups: defaultdict[str, set[Key]] = defaultdict(set)
+        """Every known key, and some of objects that are gone."""
+        self._watched: dict[Key, RecordT] = {}
+        self._ahead: dict[Key, _Ahead[RecordT]] = {}
+        self._version = 0
+        self._last: _LastChange | None = None
+        self._listings = 0
+        self._needed = 1
+        """The number of the list that must be complete for the records to count as known."""
+        self._complete = 0
+
+    def get(self, key: Key) -> RecordT | None:
+        """Return the newest known record of an object."""
+        with self._lock:
+            ahead = self._ahead.get(key)
+            return ahead.record if ahead else self._watched.get(key)
+
+    def records(self) -> list[RecordT]:
+        """Return the newest known record of every object, in no order."""
+        with self._lock:
+            if not self._ahead:
+                return list(self._watched.values())
+            untouched = [record for key, record in self._watched.items() if key not in self._ahead]
+            return untouched + [ahead.record for ahead in self._ahead.values() if ahead.record is not None]
+
+    def records_of(self, group: str) -> list[RecordT]:
+        """Return the newest known record of every object of a group, in no order."""
+        with self._lock:
+            keys = self._groups.get(group, ())
+            found = [self._ahead[key].record if key in self._ahead else self._watched.get(key) for key in keys]
+            return [record for record in found if record is not None]
+
+    def learn(self, record: RecordT) -> None:
+        """Keep the record of a reply, unless the watch or another reply is as new."""
+        version = parse_version(record.resource_version)
+        with self._lock:
+            ahead = self._ahead.get(key_of(record))
+            if version > max(self._version, ahead.version if ahead else 0):
+                self._ahead[key_of(record)] = _Ahead(version, record, self._listings)
+                self._file([record])
+
+    def forget(self, key: Key, uid: str) -> None:
+        """Hide an object that was deleted according to a reply, until the watch reports it again."""
+        with self._lock:
+            ahead = self._ahead.get(key)
+            known = ahead.record if ahead else self._watched.get(key)
+            if known is not None and known.uid == uid:
+                self._ahead[key] = _Ahead(parse_version(known.resource_version), None, self._listings)
+
+    @property
+    def complete(self) -> bool:
+        """Whether a list that began after the last call of `outdate`, if any, is complete."""
+        return self._complete >= self._needed
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the last list began after the last call of `outdate`, if any."""
+        return self._listings >= self._needed
+
+    def outdate(self) -> None:
+        """Require a list that begins after this. The records stay until then."""
+        with self._lock:
+            self._needed = self._listings + 1
+
+    def went_back(self, resource_version: str) -> bool:
+        """Return whether this version of the collection is older than the known one, and if so require another list."""
+        with self._lock:
+            is_older = self.complete and 0 < parse_version(resource_version) < self._version
+            if is_older:
+                self._needed = self._listings + 1
+            return is_older
+
+    @property
+    def last_key(self) -> Key | None:
+        """The key of the object that changed last; None if that is not known."""
+        return self._last.key if self._last else None
+
+    def compare_last(self, found: Record | None) -> Continuity:
+        """Return how a state follows the known one in which that object is so, or does not exist."""
+        return self._last.compare(found) if self._last else Continuity.SAME
+
+    def is_newer_than(self, fresh: Mapping[Key, RecordT]) -> bool:
+        """Return whether an object in a list is older than known: its versions never go back."""
+        with self._lock:
+            pairs = ((self._watched.get(key), new) for key, new in fresh.items())
+            return self.complete and any(old and old.uid == new.uid and _is_older(new, old) for old, new in pairs)
+
+    def drop(self) -> None:
+        """Forget all records, without changes: they describe another cluster. Require a list that begins after this."""
+        with self._lock:
+            self._watched, self._ahead, self._version, self._last = {}, {}, 0, None
+            self._groups = defaultdict(set)
+            self._needed = self._listings + 1
+
+    def begin_listing(self) -> None:
+        """Note that replies from now on may be newer than the list that follows."""
+        with self._lock:
+            self._listings += 1
+
+    def end_listing(self) -> None:
+        """Note that the changes of the list have been handled: it is complete."""
+        with self._lock:
+            self._complete = self._listings
+
+    def replace(self, fresh: Mapping[Key, RecordT], resource_version: str) -> list[Change[RecordT]]:
+        """Replace the state of the watch; return the changes, deletions first. Objects are compared by UID.
+
+        An object that was only learned, and is missing from the new state, counts as deleted.
+        """
+        with self._lock:
+            changes = _compare(self._watched, fresh)
+            known = self._watched.keys() | fresh.keys()
+            self._watched = dict(fresh)
+            self._version = parse_version(resource_version)
+            self._last = _newest(fresh.values())
+            # Replies before the listing are dropped: after a restore of etcd, their versions may lie in the future.
+            before, self._ahead = (
+                self._ahead,
+                {
+                    key: ahead
+                    for key, ahead in self._ahead.items()
+                    if ahead.listing == self._listings and ahead.version > self._version
+                },
+            )
+            self._groups = defaultdict(set)
+            self._file([*fresh.values(), *(ahead.record for ahead in self._ahead.values() if ahead.record is not None)])
+            passed = [ahead.record for key, ahead in before.items() if key not in self._ahead and key not in known]
+        return [Change(record, None) for record in passed if record is not None] + changes
+
+    def put(self, record: RecordT) -> list[Change[RecordT]]:
+        """Handle an ADDED or MODIFIED event; return the changes."""
+        with self._lock:
+            self._reach(key_of(record), record)
+            self._last = _last_change(record, is_removal=False)
+            fresh = {key_of(record): record}
+            old = self._watched.get(key_of(record))
+            self._watched.update(fresh)
+            self._file([record])
+        return _compare({key_of(record): old} if old is not None else {}, fresh)
+
+    def remove(self, record: RecordT) -> list[Change[RecordT]]:
+        """Handle a DELETED event: the object was deleted, or no longer matches the selector. Return the changes."""
+        with self._lock:
+            self._reach(key_of(record), record)
+            self._last = _last_change(record, is_removal=True)
+            old = self._watched.pop(key_of(record), None)
+            self._leave(record)
+        return [Change(old, None)] if old is not None else []
+
+    def _file(self, records: Iterable[RecordT]) -> None:
+        if self._group_of:
+            for record in records:
+                self._groups[self._group_of(record)].add(key_of(record))
+
+    def _leave(self, record: RecordT) -> None:
+        if self._group_of and key_of(record) not in self._ahead:
+            group = self._group_of(record)
+            self._groups[group].discard(key_of(record))
+            if not self._groups[group]:
+                del self._groups[group]
+
+    def _reach(self, key: Key, record: RecordT) -> None:
+        version = parse_version(record.resource_version)
+        self._version = max(self._version, version)
+        ahead = self._ahead.get(key)
+        if ahead and ahead.is_passed(version):
+            del self._ahead[key]
+
+    def advance(self, resource_version: str) -> None:
+        """Handle a bookmark: all events up to this version were delivered."""
+        version = parse_version(resource_version)
+        with self._lock:
+            self._version = max(self._version, version)
+            passed = [
+                key for key, ahead in self._ahead.items() if ahead.version <= version and ahead.record is not None
+            ]
+            for key in passed:
+                del self._ahead[key]
+
+
+def key_of(record: Record) -> Key:
+    """Return the key of a record."""
+    return record.namespace, record.name
+
+
+def parse_version(resource_version: str) -> int:
+    """Return a resourceVersion as a number; 0 if it is not one, so that it is never newer."""
+    return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0
+
+
+def _last_change(record: Record, *, is_removal: bool) -> _LastChange:
+    return _LastChange(key_of(record), record.uid, parse_version(record.resource_version), is_removal)
+
+
+def _newest(records: Iterable[Record]) -> _LastChange | None:
+    found = max(records, key=lambda each: parse_version(each.resource_version), default=None)
+    return _last_change(found, is_removal=False) if found else None
+
+
+def _is_older(record: Record, other: Record) -> bool:
+    return parse_version(record.resource_version) < parse_version(other.resource_version)
+
+
+def _compare(before: Mapping[Key, RecordT], after: Mapping[Key, RecordT]) -> list[Change[RecordT]]:
+    deleted: list[Change[RecordT]] = []
+    changed: list[Change[RecordT]] = []
+    for key, old in before.items():
+        new = after.get(key)
+        if new is None or new.uid != old.uid:
+            deleted.append(Change(old, None))
+    for key, new in after.items():
+        known = before.get(key)
+        if known is None or known.uid != new.uid:
+            changed.append(Change(None, new))
+        elif known.resource_version != new.resource_version:
+            changed.append(Change(known, new))
+    return deleted + changed

@@ -1,0 +1,399 @@
+"""Helm charts: a version is found in the index of a repository, and pinned by the digest of the packaged chart.
+
+index.yaml says which versions there are, and where. The content is the directory of the chart, as `helm pull --untar`
+writes it, without its own name. Provenance files are not read.
+
+Invariants: no chart is unpacked before its digest is verified; credentials are sent over verified https only, and only
+to the host of the repository, wherever index.yaml leads.
+
+Not here: the meaning of index.yaml, and who shares it (chart_index.py); which version is meant, and registries
+(chart_registry.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal
+from urllib.parse import quote as quote_url
+from urllib.parse import urlsplit
+
+from api import names
+from api.errors import BundleError
+from api.plugins import Access, Entry, Resolution
+from api.v1alpha2.conditions import Reason
+from controller.content.disk import Spool
+from controller.content.limits import quote
+from controller.sources.chart_index import (
+    INDEX_BYTES,
+    READING_BYTES,
+    Index,
+    Release,
+    SharedAnswers,
+    TooLargeError,
+    UnreadableError,
+    read_charts,
+)
+from controller.sources.chart_registry import (
+    OCI,
+    ChartRequest,
+    RegistryRepository,
+    parse_request,
+    pinned_version,
+    read_chart,
+    registry_address,
+    request_problems,
+)
+from controller.sources.chart_registry import connected as connected_to_registry
+from controller.sources.hosts import PRINTABLE, Detour, follow, origin_of
+from controller.sources.http import HTTPS, READ_AS, Address, Download, Wanted, connect, parse_address
+from controller.sources.pace import check_deadline
+from controller.sources.transport import Transport
+from controller.sources.trust import certificate_problems, certificates_of, credential_headers
+
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
+_FETCH_AGE = 60.0  # seconds; a fetch mostly follows what has just resolved the version
+_SALT = secrets.token_bytes(32)  # keys of shared answers tell nothing about the credentials in them
+
+
+class ChartSource:
+    """The kind `chart`. Parameters: repository, name, version, sha256, insecureSkipTLSVerify, certificateData."""
+
+    def __init__(self) -> None:
+        self._shared = Shared()
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
+        """Return what is wrong with the parameters, each with its field path below `path`."""
+        problems = []
+        url = parameters.get("repository", "")
+        try:
+            _address(parameters)
+        except ValueError as error:
+            # Not quoted if it may contain a password.
+            problems.append(f"{path}.repository: {'the URL' if '@' in url else quote(url)} {error}")
+        return problems + request_problems(parameters, path) + certificate_problems(parameters, path)
+
+    def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return repository in normal form, name, version and sha256."""
+        request = parse_request(parameters)
+        return {
+            "repository": _address(parameters),
+            "name": request.name,
+            "version": request.version,
+            "sha256": request.digest,
+        }
+
+    def origin(self, parameters: Mapping[str, Any]) -> str:
+        """Return the repository, with its query; in a registry that of the chart."""
+        return _address(parameters)
+
+    def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
+        """Return the version that the spec asks for, as the repository has it now.
+
+        Returns: pinned as `repository/name:version@digest`, digest as that of the packaged chart.
+        Raises: BundleError (NotFound, DigestMismatch, ContentRejected, UnsupportedContent, Unauthorized, Unreachable,
+            TLSVerificationFailed, InsecureRefused, InvalidReference, SecretInvalid).
+        """
+        with self._connected(parameters, access, Reason.NOT_FOUND) as found:
+            return found.resolve(parse_request(parameters))
+
+    def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:  # noqa: ARG002 - the contract
+        """Return the digest, which is verified before anything is unpacked, and how it is read."""
+        return f"{resolution.digest}|{READ_AS}"
+
+    def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
+        """Yield the files of the chart that was resolved.
+
+        Raises: BundleError (PinnedContentGone, and those of `resolve` except NotFound).
+        """
+        with self._connected(parameters, access, Reason.PINNED_CONTENT_GONE) as found:
+            yield from found.fetch(parse_request(parameters), resolution)
+
+    @contextmanager
+    def _connected(
+        self, parameters: Mapping[str, Any], access: Access, missing: Reason
+    ) -> Iterator[Repository | RegistryRepository]:
+        if _is_in_registry(parameters):
+            with connected_to_registry(parameters, access, missing) as registry:
+                yield registry
+        else:
+            with _connected(parameters, access, self._shared) as repository:
+                yield repository
+
+
+def repository_address(text: str) -> Address:
+    """Return the address of a repository in normal form, without a slash at its end.
+
+    Raises: ValueError as `parse_address`.
+    """
+    address = parse_address(text)
+    return replace(address, path=address.path.rstrip("/"))
+
+
+class Shared:
+    """What the repositories have answered this process."""
+
+    def __init__(self) -> None:
+        self.indexes = SharedAnswers[Index](lambda index: index.size)
+        self.permissions = SharedAnswers[Literal[True]]()
+        """Whether a repository has a file for some credentials."""
+
+
+class Repository:
+    """One repository, for one call of the source; `shared` is what repositories have answered this process."""
+
+    def __init__(self, transport: Transport, parameters: Mapping[str, Any], access: Access, shared: Shared) -> None:
+        self._transport, self._access, self._shared = transport, access, shared
+        address = self._address = repository_address(parameters["repository"])
+        self._trust = {"certificateData": parameters.get("certificateData") or ""}
+        self._name = replace(address, query="").url  # a query may contain a secret
+        self._index_address = replace(address, path=f"{address.path}/index.yaml")
+        self._headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
+        verify = not parameters.get("insecureSkipTLSVerify")
+        shared_by = [address.url, certificates_of(parameters, access), verify, sorted(self._headers.items())]
+        self._key = hmac.new(_SALT, json.dumps(shared_by).encode(), hashlib.sha256).hexdigest()
+        """What calls that may share an answer have in common."""
+
+    def resolve(self, request: ChartRequest) -> Resolution:
+        """Return the version to use; the chart itself is read only if neither spec nor index has its digest.
+
+        Raises: BundleError (NotFound, DigestMismatch, and those of a download).
+        """
+        release = self._choose(request)
+        digest = self._digest_of(release)
+        if request.digest and digest not in ("", request.digest):
+            problem = f"version {quote(release.version)} has another digest; find out who changed it, or correct sha256"
+            raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
+        if not (digest or request.digest):
+            return self._read_now(request, release)
+        resolution = request.pin(self._name, release.version, digest or request.digest)
+        self._authorize(release, resolution)
+        return resolution
+
+    def fetch(self, request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
+        """Yield the files of the chart that was resolved; its digest is verified before the first one.
+
+        Raises: BundleError (PinnedContentGone, DigestMismatch, ContentRejected, UnsupportedContent, and those of a
+            download).
+        """
+        release = self._find(request, pinned_version(resolution))
+        if release.url.startswith(OCI):
+            yield from self._fetch_from_registry(release, request, resolution)
+            return
+        with Spool(self._access.scratch, self._access.path) as spool:
+            self._download(self._address_of(release), Reason.PINNED_CONTENT_GONE).fetch(spool)
+            if spool.digest != resolution.digest:
+                raise self._mismatch(request, release)
+            yield from read_chart(spool.rewind(), self._access)
+
+    def _fetch_from_registry(self, release: Release, request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
+        """Yield the files of a chart of which the index says that a registry has it, as Bitnami's do since 2024.
+
+        The registry gets no credentials, and a message tells nothing about it: any index may name any host.
+        """
+        folder, _, last = release.url.rpartition("/")
+        parameters = {**self._trust, "repository": folder, "name": last.partition(":")[0]}
+        received = self._access.receive
+        access = replace(self._access, credentials=None, progress=lambda done, _: received(done))
+        detour = Detour(shown=self._not_in_registry(release, folder))
+        try:
+            with connected_to_registry(parameters, access, Reason.PINNED_CONTENT_GONE, detour) as found:
+                yield from found.fetch(request, resolution)
+        except BundleError as error:
+            raise detour.end(error, access) from None
+
+    def _not_in_registry(self, release: Release, folder: str) -> BundleError:
+        problem = f"index.yaml has an address of version {quote(release.version)} in a registry, which cannot be used"
+        remedy = f"set repository to {quote(folder)} to read it there, with auth if it requires some"
+        return BundleError(Reason.UNREACHABLE, f"{self._access.path}.repository: {problem}; {remedy}")
+
+    # versions
+
+    def _choose(self, request: ChartRequest) -> Release:
+        index, name = self._index(self._access.max_age), request.name
+        if index.versions(name) is None:
+            raise request.unknown(index.names, self._access.path, self._check)
+        version = request.choose(index.versions(name) or (), self._access.path, self._check)
+        return (index.releases(name, version) or [])[0]
+
+    def _find(self, request: ChartRequest, version: str) -> Release:
+        """Return the release that was resolved, in case of doubt as the repository has it now."""
+        for max_age in (_FETCH_AGE, 0.0):
+            if releases := self._index(max_age).releases(request.name, version):
+                return releases[0]  # of equal versions
+        problem = f"the repository no longer has version {quote(version)} of chart {quote(request.name)}"
+        remedy = f"publish it again, or set annotation {names.RECONCILE_REQUESTED_AT}"
+        raise BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.version: {problem}; {remedy}")
+
+    def _check(self) -> None:
+        check_deadline(self._access)
+
+    def _digest_of(self, release: Release) -> str:
+        """Return the digest that the index has; '' for none.
+
+        Raises: BundleError (ContentRejected for one that no chart can have).
+        """
+        found = _DIGEST.fullmatch(release.digest.lower())
+        if release.digest and not found:
+            problem = f"index.yaml has a digest of version {quote(release.version)} that is not a SHA-256"
+            raise BundleError(
+                Reason.CONTENT_REJECTED, f'{self._access.path}: {problem}; write it with "helm repo index"'
+            )
+        return f"sha256:{found[1]}" if found else ""
+
+    # index.yaml
+
+    def _index(self, max_age: float) -> Index:
+        return self._shared.indexes.get(self._key, self._access, max_age, self._ask)
+
+    def _ask(self, known: Index | None) -> Index:
+        """Return the index as the repository has it now, which may be the known one."""
+        limits = replace(self._access.limits, compressed_bytes=INDEX_BYTES)
+        wanted = Wanted(
+            address=self._index_address,
+            headers=self._headers,
+            field="repository",
+            remedy="correct repository, which must contain that file",
+        )
+        download = Download(self._transport, wanted, replace(self._access, limits=limits))
+        try:
+            with Spool(self._access.scratch, self._access.path) as spool:
+                answer = download.fetch(spool, known.validator if known else "")
+                if known and (answer.is_unchanged or known.digest == spool.digest):
+                    found = known
+                else:
+                    found = Index(self._read_charts(spool), spool.digest, answer.validator)
+        except BundleError as error:
+            raise self._transport.conceal(error) from None  # before those that wait for this answer are told
+        self._transport.settle()
+        return found
+
+    def _read_charts(self, spool: Spool) -> dict[str, bytes]:
+        place = f"{self._access.path}.repository: index.yaml at {quote(self._address.authority)}"
+        try:
+            with self._access.room(READING_BYTES), self._access.computing():
+                return read_charts(spool.rewind(), self._check)
+        except UnreadableError as error:
+            message = f"{place} is not an index of charts: {error}; correct repository, or publish the index again"
+            raise BundleError(Reason.UNSUPPORTED_CONTENT, message) from None
+        except TooLargeError as error:
+            message = f"{place} is too large: {error}; remove what is not needed"
+            raise BundleError(Reason.CONTENT_REJECTED, message) from None
+
+    # charts
+
+    def _read_now(self, request: ChartRequest, release: Release) -> Resolution:
+        """Return the digest of a chart that has none in the index, and pass its files on."""
+        if release.url.startswith(OCI):  # of a tag, which the digest of the chart would have to be asked of
+            raise self._not_in_registry(release, release.url.rpartition("/")[0])
+        previous = self._access.previous
+        is_known = previous is not None and pinned_version(previous) == release.version
+        with Spool(self._access.scratch, self._access.path) as spool:
+            answer = self._download(self._address_of(release)).fetch(
+                spool, previous.validator if previous and is_known else ""
+            )
+            if previous and answer.is_unchanged:
+                return previous
+            resolution = request.pin(self._name, release.version, spool.digest, answer.validator)
+            self._access.keep(resolution, read_chart(spool.rewind(), self._access))
+            return resolution
+
+    def _authorize(self, release: Release, resolution: Resolution) -> None:
+        """Check that the repository has a chart for these credentials, unless `fetch` does: the index may be public.
+
+        A known digest was asked for before. Without credentials there is nothing to check.
+        """
+        previous = self._access.previous
+        if previous and previous.digest == resolution.digest:
+            return
+        if not self._headers or release.url.startswith(OCI) or not self._access.is_stored(resolution):
+            return
+        if self._gets_credentials(address := self._address_of(release)):
+            key = f"{self._key} {address.url}"
+            self._shared.permissions.get(key, self._access, self._access.max_age, lambda _: self._ask_for(address))
+
+    def _ask_for(self, address: Address) -> Literal[True]:
+        try:
+            self._download(address).check()
+        except BundleError as error:
+            raise self._transport.conceal(error) from None
+        return True
+
+    def _gets_credentials(self, address: Address) -> bool:
+        return origin_of(address.url) == origin_of(self._index_address.url)
+
+    def _download(self, address: Address, missing: Reason = Reason.NOT_FOUND) -> Download:
+        wanted = Wanted(
+            address=address,
+            headers=self._headers if self._gets_credentials(address) else {},
+            missing=missing,
+            field="repository",
+            remedy="publish the chart again",
+            named=self._index_address.url,
+        )
+        return Download(self._transport, wanted, self._access)
+
+    def _address_of(self, release: Release) -> Address:
+        """Return where index.yaml says that a chart is; the same addresses are allowed as for redirects.
+
+        Raises: BundleError (InsecureRefused, ContentRejected).
+        """
+        subject, version = f"{self._access.path}.repository: index.yaml", quote(release.version)
+        if not release.url:
+            problem = f"has no address of version {version}; publish the index again"
+            raise BundleError(Reason.CONTENT_REJECTED, f"{subject} {problem}")
+        try:
+            address = parse_address(follow(self._index_address.url, quote_url(release.url, safe=PRINTABLE)))
+        except ValueError:
+            problem = (
+                f"has an address of version {version} that is not used: only https, or plain http on the same host"
+            )
+            message = f"{subject} {problem} and port as the repository, without a user; correct it there"
+            raise BundleError(Reason.INSECURE_REFUSED, message) from None
+        is_relative = not urlsplit(release.url).netloc
+        return replace(address, query=address.query or (self._address.query if is_relative else ""))
+
+    def _mismatch(self, request: ChartRequest, release: Release) -> BundleError:
+        chart = f"version {quote(release.version)} of chart {quote(request.name)}"
+        if request.digest:
+            problem = f"{chart} does not have this digest; find out who changed it, or correct sha256"
+            return BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
+        problem = f"{chart} is not what its digest says: it was replaced, or index.yaml is wrong"
+        remedy = f"publish both again, or set annotation {names.RECONCILE_REQUESTED_AT}"
+        return BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}: {problem}; {remedy}")
+
+
+@contextmanager
+def _connected(parameters: Mapping[str, Any], access: Access, shared: Shared) -> Iterator[Repository]:
+    """Provide the repository of a source, for one call.
+
+    Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
+    """
+    path = f"{access.path}.repository"
+    try:
+        address = repository_address(parameters["repository"])
+    except ValueError as error:
+        raise BundleError(Reason.INVALID_REFERENCE, f"{path}: the URL {error}") from None
+    transport = connect(address, parameters, access, "repository")
+    if access.credentials and access.credentials.registries:
+        problem = "the Secret has a type for registries; give it keys username and password, or bearerToken"
+        raise BundleError(Reason.SECRET_INVALID, f"{access.path}.auth: {problem}")
+    with transport:
+        yield Repository(transport, parameters, access, shared)
+
+
+def _is_in_registry(parameters: Mapping[str, Any]) -> bool:
+    return str(parameters.get("repository", "")).startswith(OCI)
+
+
+def _address(parameters: Mapping[str, Any]) -> str:
+    """Return what is asked for the chart, in normal form. Raises: ValueError with the problem and the remedy."""
+    if _is_in_registry(parameters):
+        return registry_address(parameters["repository"], parameters.get("name", ""))
+    return repository_address(parameters.get("repository", "")).url

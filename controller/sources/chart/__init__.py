@@ -1,1 +1,0 @@
-"""Helm charts where charts are. START HERE: `source`."""

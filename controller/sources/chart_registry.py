@@ -1,0 +1,287 @@
+"""The chart that a spec asks for, the files of its archive, and charts in a registry, as `helm push` stores them.
+
+Which version that is, is decided for registries and repositories alike. The files are without the folder of the chart's
+name, so that Chart.yaml is at the root.
+
+In a registry tags are versions, with `_` where versions have `+`, and one layer is the packaged chart. Provenance is
+not read. Not here: the protocol and logging in (image/registry.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, BinaryIO
+
+from api.errors import BundleError
+from api.plugins import Access, Entry, Resolution
+from api.v1alpha2.conditions import Reason
+from controller.content.disk import Spool
+from controller.content.limits import Rejection, describe_bytes, quote
+from controller.content.tar import is_compressed, read_tar
+from controller.sources.hosts import Detour
+from controller.sources.http import sha256_problems, strip_components, without_ignore_file
+from controller.sources.image.manifest import CHART, OLD_CHART, Image, Index, parse_manifest
+from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
+from controller.sources.image.registry import Registry, read_tags
+from controller.sources.image.registry import connected as connected_to_registry
+from controller.sources.pace import check_deadline
+from controller.sources.versions import (
+    Check,
+    Choice,
+    Range,
+    checked,
+    parse_loosely,
+    parse_version,
+    range_problems,
+    similar,
+)
+
+_HEAD_BYTES = 512
+_CHART = "Chart.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartRequest:
+    """A chart, as the spec names it."""
+
+    name: str
+    version: str
+    """Exact, or a range; '' for the highest release."""
+    digest: str
+    """Of the packaged chart; '' for any."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the spec names one version, which no downgrade guard refuses."""
+        return parse_version(self.version) is not None
+
+    def choose(self, versions: Iterable[str], path: str, check: Check) -> str:
+        """Return the version to use, as Helm chooses it: the one that is named, else the highest in the range.
+
+        Args:
+            versions: those of the chart; read once, and not kept.
+            path: of the source in the spec; starts messages.
+            check: called often; raises to stop.
+
+        Raises: BundleError (NotFound, with the nearest versions).
+        """
+        choice, is_named = Choice(Range(self.version), parse_loosely), False
+        for version in checked(versions, check):
+            is_named = is_named or version == self.version
+            choice.see(version)
+        if is_named:
+            return self.version
+        if choice.highest:
+            return choice.highest
+        lack = f"no version {'' if self.is_exact else 'in the range '}{quote(self.version)}"
+        lack = lack if self.version else "no version that is not a pre-release"
+        problem = f"chart {quote(self.name)} has {lack}; {choice.describe_nearest()}"
+        raise BundleError(Reason.NOT_FOUND, f"{path}.version: {problem}; correct it, or publish a version")
+
+    def unknown(self, names: Iterable[str], path: str, check: Check) -> BundleError:
+        """Return the error for a repository without the chart, with similar names among those that it has."""
+        close = similar(self.name, names, check)
+        told = f"; similar names are {', '.join(map(quote, close))}" if close else ""
+        problem = f"the repository has no chart {quote(self.name)}{told}"
+        return BundleError(Reason.NOT_FOUND, f"{path}.name: {problem}; correct it, or publish the chart")
+
+    def pin(self, repository: str, version: str, digest: str, validator: str = "") -> Resolution:
+        """Return the resolution for one version of the chart."""
+        chosen = "" if self.is_exact else version
+        pinned = f"{repository}/{self.name}:{version}@{digest}"
+        return Resolution(pinned=pinned, digest=digest, version=chosen, validator=validator, reference=version)
+
+
+def parse_request(parameters: Mapping[str, Any]) -> ChartRequest:
+    """Return what valid parameters ask for."""
+    sha256 = parameters.get("sha256") or ""
+    return ChartRequest(
+        name=parameters["name"],
+        version=parameters.get("version") or "",
+        digest=f"sha256:{sha256}" if sha256 else "",
+    )
+
+
+def request_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
+    """Return what is wrong with version and sha256, each with its field path below `path`."""
+    return range_problems(parameters.get("version") or "", f"{path}.version") + sha256_problems(parameters, path)
+
+
+def pinned_version(resolution: Resolution) -> str:
+    """Return the version that a resolution names."""
+    return resolution.pinned.rpartition("@")[0].rpartition(":")[2]
+
+
+def read_chart(file: BinaryIO, access: Access) -> Iterator[Entry]:
+    """Yield the entries of a packaged chart, which is verified already.
+
+    Raises: BundleError (ContentRejected; UnsupportedContent for anything else than a packaged chart).
+    """
+    head = file.read(_HEAD_BYTES)
+    file.seek(0)
+    if not is_compressed(head):
+        raise _unsupported(access, "is not a tar archive with gzip")
+    has_chart = False
+    try:
+        for entry in strip_components(without_ignore_file(read_tar(file, access.limits)), 1, access.limits):
+            has_chart = has_chart or entry.path == _CHART
+            yield entry
+    except Rejection as rejection:  # by the reader, or thrown by the writer
+        raise rejection.at(access.path) from None
+    if not has_chart:
+        raise _unsupported(access, f"has no {_CHART} in its folder")
+
+
+def _unsupported(access: Access, problem: str) -> BundleError:
+    message = f'{access.path}: the packaged chart {problem}; publish what "helm package" writes'
+    return BundleError(Reason.UNSUPPORTED_CONTENT, message)
+
+
+OCI = "oci://"
+_CONFIG = "application/vnd.cncf.helm.config.v1+json"
+_FIELD = "repository"
+_MOST_ENTRIES = 8
+_CHUNK = 64 * 1024
+
+
+def chart_reference(repository: str, name: str) -> ImageReference:
+    """Return the repository of a chart in the folder of a registry.
+
+    Raises: ValueError with the problem and the remedy.
+    """
+    host, slash, folder = repository.removeprefix(OCI).partition("/")
+    folder = folder.strip("/")
+    if "@" in host:
+        raise ValueError("must not contain a user or a password; use a Secret in auth")
+    if slash and (":" in folder or "@" in folder):
+        raise ValueError("must not contain a tag or a digest; use version and sha256")
+    reference = parse_reference("/".join(filter(None, (host, folder, name))))
+    if reference.registry == HUB and host not in HUB_NAMES:
+        raise ValueError(f"has no registry; use {OCI}host/folder")
+    return reference
+
+
+def registry_address(repository: str, name: str) -> str:
+    """Return the repository of a chart in normal form. Raises: ValueError as `chart_reference`."""
+    reference = chart_reference(repository, name)
+    return f"{OCI}{reference.registry}/{reference.repository}"
+
+
+class RegistryRepository:
+    """The repository of one chart in a registry, for one call of the source."""
+
+    def __init__(self, registry: Registry, repository: str, access: Access) -> None:
+        self._registry, self._repository, self._access = registry, repository, access
+
+    def resolve(self, request: ChartRequest) -> Resolution:
+        """Return the version to use, and the digest of its layer.
+
+        Raises: BundleError (NotFound, DigestMismatch, UnsupportedContent, and those of the registry).
+        """
+        version, manifest = self._choose(request)
+        digest = self._read_digest(manifest)
+        if request.digest and digest != request.digest:
+            problem = f"version {quote(version)} has another digest; find out who changed it, or correct sha256"
+            raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
+        return request.pin(self._repository, version, digest)
+
+    def fetch(self, _request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
+        """Yield the files of the chart that was resolved; its digest is verified before the first one.
+
+        Raises: BundleError (PinnedContentGone, DigestMismatch, ContentRejected, UnsupportedContent, and those of the
+            registry).
+        """
+        with Spool(self._access.scratch, self._access.path) as spool:
+            self._download(resolution.digest, spool)
+            if spool.digest != resolution.digest:
+                problem = "the registry returned content that does not match its digest; find out who changed it"
+                raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.{_FIELD}: {problem}")
+            yield from read_chart(spool.rewind(), self._access)
+
+    def _choose(self, request: ChartRequest) -> tuple[str, bytes]:
+        """Return the version, and its manifest. A version that the spec names is asked for without a list of all."""
+        if request.is_exact:
+            try:
+                return request.version, self._read_manifest(request.version)
+            except BundleError as error:
+                if error.reason is not Reason.NOT_FOUND:
+                    raise
+        check = partial(check_deadline, self._access)
+        version = request.choose(self._versions(check), self._access.path, check)
+        return version, self._read_manifest(version)
+
+    def _versions(self, check: Check) -> Iterator[str]:
+        """Yield the versions of the chart, page by page."""
+        are_any = False
+        for page in read_tags(self._registry, self._access.room, check):
+            are_any = are_any or bool(page)
+            yield from (tag.replace("_", "+") for tag in page)
+        if are_any:
+            self._registry.settle()
+
+    def _read_manifest(self, version: str) -> bytes:
+        return self._registry.read_manifest(version.replace("+", "_"))
+
+    def _read_digest(self, manifest: bytes) -> str:
+        image = self._find_chart(parse_manifest(manifest, self._access.path, _FIELD))
+        if image is None:
+            problem = 'it contains something else than a Helm chart; use kind image, or push a chart with "helm push"'
+            raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{self._access.path}.{_FIELD}: {problem}")
+        layers = [layer for layer in image.layers if layer.media_type in (CHART, OLD_CHART)]
+        if len(layers) != 1:
+            problem = f'the artifact has {len(layers)} packaged charts in place of one; push it with "helm push"'
+            raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{self._access.path}.{_FIELD}: {problem}")
+        return layers[0].digest
+
+    def _find_chart(self, document: Image | Index) -> Image | None:
+        """Return the artifact that is a chart: this one, or the first one in an index, perhaps beside images."""
+        if isinstance(document, Image):
+            return document if document.config and document.config.media_type == _CONFIG else None
+        # An entry that says what it is comes before one that does not; each costs a request.
+        entries = [each for each in document.manifests if each.artifact_type in ("", _CONFIG)]
+        for entry in sorted(entries, key=lambda each: not each.artifact_type)[:_MOST_ENTRIES]:
+            found = parse_manifest(self._registry.read_manifest(entry.digest), self._access.path, _FIELD)
+            if isinstance(found, Image) and (chart := self._find_chart(found)):
+                return chart
+        return None
+
+    def _download(self, digest: str, spool: Spool) -> None:
+        limit = self._access.limits.compressed_bytes
+        with closing(self._registry.read_blob(digest)) as response:
+            while data := response.read(_CHUNK):
+                if spool.size + len(data) > limit:
+                    problem = f"the packaged chart exceeds the limit of {describe_bytes(limit)}; make it smaller"
+                    raise BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}.{_FIELD}: {problem}")
+                spool.append(data)
+                if response.place.is_elsewhere:
+                    self._access.receive(spool.size)
+                else:
+                    self._access.progress(spool.size, 0)
+            if spool.digest == digest:
+                response.settle()
+
+
+@contextmanager
+def connected(
+    parameters: Mapping[str, Any], access: Access, missing: Reason, detour: Detour | None = None
+) -> Iterator[RegistryRepository]:
+    """Provide the repository of a chart, for one call; `detour` is given if the spec does not name its registry.
+
+    Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
+    """
+    try:
+        reference = chart_reference(parameters["repository"], parameters["name"])
+    except ValueError as error:
+        message = f"{access.path}.{_FIELD}: the registry with the chart {error}"
+        raise BundleError(Reason.INVALID_REFERENCE, message) from None
+    if access.credentials and access.credentials.bearer_token:
+        problem = 'the Secret has the key "bearerToken", which registries do not take; give it username and password'
+        raise BundleError(Reason.SECRET_INVALID, f"{access.path}.auth: {problem}")
+    folder = f"{OCI}{reference.registry}/{reference.repository}".removesuffix(f"/{parameters['name']}")
+    with connected_to_registry(
+        parameters, reference, access, missing=missing, kind=Registry, field=_FIELD, detour=detour
+    ) as registry:
+        yield RegistryRepository(registry, folder, access)

@@ -1,1 +1,0 @@
-"""The kind `configMap`: content that is in the cluster."""

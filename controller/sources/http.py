@@ -1,0 +1,552 @@
+"""One file over http: downloaded whole, verified, then unpacked if it is an archive.
+
+Only its body tells what a URL names now, so resolving passes the content on (`Access.keep`). With a sha256 in the spec,
+one request is enough to authorize the caller. A body is an archive by its first bytes, otherwise one file of manifests
+by its name in the URL. `parse_address` and `Download` are for other files over http, too.
+
+Invariants: no body is interpreted before its digest is verified; credentials are sent over verified https only, to the
+host of the URL only; neither user info nor a query is ever shown, since they may contain secrets; nothing beyond the
+compressed limit is written; a download is resumed only by a range of the same representation (If-Range with a strong
+entity tag), otherwise restarted. RFC 9110, sections 8.8 and 13 to 15.
+
+Not here: retries of unreachable servers, redirects, encodings and deadlines (transport.py), reading archives
+(content/tar.py, content/zip.py), and checking and writing entries (content/archive.py).
+"""
+
+from __future__ import annotations
+
+import email.utils
+import io
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any, BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from api import names
+from api.errors import BundleError
+from api.plugins import MEBIBYTE, Access, Entry, EntryKind, Limits, Refusal, Resolution
+from api.v1alpha2.conditions import Reason
+from controller.content.disk import Spool
+from controller.content.limits import Budget, Rejection, Unusable, check_path, describe_bytes, quote
+from controller.content.tar import is_tar, read_tar
+from controller.content.zip import Seekable, Unsupported, is_zip, read_zip
+from controller.sources.hosts import PORTS, Location, check_host
+from controller.sources.pace import check_deadline
+from controller.sources.transport import Response, StatusError, Transport
+from controller.sources.trust import certificate_problems, certificates_of, credential_headers
+
+HTTP, HTTPS = "http", "https"
+_NOT_VISIBLE = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address(Location):
+    """The parts of a URL."""
+
+    path: str
+    query: str
+
+    @property
+    def url(self) -> str:
+        """The URL in normal form, without a fragment."""
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{self.authority}{self.path}{query}"
+
+    @property
+    def name(self) -> str:
+        """The last element of the path: the name of the file."""
+        return unquote(self.path).rpartition("/")[2]
+
+
+def parse_address(text: str) -> Address:
+    """Parse a URL.
+
+    Raises: ValueError with the problem and the remedy, without any part of the URL.
+    """
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise ValueError("is not a URL; correct it") from None
+    if parts.scheme not in (HTTP, HTTPS) or not host or _NOT_VISIBLE.search(text):
+        raise ValueError("is not a URL like https://host/path; correct it")
+    if "@" in parts.netloc:
+        raise ValueError("must not contain a user or a password; use a Secret in auth")
+    return Address(
+        scheme=parts.scheme, host=host, port=port or PORTS[parts.scheme], path=parts.path or "/", query=parts.query
+    )
+
+
+_CHUNK = 64 * 1024
+_CUTS = 3  # in a row without progress; then the work queue retries
+_PROGRESS = MEBIBYTE
+
+_ENTITY_TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,500}"')
+_DATE = re.compile(r"[\x20-\x7e]{1,64}")
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)")
+_LENGTH = re.compile(r"\d{1,18}")
+
+_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The result of requesting a file."""
+
+    is_unchanged: bool
+    """Whether the file still matches the validator that was sent; then there is no body."""
+    validator: str
+    """Of this response; '' for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Representation:
+    """The representation that a spool contains the start of."""
+
+    tag: str = ""
+    """Its entity tag, if strong."""
+    total: int = 0
+    """Its size in bytes; 0 if unknown."""
+    url: str = ""
+    """Where it is, if another host has sent it: whoever has redirected must not see that the connection was cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A file to download, and what messages say about it."""
+
+    address: Address
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """They carry credentials."""
+    missing: Reason = Reason.NOT_FOUND
+    """Of a 404: NotFound while resolving, PinnedContentGone afterwards."""
+    field: str = "url"
+    """Of the spec, which led to it."""
+    remedy: str = "correct url, or publish the file"
+    """If it does not exist."""
+    named: str = ""
+    """URL that the user named, if it is another one: messages reveal nothing about other origins."""
+
+
+class Download:
+    """One file, for one call of the source."""
+
+    def __init__(self, transport: Transport, wanted: Wanted, access: Access) -> None:
+        self._transport, self._wanted, self._access = transport, wanted, access
+        self._subject = f"{access.path}.{wanted.field}"
+        self._part = _Representation()
+
+    def ask(self, validator: str) -> Answer:
+        """Check that the server has the file for this caller, without reading the body.
+
+        By GET: not every server supports HEAD, and a presigned URL is for one method. A redirect to another host is an
+        answer, too: that host gets no credentials, and is not asked.
+
+        Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
+        """
+        response = self._send(_condition(validator), leaves=False)
+        response.discard()
+        return _answer(response)
+
+    def check(self) -> None:
+        """Check that the server has the file for these credentials: by HEAD, or as `ask` where that is refused.
+
+        Raises: BundleError as `ask`.
+        """
+        address, named = self._wanted.address.url, self._wanted.named
+        try:
+            response = self._transport.send("HEAD", address, self._wanted.headers, named=named, leaves=False)
+        except StatusError as error:
+            if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+                raise
+        else:
+            response.discard()
+            if response.status == HTTPStatus.OK or response.is_redirect:
+                return
+            if response.status == HTTPStatus.UNAUTHORIZED:
+                raise self._failure(response)
+        self.ask("")
+
+    def fetch(self, spool: Spool, validator: str = "") -> Answer:
+        """Download the whole file into a spool, unless it still matches a validator.
+
+        Raises: BundleError (`missing`, Unauthorized, Unreachable, ContentRejected over the limit, StorageFull, …).
+        """
+        furthest = cuts = 0
+        while True:
+            response = self._send(self._continuation(spool) or _condition(validator))
+            cut = None if response.status == HTTPStatus.NOT_MODIFIED else self._receive(response, spool)
+            if cut is None:
+                return _answer(response)
+            cuts = 0 if spool.size >= furthest + _PROGRESS else cuts + 1
+            furthest = max(furthest, spool.size)
+            if cuts == _CUTS or (response.place.is_elsewhere and not self._continuation(spool)):
+                raise cut
+
+    def _send(self, headers: Mapping[str, str], *, leaves: bool = True) -> Response:
+        url, named, sent = self._wanted.address.url, self._wanted.named, {**self._wanted.headers, **headers}
+        if "Range" in headers and self._part.url:
+            url, named, sent = self._part.url, named or url, dict(headers)
+        response = self._transport.send("GET", url, sent, named=named, leaves=leaves)
+        expected = {HTTPStatus.OK}
+        if "Range" in headers:
+            expected |= {HTTPStatus.PARTIAL_CONTENT, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE}
+        elif headers:
+            expected |= {HTTPStatus.NOT_MODIFIED}
+        if response.status not in expected and (leaves or not response.is_redirect):
+            response.discard()
+            raise self._failure(response)
+        return response
+
+    def _failure(self, response: Response) -> BundleError:
+        if response.place.is_elsewhere:
+            return response.place.unusable()
+        host, path, field = quote(response.host), quote(self._wanted.address.path), self._wanted.field
+        if response.status in _GONE:
+            remedy = self._wanted.remedy
+            if self._wanted.missing is Reason.PINNED_CONTENT_GONE:
+                remedy = f"restore the file, or correct {field} and set annotation {names.RECONCILE_REQUESTED_AT}"
+            return BundleError(self._wanted.missing, f"{self._subject}: {host} does not have {path}; {remedy}")
+        if response.status in _REFUSED:
+            return BundleError(Reason.UNAUTHORIZED, f"{self._subject}: {host} denies access to {path}; check auth")
+        message = f"{self._subject}: {host} returned status {response.status} for {path}; check {field}"
+        return BundleError(Reason.UNREACHABLE, message)
+
+    # parts
+
+    def _continuation(self, spool: Spool) -> Mapping[str, str]:
+        """Return the headers that request the rest only; none if the download cannot be resumed."""
+        if not (spool.size and self._part.tag):
+            return {}
+        return {"Range": f"bytes={spool.size}-", "If-Range": self._part.tag}
+
+    def _receive(self, response: Response, spool: Spool) -> BundleError | None:
+        """Append a body; return the error that cut it short."""
+        try:
+            self._align(response, spool)
+            while data := response.read(_CHUNK):
+                self._check_size(response, spool.size + len(data))
+                spool.append(data)
+                if response.place.is_elsewhere:
+                    self._access.receive(spool.size)
+                else:
+                    self._access.progress(spool.size, self._part.total)
+        except BundleError as error:
+            if error.reason is not Reason.UNREACHABLE:
+                raise
+            return error
+        finally:
+            response.close()
+        return None
+
+    def _align(self, response: Response, spool: Spool) -> None:
+        """Note the representation of a response, and restart the spool unless it is the rest of the present one.
+
+        Raises: BundleError (Unreachable for a part that was not requested; ContentRejected).
+        """
+        if response.status == HTTPStatus.OK:
+            spool.restart()
+            length = response.headers.get("Content-Length", "")
+            total = int(length) if _LENGTH.fullmatch(length) else 0
+            url = response.url if response.place.is_elsewhere else ""
+            tag = _validator(response)
+            self._part = _Representation(tag=tag if tag.startswith('"') else "", total=total, url=url)
+            self._check_size(response, total)
+        elif not self._is_rest(response, spool):
+            self._part = _Representation()
+            problem = f"{quote(response.host)} does not resume an interrupted download"
+            raise BundleError(Reason.UNREACHABLE, f"{self._subject}: {problem}; use another server")
+
+    def _is_rest(self, response: Response, spool: Spool) -> bool:
+        found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        if response.status != HTTPStatus.PARTIAL_CONTENT or not found:
+            return False
+        totals = ("*", str(self._part.total)) if self._part.total else (found[2],)
+        tags = ("", self._part.tag)
+        return int(found[1]) == spool.size and found[2] in totals and response.headers.get("ETag", "") in tags
+
+    def _check_size(self, response: Response, size: int) -> None:
+        limit = self._access.limits.compressed_bytes
+        if size > limit:
+            problem = f"the file at {quote(response.host)} exceeds the limit of {describe_bytes(limit)}"
+            raise BundleError(Reason.CONTENT_REJECTED, f"{self._subject}: {problem}; make it smaller")
+
+
+# validators
+
+
+def _condition(validator: str) -> dict[str, str]:
+    if not validator:
+        return {}
+    return {"If-None-Match" if _ENTITY_TAG.fullmatch(validator) else "If-Modified-Since": validator}
+
+
+def _answer(response: Response) -> Answer:
+    return Answer(is_unchanged=response.status == HTTPStatus.NOT_MODIFIED, validator=_validator(response))
+
+
+def _validator(response: Response) -> str:
+    """Return the entity tag, else the time of the last change, as the header has it; '' if neither is usable."""
+    tag, date = response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")
+    if _ENTITY_TAG.fullmatch(tag):
+        return tag
+    # The parser accepts anything after a date, but this is written to status and sent with the next request.
+    return date if _DATE.fullmatch(date) and email.utils.parsedate(date) else ""
+
+
+_HEAD_BYTES = 512
+READ_AS = "packaged charts without .helmignore"
+"""Part of the keys of content: what an older release has stored was read differently."""
+_CHART, _IGNORE = "Chart.yaml", ".helmignore"
+_IGNORE_BYTES = 64 * 1024
+_SUFFIXES = (".yaml", ".yml", ".json")
+_WEB_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)\b", re.IGNORECASE)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a body that is not an archive is accepted under a name."""
+    return name.lower().endswith(_SUFFIXES)
+
+
+def read_body(file: Seekable, size: int, name: str, strip: int, limits: Limits) -> Iterator[Entry]:
+    """Yield the entries of a body.
+
+    Args:
+        file: the body, at its start.
+        size: of the body.
+        name: of the file, if the body is not an archive.
+        strip: how many leading path elements to remove from the names in an archive.
+        limits: for the readers, and for dropped entries.
+
+    Raises: Rejection and Unsupported of the readers; Unsupported for a body that is neither archive nor manifests.
+    """
+    head = file.read(_HEAD_BYTES)
+    file.seek(0)
+    if is_zip(head):
+        yield from strip_components(read_zip(file, limits), strip, limits)
+    elif is_tar(head):
+        yield from strip_components(without_ignore_file(read_tar(file, limits)), strip, limits)
+    elif _WEB_PAGE.match(head):
+        raise Unsupported(
+            f"{quote(name)} is neither a tar archive nor a zip archive nor a file of manifests, but a web page; use "
+            "the address that downloads the file, and auth if it requires a login"
+        )
+    elif is_file_name(name):
+        yield Entry(path=name, size=size, data=file)
+    else:
+        raise Unsupported(
+            f"{quote(name)} is neither a tar archive (plain, gzip or zstd) nor a zip archive nor a file named .yaml, "
+            ".yml or .json; publish it as one of these"
+        )
+
+
+def without_ignore_file(entries: Iterator[Entry]) -> Iterator[Entry]:
+    """Leave out the `.helmignore` of a packaged chart: one folder with Chart.yaml.
+
+    `helm package` has applied it, and Helm does not apply it to an archive: `charts/` may contain what it names.
+    """
+    folders, charts = set[str](), set[str]()
+    ignore: tuple[str, Entry] | None = None
+    for entry in entries:
+        parts = [part for part in entry.path.split("/") if part not in ("", ".")]
+        folders.update(parts[:1])
+        if parts[1:] == [_CHART]:
+            charts.add(parts[0])
+        is_small_file = entry.kind is EntryKind.FILE and not entry.refusal and entry.size <= _IGNORE_BYTES
+        if parts[1:] == [_IGNORE] and is_small_file and ignore is None:
+            # Kept until it is known what the archive is: Chart.yaml may follow.
+            data = io.BytesIO(entry.data.read(entry.size) if entry.data else b"")
+            ignore = parts[0], replace(entry, data=data)
+            continue
+        yield entry
+    if ignore and (folders != {ignore[0]} or ignore[0] not in charts):
+        yield ignore[1]
+
+
+def strip_components(entries: Iterator[Entry], count: int, limits: Limits) -> Iterator[Entry]:
+    """Remove leading elements from names, as `tar --strip-components` does; drop entries without a name left.
+
+    Args:
+        entries: with any names.
+        count: of elements; "." counts as one. Targets of hard links are names, too, those of symbolic links are not.
+        limits: charged for dropped entries, too.
+
+    Yields: an entry with a `refusal` for a name that is not allowed, even in a removed part.
+    Raises: Rejection for a name that is absolute or leads out of the archive; whatever `entries` raises.
+    """
+    budget = Budget(limits)
+    for entry in entries:
+        is_name = bool(count) and entry.kind is EntryKind.HARD_LINK  # a target that is one
+        refusal = entry.refusal or _judge([entry.path, entry.target] if is_name else [entry.path], limits)
+        path = _without(entry.path, count)
+        target = _without(entry.target, count) if is_name else entry.target
+        if not count or (path and (target or not entry.target)):
+            yield replace(entry, path=path, target=target, refusal=refusal)
+        else:
+            budget.charge_entry()
+            budget.charge_file(entry.path, entry.size)
+
+
+def _judge(names: Iterable[str], limits: Limits) -> Refusal | None:
+    """Check names before elements are removed, which may contain ".."."""
+    try:
+        for name in names:
+            check_path(name, limits)
+    except Unusable as unusable:
+        return unusable.refusal
+    return None
+
+
+def _without(path: str, count: int) -> str:
+    return "/".join([element for element in path.split("/") if element][count:]) if count else path
+
+
+class HttpSource:
+    """The kind `http`. Parameters: url, sha256, stripComponents, insecureSkipTLSVerify, certificateData."""
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
+        """Return what is wrong with the parameters, each with its field path below `path`."""
+        problems = []
+        url = parameters.get("url", "")
+        try:
+            parse_address(url)
+        except ValueError as error:
+            # Not quoted if it may contain a password.
+            problems.append(f"{path}.url: {'the URL' if '@' in url else quote(url)} {error}")
+        return problems + sha256_problems(parameters, path) + certificate_problems(parameters, path)
+
+    def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return URL and sha256; `stripComponents` does not change what they name."""
+        return {"url": parse_address(parameters["url"]).url, "sha256": _sha256(parameters)}
+
+    def origin(self, parameters: Mapping[str, Any]) -> str:
+        """Return the whole URL: often the query names the file."""
+        return parse_address(parameters["url"]).url
+
+    def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
+        """Read the file, unless it has not changed; with a sha256, only check that this caller may read it.
+
+        Returns: pinned as the URL, digest as the sha256 of the body.
+        Raises: BundleError (NotFound, and those of `fetch` except PinnedContentGone).
+        """
+        address, previous = _parse(parameters, access), access.previous
+        validator = previous.validator if previous else ""
+        with connect(address, parameters, access) as transport:
+            headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
+            download = Download(transport, Wanted(address=address, headers=headers), access)
+            if not _sha256(parameters):
+                with Spool(access.scratch, access.path) as spool:
+                    answer = download.fetch(spool, validator)
+                    if previous and answer.is_unchanged:
+                        return previous
+                    resolution = Resolution(pinned=address.url, digest=spool.digest, validator=answer.validator)
+                    access.keep(resolution, _read(spool, address, parameters, access))
+                    return resolution
+            answer = download.ask(validator)
+        if previous and answer.is_unchanged:
+            return previous
+        return Resolution(pinned=address.url, digest=f"sha256:{_sha256(parameters)}", validator=answer.validator)
+
+    def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
+        """Return digest, stripComponents, and the name of a single file; of an archive, how it is read."""
+        name = _name(parse_address(parameters["url"]))
+        return f"{resolution.digest}|{_strip(parameters)}|{name if is_file_name(name) else READ_AS}"
+
+    def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
+        """Yield the file, or the entries of an archive; the digest is verified before the first one.
+
+        Raises: BundleError (PinnedContentGone, DigestMismatch, ContentRejected, UnsupportedContent, StorageFull,
+            Unauthorized, Unreachable, TLSVerificationFailed, InsecureRefused, InvalidReference, SecretInvalid).
+        """
+        address = _parse(parameters, access)
+        with connect(address, parameters, access) as transport, Spool(access.scratch, access.path) as spool:
+            headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
+            wanted = Wanted(address=address, headers=headers, missing=Reason.PINNED_CONTENT_GONE)
+            Download(transport, wanted, access).fetch(spool)
+            if spool.digest != resolution.digest:
+                raise _mismatch(address, parameters, access)
+            yield from _read(spool, address, parameters, access)
+
+
+def _read(spool: Spool, address: Address, parameters: Mapping[str, Any], access: Access) -> Iterator[Entry]:
+    file = _Watched(spool.rewind(), access)
+    try:
+        yield from read_body(file, spool.size, _name(address), _strip(parameters), access.limits)
+    except Rejection as rejection:  # by a reader, or thrown by the writer
+        raise rejection.at(access.path) from None
+
+
+class _Watched:
+    """A file that can be read only until the deadline of the call."""
+
+    def __init__(self, file: BinaryIO, access: Access) -> None:
+        self._file, self._access = file, access
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes. Raises: BundleError (Unreachable)."""
+        check_deadline(self._access)
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move to an offset; return it relative to the start."""
+        return self._file.seek(offset, whence)
+
+
+def _mismatch(address: Address, parameters: Mapping[str, Any], access: Access) -> BundleError:
+    file = f"{quote(address.path)} at {quote(address.authority)}"
+    if _sha256(parameters):
+        message = f"{access.path}.sha256: {file} does not have this digest; find out who changed it, or correct sha256"
+    else:
+        message = (
+            f"{access.path}.url: {file} has changed since it was resolved; request a new resolution with "
+            f"{names.RECONCILE_REQUESTED_AT} or pollInterval, or restore the old file"
+        )
+    return BundleError(Reason.DIGEST_MISMATCH, message)
+
+
+def _parse(parameters: Mapping[str, Any], access: Access) -> Address:
+    try:
+        return parse_address(parameters["url"])
+    except ValueError:
+        problem = HttpSource().validate(parameters, access.path)[0]
+        raise BundleError(Reason.INVALID_REFERENCE, problem) from None
+
+
+def _name(address: Address) -> str:
+    """Return the name of a file with its suffix in lower case, as formats look for it."""
+    stem, dot, suffix = address.name.rpartition(".")
+    return f"{stem}{dot}{suffix.lower()}"
+
+
+def sha256_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
+    """Return what is wrong with the parameter sha256, starting with its field path below `path`."""
+    if not _sha256(parameters) or _SHA256.fullmatch(_sha256(parameters)):
+        return []
+    return [f"{path}.sha256: {quote(_sha256(parameters))} is not 64 hexadecimal digits; correct it"]
+
+
+def _sha256(parameters: Mapping[str, Any]) -> str:
+    return parameters.get("sha256") or ""
+
+
+def _strip(parameters: Mapping[str, Any]) -> int:
+    return parameters.get("stripComponents") or 0
+
+
+def connect(address: Address, parameters: Mapping[str, Any], access: Access, field: str = "url") -> Transport:
+    """Return the connections to the server of an address, which a field of the spec names.
+
+    Raises: BundleError (InsecureRefused for a host that is not allowed; SecretInvalid).
+    """
+    check_host(f"{access.path}.{field}", address, access.network)
+    return Transport(
+        replace(access, path=f"{access.path}.{field}"),
+        certificate_data=certificates_of(parameters, access),
+        verify=not parameters.get("insecureSkipTLSVerify"),
+        loopback=address.is_loopback,
+    )

@@ -1,1 +1,0 @@
-"""One file over http. START HERE: `source`."""
