@@ -32,8 +32,7 @@ from controller.content.disk import disk_errors_reported
 from controller.content.limits import describe_bytes
 from controller.content.store import refused_from_json, refused_to_json
 from controller.formats.budget import estimate
-from controller.processes.confinement import STARTING, confined
-from controller.processes.group import ProcessGroup
+from controller.processes.programs import STARTING, ProcessGroup, confined
 
 _REQUEST, _TERMS, _OBJECTS, _ERROR, _STDERR = "request", "terms", "objects", "error", "stderr"
 _PROGRAM_BYTES = 160 * MEBIBYTE

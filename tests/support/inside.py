@@ -34,7 +34,7 @@ from controller.observe.health.explain import explain, explain_namespace
 from controller.observe.health.rules import assess
 from controller.observe.health.verdict import Context, State, StorageClassInfo, Verdict
 from controller.observe.records import entry_hash, entry_of, key_of
-from controller.processes.confinement import Mechanisms, View, start_confined
+from controller.processes.programs import Mechanisms, View, start_confined
 from controller.retries import Backoff
 from controller.revisions.orphans import remove_orphans
 from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore

@@ -27,8 +27,16 @@ from api.plugins import Means, ProgramVersion
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import Spool
 from controller.content.limits import describe_bytes, quote
-from controller.processes.confinement import WITHOUT_NETWORK, Mechanisms, View, confined, programs, start_confined
-from controller.processes.group import ProcessGroup, read_pipes
+from controller.processes.programs import (
+    WITHOUT_NETWORK,
+    Mechanisms,
+    ProcessGroup,
+    View,
+    confined,
+    programs,
+    read_pipes,
+    start_confined,
+)
 
 _STDERR_BYTES = 256 * 1024  # kept of stderr: enough for a thousand templates that include one another
 _PROCESSORS = 2

@@ -32,8 +32,16 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, Access, Network
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes
-from controller.processes.confinement import View, confined, programs, start_confined
-from controller.processes.group import CHUNK, TICK, ProcessGroup, read_pipes
+from controller.processes.programs import (
+    CHUNK,
+    TICK,
+    ProcessGroup,
+    View,
+    confined,
+    programs,
+    read_pipes,
+    start_confined,
+)
 from controller.sources.git.connection import Connection
 from controller.sources.pace import RATE_SECONDS, check_deadline, too_slow
 
