@@ -27,7 +27,7 @@ from controller.build.revision import PackedRevision, Revision
 from controller.content.disk import walk
 from controller.content.store import ContentStore, DiskShares
 from controller.content.tree import assemble, kept_whole
-from controller.formats.budget import INLINE, LargeTextError, estimate
+from controller.formats.manifests import INLINE, LargeTextError, estimate
 from controller.telemetry import DEAF, Observer, Phase, timed
 
 _NO_CONTEXT = BuildContext()

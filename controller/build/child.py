@@ -31,7 +31,7 @@ from controller.build.revision import PackedRevision, pack, pack_terms, unpack_t
 from controller.content.disk import disk_errors_reported
 from controller.content.limits import describe_bytes
 from controller.content.store import refused_from_json, refused_to_json
-from controller.formats.budget import estimate
+from controller.formats.manifests import estimate
 from controller.processes.programs import STARTING, ProcessGroup, confined
 
 _REQUEST, _TERMS, _OBJECTS, _ERROR, _STDERR = "request", "terms", "objects", "error", "stderr"

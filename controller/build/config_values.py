@@ -19,7 +19,7 @@ from controller.build.confidential import Confidential, texts_of
 from controller.build.plugins import format_of
 from controller.build.request import check_nesting
 from controller.formats.helm.failures import HIDDEN, Redactor
-from controller.formats.values import merge_values, read_values
+from controller.formats.helm.values import merge_values, read_values
 
 MOST_BYTES = MEBIBYTE
 """Of the merged config as JSON."""

@@ -33,15 +33,23 @@ from controller.content.compression import is_compressed, read_exactly
 from controller.content.disk import walk
 from controller.content.limits import Rejection
 from controller.content.tar import read_tar
-from controller.formats.applicable.applicable import make_applicable, revision_digest, scopes_of_crds
-from controller.formats.applicable.corrections import (
-    find_pod_template,
+from controller.formats.applicable import (
     find_reserved_marks,
-    list_containers,
+    make_applicable,
+    revision_digest,
+    scopes_of_crds,
     without_reserved_marks,
 )
-from controller.formats.budget import TextBudget
-from controller.formats.objects import Object, find_identity_problem, group_of, identify, refuse
+from controller.formats.manifests import TextBudget
+from controller.formats.objects import (
+    Object,
+    find_identity_problem,
+    find_pod_template,
+    group_of,
+    identify,
+    list_containers,
+    refuse,
+)
 from controller.processors.rendered import Charge, change_each
 from controller.untrusted import Steps, TooManyStepsError, mapping
 

@@ -41,6 +41,7 @@ from controller.content.archive import write_entries
 from controller.content.folder import read_folder
 from controller.content.limits import Rejection
 from controller.content.store import ContentStore
+from controller.formats.manifests import read_documents
 from controller.formats.recognition import (
     Archives,
     is_folder,
@@ -49,7 +50,6 @@ from controller.formats.recognition import (
     recognize_first,
     recognize_manifests,
 )
-from controller.formats.yaml.manifests import read_documents
 from controller.kube.discovery import Discovery
 from controller.settings import Settings
 from controller.sources.http.source import read_body

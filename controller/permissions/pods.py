@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller.formats.applicable.corrections import find_pod_template, list_containers
+from controller.formats.objects import find_pod_template, list_containers
 from controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object, shortened, texts
 from controller.untrusted import mapping, mappings, text
 

@@ -1,7 +1,7 @@
 """Waiting for memory or places: rendering, git, helm and passes over large revisions wait until there is room.
 
-Sizes of memory are estimates that are never too small (formats/budget.py). Shares take turns, in the order of the time
-for which they have held room (shares.py). No one polls: a request that is granted is called.
+Sizes of memory are estimates that are never too small (formats/manifests.py). Shares take turns, in the order of the
+time for which they have held room (shares.py). No one polls: a request that is granted is called.
 """
 
 from __future__ import annotations

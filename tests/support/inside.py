@@ -19,8 +19,8 @@ from controller.cli.permissions import Resources
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
 from controller.content.tree import assemble
-from controller.formats.applicable.applicable import make_applicable, revision_digest
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.applicable import make_applicable, revision_digest
+from controller.formats.manifests import read_documents
 from controller.kube import discovery
 from controller.kube.client import ApiError, Client, Response, User, connect
 from controller.kube.discovery import Discovery

@@ -29,7 +29,7 @@ from controller.content.disk import ForeignFileError, Item, walk
 from controller.content.limits import Rejection, Unusable, check_path, quote, split_path
 from controller.content.store import BLOCK
 from controller.content.tar import read_tar
-from controller.formats.budget import read_small
+from controller.formats.manifests import read_small
 from controller.formats.recognition import (
     CHART,
     CHART_SUFFIXES,

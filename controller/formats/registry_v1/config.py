@@ -20,7 +20,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.objects import Object, identify
-from controller.formats.registry_v1.bundle.service_version import (
+from controller.formats.registry_v1.bundle import (
     ALL,
     ALL_NAMESPACES,
     MULTI,
@@ -29,8 +29,8 @@ from controller.formats.registry_v1.bundle.service_version import (
     find_target_problem,
     write_list,
 )
-from controller.formats.registry_v1.bundle.typed import Reader, Types, WrongTypeError, kubernetes_types, parse_types
 from controller.formats.registry_v1.generators import PROVIDERS
+from controller.formats.registry_v1.typed import Reader, Types, WrongTypeError, kubernetes_types, parse_types
 from controller.untrusted import path_below
 
 CONFIG = "DeploymentConfig"

@@ -22,7 +22,7 @@ from api.errors import BundleError
 from api.plugins import Capabilities
 from api.v1alpha2.conditions import Reason
 from controller.formats.objects import Object, drop_nulls, group_of
-from controller.formats.registry_v1.bundle.service_version import (
+from controller.formats.registry_v1.bundle import (
     ALL_NAMESPACES,
     CONVERSION,
     MUTATING,
@@ -32,7 +32,7 @@ from controller.formats.registry_v1.bundle.service_version import (
     StrategyDeployment,
     Webhook,
 )
-from controller.formats.registry_v1.bundle.typed import write as write_json
+from controller.formats.registry_v1.typed import write as write_json
 from controller.untrusted import integer, mapping, mappings
 
 LONGEST = 63

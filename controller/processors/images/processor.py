@@ -8,8 +8,7 @@ from typing import Any
 
 from api.plugins import ProcessRequest, Rendering
 from api.v1alpha2.fields import parse_field_path
-from controller.formats.applicable.corrections import pod_template_path
-from controller.formats.objects import Object, group_of
+from controller.formats.objects import Object, group_of, pod_template_path
 from controller.processors.rendered import change_each
 
 _DOCKER_HUB = "docker.io/"

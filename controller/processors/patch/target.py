@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from api.plugins import ProcessRequest
-from controller.formats.applicable.applicable import scopes_of_crds
+from controller.formats.applicable import scopes_of_crds
 from controller.formats.objects import Object, group_of
 from controller.untrusted import mapping
 

@@ -39,8 +39,8 @@ from controller.build.plugins import source_of
 from controller.build.request import BuildContext, BuildSettings, Request
 from controller.build.revision import PackedRevision, Revision
 from controller.content.store import ContentStore, DiskShares
-from controller.formats.applicable.applicable import revision_digest
-from controller.formats.budget import LargeTextError
+from controller.formats.applicable import revision_digest
+from controller.formats.manifests import LargeTextError
 from controller.formats.plain import PlainFormat
 from controller.telemetry import Observer, SourceResult
 from tests.support.builds import NOW, request, spec

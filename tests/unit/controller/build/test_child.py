@@ -20,7 +20,7 @@ from controller.build.child import render_in_child
 from controller.build.rendering import render
 from controller.build.request import BuildContext, Places
 from controller.build.revision import PackedRevision, Revision
-from controller.formats.budget import INLINE, estimate
+from controller.formats.manifests import INLINE, estimate
 from tests.support.charts import chart_of, write
 
 GREAT = 5 * MEBIBYTE

@@ -17,7 +17,7 @@ from controller.build.pins import match_pins, recall_pins
 from controller.build.plugins import installed_formats
 from controller.build.request import check
 from controller.build.revision import unpack
-from controller.formats.values import merge_values
+from controller.formats.helm.values import merge_values
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, OBJECTS, PIN, json_values, nonsense_in
 
 FORMATS = installed_formats()

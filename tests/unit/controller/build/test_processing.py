@@ -15,7 +15,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Processor
 from controller.build import plugins
 from controller.build.rendering import process
-from controller.formats.budget import LargeTextError
+from controller.formats.manifests import LargeTextError
 from tests.support.bundles import config_map
 from tests.support.objects import labelled
 

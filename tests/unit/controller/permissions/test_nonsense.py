@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.errors import BundleError
-from controller.formats.applicable.applicable import make_applicable
+from controller.formats.applicable import make_applicable
 from controller.permissions.permissions import added, digest_of, find_permissions, summarize
 from tests.support.nonsense import OBJECTS, objects_like
 

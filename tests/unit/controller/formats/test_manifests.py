@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.yaml.composer import NodeBudget
-from controller.formats.yaml.manifests import Document, read_documents
+from controller.formats.composer import NodeBudget
+from controller.formats.manifests import Document, read_documents
 
 OVER = Reason.RENDER_LIMIT_EXCEEDED
-DATA = Path(__file__).parents[4] / "data" / "yaml"
+DATA = Path(__file__).parents[3] / "data" / "yaml"
 
 
 def read(text: str | bytes, **options: Any) -> list[Any]:

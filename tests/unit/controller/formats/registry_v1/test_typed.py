@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.formats.registry_v1.bundle.typed import Reader, WrongTypeError, kubernetes_types, write_path
+from controller.formats.registry_v1.typed import Reader, WrongTypeError, is_version, kubernetes_types, write_path
 
 
 class Case(NamedTuple):
@@ -101,3 +101,52 @@ def test_unknown_fields_are_removed_and_recorded() -> None:
     reader = Reader(kubernetes_types())
     assert reader.read({"containers": [{"name": "a", "x": 1}], "y": {}}, "PodSpec") == {"containers": [{"name": "a"}]}
     assert [write_path(path) for path in reader.unknown] == ["containers[0].x", "y"]
+
+
+VERSIONS = [
+    "1.2.3",
+    "v1.2.3",
+    " 1.2.3 ",
+    "1",
+    "1.2",
+    "0.0.0",
+    "01.002.0003",
+    "1.2.3-rc.1",
+    "1.2.3-0a.x-y+b.01",
+    "1.2.3+b",
+    "1.2.03-rc",
+    "1.2.0-0",
+    "1.2.3--",
+]
+OTHERS = [
+    "",
+    "v",
+    "foo",
+    "1.2.3.4",
+    "1.x",
+    "1.2.3-",
+    "1.2.3+",
+    "1.2.3-01",
+    "1.2.3-a..b",
+    "1.2-rc",
+    "1+b",
+    "1.2.3-a_b",
+    "-1.2.3",
+    "V1.2.3",
+    "vv1",
+    "1..3",
+    "1.2.",
+    "1.2.3 4",
+    "1.2.99999999999999999999",
+    "१.2.3",
+]
+
+
+@pytest.mark.parametrize("text", VERSIONS)
+def test_versions(text: str) -> None:
+    assert is_version(text)
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_other_texts(text: str) -> None:
+    assert not is_version(text)

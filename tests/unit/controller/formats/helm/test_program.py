@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -13,10 +14,14 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Means
+from api.plugins import MEBIBYTE, Limits, Means
 from api.v1alpha2.conditions import Reason
+from controller.formats.helm.format import HelmFormat
 from controller.formats.helm.program import ProgramFinder, RunResult, run_guarded
-from tests.support.charts import DATA, packaged_helm, render, write
+from controller.formats.manifests import read_documents
+from controller.processes.memory_limit import MemoryLimit
+from controller.settings import Settings
+from tests.support.charts import DATA, chart_of, packaged_helm, render, write
 from tests.support.processes import wait_for_end
 
 
@@ -158,3 +163,77 @@ def test_a_program_that_is_not_helm_is_refused(says: str, tmp_path: Path) -> Non
     (tmp_path / "helm").chmod(0o755)
     with pytest.raises(BundleError, match="is not Helm 3 or 4; set --helm to another program"):
         render(DATA / "shop", tmp_path, programs={"helm": str(tmp_path / "helm")})
+
+
+ROOT = Path(__file__).parents[5]
+OBJECTS = 2000
+TEMPLATE = """\
+{{- range $number := until %d }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings-{{ $number }}}
+data: {text: {{ repeat 1000 "x" }}}
+{{- end }}
+"""
+
+
+MEASURE = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+@pytest.fixture
+def deployment() -> MemoryLimit:
+    """The memory limit of the Deployment."""
+    data = (ROOT / "config/manager/deployment.yaml").read_bytes()
+    [found] = [document.value for document in read_documents(data, "deployment.yaml")]
+    limit = found["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
+    assert limit.endswith("Gi")
+    return MemoryLimit(bytes=int(limit.removesuffix("Gi")) * 1024 * MEBIBYTE, origin="config/manager")
+
+
+@pytest.fixture
+def address_space(deployment: MemoryLimit) -> int:
+    """What one run of Helm gets there, in bytes."""
+    return min(Settings().render_mebibytes * MEBIBYTE, deployment.program_address_space)
+
+
+@pytest.fixture
+def chart(tmp_path: Path) -> Path:
+    """A chart of 2 MiB of objects."""
+    packed = chart_of({"templates/all.yaml": TEMPLATE % OBJECTS})
+    return write(tmp_path / "chart", {name.removeprefix("c/"): data for name, data in packed.items()})
+
+
+def test_a_large_chart_renders_in_the_address_space_of_the_deployment(
+    chart: Path, helm: Path, address_space: int, deployment: MemoryLimit, tmp_path: Path
+) -> None:
+    limits = deployment.limits(Limits())
+    programs = {"helm": str(helm)}
+    rendered = render(chart, tmp_path, programs=programs, memory_bytes=address_space, limits=limits)
+    assert len(rendered.objects) == OBJECTS
+
+
+def test_helm_uses_no_more_memory_than_is_reserved_for_it(chart: Path, helm: Path, address_space: int) -> None:
+    reserved = HelmFormat().program_bytes(Means(memory_bytes=address_space))
+    assert peak_bytes(helm, chart, address_space) < reserved
+
+
+def peak_bytes(helm: Path, chart: Path, address_space: int) -> int:
+    """Return the resident memory of `helm template` at its peak.
+
+    A small process starts Helm: on Linux, the peak of a child includes that of the process that it was forked from.
+    """
+    command = ["prlimit", f"--as={address_space}", "--", str(helm), "template", "web", str(chart)]
+    done = subprocess.run([sys.executable, "-c", MEASURE, *command], check=True, capture_output=True, text=True)
+    return int(done.stdout) * 1024
+
+
+def test_the_deployment_may_run_helm_while_it_reads_a_large_revision(
+    deployment: MemoryLimit, address_space: int
+) -> None:
+    reserved = HelmFormat().program_bytes(Means(memory_bytes=address_space))
+    assert reserved <= deployment.work_bytes // 2, "a tenant gets half while others wait"

@@ -4,8 +4,14 @@ JSON is one or more values, optionally separated by `---`, and numbers as Go wri
 surrogate pairs and a second value without a separator, so files that start with `{` are tried as JSON first, as in
 Kubernetes.
 
-`../README.md` lists the differences. Every problem of a file is a BundleError that names file and line. Messages never
+`README.md` lists the differences. Every problem of a file is a BundleError that names file and line. Messages never
 show a value: it may be a secret.
+
+Budgets bound the text that a format parses: bytes of one file, bytes and values of one revision. The memory that
+parsing needs was measured, so that it can be reserved in advance (sharing/admission.py). Text with characters outside
+the basic plane needs 4 bytes for each, and three copies exist while it is parsed, made applicable or compressed. A
+value needs 300 bytes while it is created and 210 afterwards: measured with JSON mappings of short strings, the worst of
+the shapes tried. composer.py counts the values.
 """
 
 from __future__ import annotations
@@ -16,16 +22,30 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 
 from api.errors import BundleError
+from api.plugins import MEBIBYTE, Limits, Means
 from api.v1alpha2.conditions import Reason
+from controller.content.limits import describe_bytes, quote
 from controller.content.nesting import is_refused_nesting
-from controller.formats.yaml import scalars
-from controller.formats.yaml.composer import LEVELS, TOO_DEEP, Composer, CompositionError, NodeBudget, OverBudgetError
-from controller.formats.yaml.scalars import hide
+from controller.formats.composer import (
+    ALIAS_ALLOWANCE,
+    ALIAS_RATIO,
+    LEVELS,
+    TEMPLATE_REMEDY,
+    TOO_DEEP,
+    Composer,
+    CompositionError,
+    NodeBudget,
+    OverBudgetError,
+    hide_colons,
+    read_integer,
+    to_json,
+)
 
 _BEGINS_LIKE_JSON = re.compile(r"\s*\{").match
 _GAP = re.compile(r"(?:[ \t\r\n]|(?<=\n)---[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z))*").match
@@ -34,7 +54,7 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]").search
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # By the byte order mark of UTF-16.
 _LINE_FEEDS = {b"\xff\xfe": b"\n\0", b"\xfe\xff": b"\0\n"}
-# What libyaml says of colons that scalars.py does not hide.
+# What libyaml says of colons that `hide_colons` does not hide.
 _UNEXPECTED_COLON = "found unexpected ':'"
 # kubectl splits a stream at lines that start with "---", and allows only a comment after it.
 _CROWDED_SEPARATOR = re.compile(rb"^---(?![ \t\r\v\f]*(?:#|$))", re.MULTILINE)
@@ -111,7 +131,7 @@ class _Stream:
         return result
 
     def _integer(self, literal: str) -> Any:
-        value = scalars.read_integer(literal)
+        value = read_integer(literal)
         return value if isinstance(value, int) else self._finite(value)
 
     def _float(self, literal: str) -> Any:
@@ -120,7 +140,7 @@ class _Stream:
     def _finite(self, value: float) -> Any:
         if not math.isfinite(value):
             raise CompositionError(self._line, "number does not fit a float64; put it in quotes")
-        return scalars.to_json(value)
+        return to_json(value)
 
     def _refuse_constant(self, name: str) -> NoReturn:
         raise CompositionError(self._line, f'JSON has no "{name}"; put it in quotes')
@@ -202,7 +222,7 @@ def _read(data: bytes, *, strict: bool, budget: NodeBudget) -> Iterable[tuple[in
     if strict and (separator := _CROWDED_SEPARATOR.search(data)):
         problem = 'only a comment may follow "---"; start the document on the next line'
         raise CompositionError(_line_at(data, separator.start()), problem)
-    text, colon = hide(data)
+    text, colon = hide_colons(data)
     return Composer(text, strict=strict, budget=budget, colon=colon).documents()
 
 
@@ -246,7 +266,7 @@ def _describe(error: yaml.MarkedYAMLError, data: bytes) -> tuple[int, str]:
     lines = data.split(b"\n", line + 1)
     indented_with_tab = line < len(lines) and lines[line].lstrip(b" ").startswith(b"\t")
     templated = any(b"{{" in text for text in lines[max(line - 1, 0) : line + 1])
-    remedy = "; indent with spaces instead of tabs" * indented_with_tab + f"; {scalars.TEMPLATE_REMEDY}" * templated
+    remedy = "; indent with spaces instead of tabs" * indented_with_tab + f"; {TEMPLATE_REMEDY}" * templated
     return line + 1, f"not YAML: {problem}{remedy}"
 
 
@@ -256,3 +276,101 @@ def _line_at(data: bytes, position: int) -> int:
 
 def _invalid(file: str, line: int, problem: str) -> BundleError:
     return BundleError(Reason.INVALID_BUNDLE, f"{file}:{line}: {problem}")
+
+
+BYTES_PER_BYTE = 12
+"""Memory per byte of text while it becomes a revision."""
+BYTES_PER_VALUE = 320
+"""Memory per value."""
+INLINE = Limits(manifest_bytes=4 * MEBIBYTE, text_bytes=4 * MEBIBYTE, nodes=100_000)
+"""Limits for parsing in the controller's own process; a child takes 0.3 s to start."""
+
+
+class LargeTextError(Exception):
+    """There is more text than this process may parse; `size` is the number of bytes charged so far."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
+
+
+def estimate(text_bytes: int, limits: Limits) -> int:
+    """Return the maximum memory, in bytes, for rendering that much text to a revision."""
+    text = min(text_bytes, limits.text_bytes)
+    values = text // 2 * (1 + ALIAS_RATIO) + ALIAS_ALLOWANCE  # at least a digit and a comma each
+    return BYTES_PER_BYTE * text + BYTES_PER_VALUE * min(values, limits.nodes)
+
+
+class TextBudget(NodeBudget):
+    """What may still be parsed for one revision. All text is charged before it is read.
+
+    Args:
+        limits: of one file, of all files, and of their values.
+        inline: raise LargeTextError above INLINE.
+    """
+
+    __slots__ = ("_charged", "_inline", "_limits")
+
+    def __init__(self, limits: Limits, *, inline: bool = False) -> None:
+        nodes = min(limits.nodes, INLINE.nodes) if inline else limits.nodes
+        super().__init__(nodes, _remedy(limits), limits.text_bytes)
+        self._limits, self._inline, self._charged = limits, inline, 0
+
+    @classmethod
+    def of(cls, means: Means) -> TextBudget:
+        """Return the budget of one rendering."""
+        return cls(means.limits, inline=means.inline)
+
+    def read(self, path: Path, file: str) -> bytes:
+        """Return the bytes of a file, which messages name `file`.
+
+        Raises: BundleError (RenderLimitExceeded), LargeTextError.
+        """
+        self.charge_text(path.stat().st_size, file)
+        return path.read_bytes()
+
+    def charge_text(self, size: int, file: str, *, is_manifest: bool = True) -> None:
+        """Deduct `size` bytes of text, which messages name `file`.
+
+        The limit for one file applies to a text that `is_manifest`, not to one that combines many files.
+
+        Raises: BundleError (RenderLimitExceeded), LargeTextError.
+        """
+        limits = self._limits
+        self._charged += size
+        if is_manifest and size > limits.manifest_bytes:
+            raise _exceeded(file, f"exceeds the limit of {describe_bytes(limits.manifest_bytes)} for one file", limits)
+        if self._charged > limits.text_bytes:
+            problem = f"exceeds the limit of {describe_bytes(limits.text_bytes)} for all files"
+            raise _exceeded(file, problem, limits)
+        if self._inline and self._charged > INLINE.text_bytes:
+            raise LargeTextError(self._charged)
+
+    def exceeded(self, line: int) -> OverBudgetError:
+        """Return the error for too many values.
+
+        Raises: LargeTextError if they are too many only for this process.
+        """
+        if self._inline and self._limits.nodes > INLINE.nodes:
+            raise LargeTextError(self._charged)
+        return super().exceeded(line)
+
+
+def read_small(path: Path, place: str, most: int) -> bytes:
+    """Return the bytes of a file other than a manifest, at most `most`; messages start with `place`.
+
+    Raises: BundleError (RenderLimitExceeded).
+    """
+    if path.stat().st_size > most:
+        problem = f"exceeds the limit of {describe_bytes(most)} for this file; make it smaller"
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}")
+    return path.read_bytes()
+
+
+def _exceeded(file: str, problem: str, limits: Limits) -> BundleError:
+    return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{quote(file)}: {problem}; {_remedy(limits)}")
+
+
+def _remedy(limits: Limits) -> str:
+    is_usual = limits.text_bytes >= Limits().text_bytes and limits.nodes >= Limits().nodes
+    return "split the bundle" if is_usual else "split the bundle or give the controller more memory"

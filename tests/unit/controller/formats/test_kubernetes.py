@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from tests.support.go_programs import UnavailableError
 from tests.support.kubernetes_yaml import build_reader, read_all
 
 pytestmark = pytest.mark.thorough  # builds a program with Go first
 
-REPOSITORY = Path(__file__).parents[5]
+REPOSITORY = Path(__file__).parents[4]
 FOLDERS = [
     REPOSITORY / "tests/data",
     REPOSITORY / "config",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from api.plugins import Capabilities, Rendering
 from api.v1alpha2.conditions import Reason
+from controller.formats.registry_v1 import generators, typed
 from controller.formats.registry_v1.generators import choose_provider
 from tests.support.operator_bundles import (
     CERT_MANAGER,
@@ -509,3 +513,172 @@ def test_openshift_is_recognized_while_its_api_servers_are_down() -> None:
 def test_unreadable_dependencies_cause_a_warning(tmp_path: Path) -> None:
     root = write_bundle(tmp_path, service_version(), files={"metadata/dependencies.yaml": "dependencies: 1"})
     assert render(root).warnings == ("metadata/dependencies.yaml: dependencies: must be a list, not a number",)
+
+
+LONG = "my.object.thing.has.a.really.really.really.really.really.long.name"
+HASHES: list[tuple[Any, str]] = [
+    ("a", "1lu1qv1451mq7gv9upu1cx8ffffi07rel5xvbvvc44dh"),
+    (None, "2im0kl1kwvzn46sr4cdtkvmdzrlurvj51xdzhwdht8l0"),
+    (
+        {"Str": "foobar", "Num": 22, "Obj": {"Foo": "bar"}, "Arr": [0, 1], "B": True, "N": None},
+        "gta1bt5sybll5qjqxdiekmjm7py93glrinmnrfb31fj",
+    ),
+    ({"serviceAccountName": "", "rules": None}, "13nr4ju4s7dcvb397jw50p5sf63zsmvshg28rk87pxom"),
+    ({"serviceAccountName": "", "rules": []}, "zyt4cis79f30vvme3ag97low4k97tlgem68ayw1vzeg"),
+    ({"serviceAccountName": "x", "rules": [{"verbs": None}]}, "33ys5grtw9l1okvqpc0si4ox1cgnldxzby755t2p1ho4"),
+    (
+        {
+            "serviceAccountName": "x",
+            "rules": [{"verbs": ["get"], "nonResourceURLs": ["/metrics", "/a?b=<c>&d"]}],
+        },
+        "1a495oam33tnt2yzg47xubxpsnp1aa0e5rf55mi4jtgs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "expect"), HASHES, ids=[json.dumps(value) for value, _ in HASHES])
+def test_hash(value: Any, expect: str) -> None:
+    assert generators.hash_of(value) == expect
+
+
+class Named(NamedTuple):
+    name: str
+    value: str
+    expect: str
+
+
+# fmt: off
+NAMES = [
+    Named("dots of a deployment become dashes", generators.service_name("my.deployment.thing"),
+         "my-deployment-thing-service"),
+    Named("a certificate is named after the Service", generators.certificate_name("my.deployment.thing"),
+         "my-deployment-thing-service-cert"),
+    Named("a long Service name is cut", generators.service_name(LONG),
+         "my-object-thing-has-a-really-really-really-really-reall-service"),
+    Named("the certificate's is cut again", generators.certificate_name(LONG),
+         "my-object-thing-has-a-really-really-really-really-reall-se-cert"),
+    Named("and the issuer's once more", generators.issuer_name(LONG),
+         "my-object-thing-has-a-really-really-really-re-selfsigned-issuer"),
+    Named("any base", generators.join_name(LONG, "suffix"),
+         "my.object.thing.has.a.really.really.really.really.really-suffix"),
+    Named("what fits stays", generators.join_name("a", "b"), "a-b"),
+    Named("names of 63 bytes together are one too long, as upstream's", generators.join_name("a" * 57, "suffix"),
+         "a" * 57 + "-suffix"),
+    Named("but a Service cannot have such a one", generators.service_name("a" * 56), "a" * 55 + "-service"),
+    Named("its certificate keeps upstream's name", generators.certificate_name("a" * 56), "a" * 56 + "-s-cert"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("case", NAMES, ids=[case.name for case in NAMES])
+def test_name(case: Named) -> None:
+    assert case.value == case.expect
+
+
+@pytest.mark.parametrize(("length", "expect"), [(54, 62), (55, 63), (56, 63), (57, 63), (70, 63)])
+def test_a_service_name_fits(length: int, expect: int) -> None:
+    assert len(generators.service_name("a" * length)) == expect
+
+
+def test_characters_that_go_escapes() -> None:
+    assert typed.write("<>&\u2028\u2029é\n") == '"\\u003c\\u003e\\u0026\\u2028\\u2029é\\n"'
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.dictionaries(st.text(), JSON, max_size=3), max_size=3), st.sampled_from([None, 1]))
+def test_a_list_is_split_into_unparsed_members(items: list[dict[str, Any]], indent: int | None) -> None:
+    found = typed.split_list(json.dumps(items, indent=indent))
+    assert [{key: json.loads(value) for key, value in item.items()} for item in found] == items
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "null", "[NaN]", "[{]", '[{"a":Infinity}]'])
+def test_text_that_is_not_a_list_of_objects(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - nothing else tells them apart
+        typed.split_list(text)
+
+
+GENERATED: Manifest = {"ports": [{"name": "443", "port": 443, "targetPort": 9443}], "selector": {"app": "manager"}}
+CONTAINER = {"name": "main", "image": "x", "ports": [{"name": "hooks", "containerPort": 9443}]}
+
+
+def port(**fields: Any) -> Manifest:
+    return {"port": 443, "targetPort": 9443, **fields}
+
+
+class Case(NamedTuple):
+    name: str
+    spec: Any
+    expect: Manifest | None = None
+
+
+# fmt: off
+USED = [
+    Case("no fields", {}, GENERATED),
+    Case("nulls", {"ports": None, "selector": None}, GENERATED),
+    Case("the port with another name and a protocol",
+         {"ports": [port(name="webhook", protocol="TCP")], "selector": {"app": "manager"}}),
+    Case("more ports", {"ports": [port(name="a"), {"name": "b", "port": 8443}], "selector": {"app": "manager"}}),
+    Case("the name of the target port", {"ports": [port(targetPort="hooks")], "selector": {"app": "manager"}}),
+    Case("other fields, but no selector", {"ports": [port()], "type": "NodePort", "sessionAffinity": "ClientIP"},
+         {"ports": [port()], "type": "NodePort", "sessionAffinity": "ClientIP", "selector": {"app": "manager"}}),
+    Case("a wider selector", {"ports": [port()], "selector": {}}),
+]
+REFUSED = [
+    Case("another port", {"ports": [port(port=8443)]}),
+    Case("another target port", {"ports": [port(targetPort=8443)]}),
+    Case("no target port", {"ports": [{"port": 443}]}),
+    Case("the name of another target port", {"ports": [port(targetPort="metrics")]}),
+    Case("another protocol", {"ports": [port(protocol="UDP")]}),
+    Case("no ports", {"ports": []}),
+    Case("ports that are none", {"ports": "443"}),
+    Case("other pods", {"selector": {"app": "other"}}),
+    Case("a selector that is none", {"selector": "app"}),
+    Case("an external name", {"type": "ExternalName", "externalName": "example.com"}),
+]
+# fmt: on
+
+
+def write(tmp_path: Path, *services: Manifest) -> Path:
+    csv = service_version(webhooks=[webhook()], deployments=[deployment(containers=[CONTAINER])])
+    return write_bundle(tmp_path, csv, *services)
+
+
+@pytest.mark.parametrize("case", USED, ids=attrgetter("name"))
+def test_a_service_that_serves_the_webhooks_is_used(case: Case, tmp_path: Path) -> None:
+    service = object_of("Service", "manager-service", spec=case.spec)
+    assert only(render(write(tmp_path, service)), "Service") == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "manager-service", "namespace": NAMESPACE},
+        "spec": case.expect or case.spec,
+    }
+
+
+def test_its_metadata_is_kept_and_the_annotation_of_the_certificate_added(tmp_path: Path) -> None:
+    service = object_of("Service", "manager-service", spec={"ports": [port()]})
+    service["metadata"] |= {"labels": {"a": "b"}, "annotations": {"c": "d"}}
+    made = only(render(write(tmp_path, service), kinds=OPENSHIFT), "Service")
+    secret = {"service.beta.openshift.io/serving-cert-secret-name": "manager-service-cert"}
+    assert made["metadata"]["labels"] == {"a": "b"}
+    assert made["metadata"]["annotations"] == {"c": "d", **secret}
+
+
+def test_other_services_are_left_alone(tmp_path: Path) -> None:
+    others = [object_of("Service", "other", spec={"ports": [port(port=1)]}), object_of("Service", "manager-service")]
+    rendering = render(write(tmp_path, *others))
+    assert [item["metadata"]["name"] for item in of_kind(rendering, "Service")] == ["other", "manager-service"]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
+def test_a_service_that_does_not_serve_them_is_refused(case: Case, tmp_path: Path) -> None:
+    root = write(tmp_path, object_of("Service", "manager-service", spec=case.spec))
+    assert refusal(root) == (
+        Reason.INVALID_BUNDLE,
+        "Service inst/manager-service: the bundle contains two different objects with this name; rename one",
+    )
