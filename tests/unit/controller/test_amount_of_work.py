@@ -32,7 +32,7 @@ from controller.observe.health.verdict import MOST_CONDITIONS, TEXT_CHARACTERS, 
 from controller.observe.records import ObjectKey, Record, key_of, project
 from controller.observe.relations import find_cycle
 from controller.permissions.permissions import find_permissions
-from controller.processors.patch.processor import PatchProcessor
+from controller.processors.patch import PatchProcessor
 from controller.untrusted import TooManyStepsError
 from tests.support.rendered import processed
 

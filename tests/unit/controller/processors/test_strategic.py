@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.processors.patch.operations import merge
-from controller.processors.patch.strategic import StrategicPatchError, merge_strategically
+from controller.processors.patch import merge
+from controller.processors.strategic import Field, StrategicPatchError, field_of, merge_strategically, type_of
 from tests.support.objects import deployment
 
 DEPLOYMENT = "apps.v1.Deployment"
@@ -95,3 +95,11 @@ def test_what_is_refused(case: str) -> None:
     with pytest.raises(StrategicPatchError) as caught:
         merge_strategically(deployment("web"), patch, DEPLOYMENT)
     assert str(caught.value) == message
+
+
+def test_the_shipped_table_knows_the_kinds_of_kubernetes() -> None:
+    spec = field_of(type_of("apps/v1", "Deployment") or "", "spec").type_name
+    pods = field_of(field_of(spec, "template").type_name, "spec").type_name
+    assert field_of(pods, "containers") == Field(type_name="core.v1.Container", strategy="merge", key="name")
+    assert field_of(pods, "tolerations") == Field()
+    assert type_of("example.com/v1", "Deployment") is None

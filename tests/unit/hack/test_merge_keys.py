@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from controller.processors.patch.merge_keys import Field, MergeKeys, table_of
+from hack.merge_keys import table_of
 
 POD = {"group": "", "version": "v1", "kind": "Pod"}
 DOCUMENT = {
@@ -35,12 +35,3 @@ def test_a_table_has_the_types_from_which_a_key_is_reached() -> None:
             "core.v1.PodSpec": {"containers": ",merge,name"},
         },
     }
-
-
-def test_the_shipped_table_knows_the_kinds_of_kubernetes() -> None:
-    keys = MergeKeys.load()
-    spec = keys.field(keys.type_of("apps/v1", "Deployment") or "", "spec").type_name
-    pods = keys.field(keys.field(spec, "template").type_name, "spec").type_name
-    assert keys.field(pods, "containers") == Field(type_name="core.v1.Container", strategy="merge", key="name")
-    assert keys.field(pods, "tolerations") == Field()
-    assert keys.type_of("example.com/v1", "Deployment") is None

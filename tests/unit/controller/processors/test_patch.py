@@ -10,7 +10,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Hook
 from api.v1alpha2.conditions import Reason
-from controller.processors.patch.processor import PatchProcessor
+from controller.processors.patch import PatchProcessor, parse_selector
 from tests.support.bundles import config_map, definition
 from tests.support.objects import deployment, labelled, make
 from tests.support.rendered import processed, requested
@@ -157,3 +157,34 @@ def test_parameters_are_checked(case: str) -> None:
 def test_a_value_of_null_is_a_value() -> None:
     operation = {"op": "add", "path": "/a", "value": None}
     assert PATCH.validate({"target": {"name": "a"}, "json": [operation]}, "p") == []
+
+
+LABELS = {"app": "web", "example.com/tier": "front", "empty": ""}
+MATCHING = [
+    *("app", "!other", "app=web", "app==web", "app = web", "app!=api", "other!=web", "app in (web, api)", "empty="),
+    *(
+        "app notin (api)",
+        "other notin (api)",
+        "example.com/tier=front",
+        "app=web,example.com/tier",
+        "app in (a,web),!x",
+    ),
+]
+OTHERS = ["other", "!app", "app=api", "app!=web", "app in (api)", "app notin (web,api)", "app=web,other", "app="]
+MALFORMED = ["", "=a", "app=web,", "app in web", "app in (we b)", "a=b=c", "app>1", "-a", "a/b/c", "(app)"]
+
+
+@pytest.mark.parametrize("text", MATCHING)
+def test_labels_that_match(text: str) -> None:
+    assert parse_selector(text)(LABELS)
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_labels_that_do_not_match(text: str) -> None:
+    assert not parse_selector(text)(LABELS)
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_a_malformed_selector_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a requirement"):
+        parse_selector(text)

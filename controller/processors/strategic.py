@@ -12,18 +12,57 @@ https://git.k8s.io/design-proposals-archive/cli/preserve-order-in-strategic-merg
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.resources import files
 from operator import itemgetter
 from typing import Any
 
-from controller.processors.patch.merge_keys import Field, MergeKeys
 from controller.untrusted import path_below, texts
 
 KeyOf = Callable[[Any], Hashable]
 """What identifies an item: the value of its merge key, or the item itself."""
 _PATCH, _RETAIN_KEYS = "$patch", "$retainKeys"
 _DELETE_FROM, _SET_ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"
+
+
+SHIPPED = "merge_keys.json"
+"""By which keys lists are merged; `hack/generate` writes it with the capabilities of the newest Kubernetes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """How a field of a type is merged."""
+
+    type_name: str = ""
+    """Of its value, or of the items of its list; '' if nothing is special about it."""
+    strategy: str = ""
+    """merge: lists are merged. replace: mappings are replaced. Empty: mappings are merged and lists replaced."""
+    key: str = ""
+    """By which the items of a list of mappings are merged."""
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    table: dict[str, Any] = json.loads((files("controller.processors") / SHIPPED).read_bytes())
+    return table
+
+
+def type_of(api_version: str, kind: str) -> str | None:
+    """Return the type of a kind; None if it is not known, as for custom resources."""
+    found: str | None = _table()["kinds"].get(f"{api_version}/{kind}")
+    return found
+
+
+def field_of(type_name: str, name: str) -> Field:
+    """Return how a field of a type is merged."""
+    found = _table()["types"].get(type_name, {}).get(name)
+    if found is None:
+        return Field()
+    type_name, strategy, key = found.split(",")
+    return Field(type_name=type_name, strategy=strategy, key=key)
 
 
 def in_order(merged: Sequence[Any], patched: Sequence[Any], original: Sequence[Any], key_of: KeyOf) -> list[Any]:
@@ -66,98 +105,93 @@ def merge_strategically(value: Mapping[str, Any], patch: Mapping[str, Any], type
     Args:
         value: an object whose kind has the type.
         patch: as `kubectl patch` takes it.
-        type_name: of `merge_keys`.
+        type_name: as `type_of` returns it.
 
     Raises: StrategicPatchError.
     """
-    return _Merge(MergeKeys.load()).mapping(value, patch, type_name, "")
+    return _merge(value, patch, type_name, "")
 
 
-class _Merge:
-    def __init__(self, keys: MergeKeys) -> None:
-        self._keys = keys
+def _merge(value: Mapping[str, Any], patch: Mapping[str, Any], type_name: str, path: str) -> dict[str, Any]:
+    directive = patch.get(_PATCH)
+    if directive == "replace":
+        return {key: item for key, item in patch.items() if key != _PATCH}
+    if directive == "delete":
+        return {}
+    if _PATCH in patch:
+        raise _problem(path, _PATCH, "must be replace or delete")
+    result = _retain(value, patch, path)
+    changes = {key: change for key, change in patch.items() if key != _RETAIN_KEYS}
+    for key in [key for key in changes if key.startswith(_SET_ORDER)]:
+        _set_order(result, changes, key, type_name, path)
+    for key, change in changes.items():
+        name = key.removeprefix(_DELETE_FROM)
+        _change(result, name, change, field_of(type_name, name), path, is_deletion=key != name)
+    return result
 
-    def mapping(self, value: Mapping[str, Any], patch: Mapping[str, Any], type_name: str, path: str) -> dict[str, Any]:
-        directive = patch.get(_PATCH)
-        if directive == "replace":
-            return {key: item for key, item in patch.items() if key != _PATCH}
-        if directive == "delete":
-            return {}
-        if _PATCH in patch:
-            raise _problem(path, _PATCH, "must be replace or delete")
-        result = _retain(value, patch, path)
-        changes = {key: change for key, change in patch.items() if key != _RETAIN_KEYS}
-        for key in [key for key in changes if key.startswith(_SET_ORDER)]:
-            self._set_order(result, changes, key, type_name, path)
-        for key, change in changes.items():
-            name = key.removeprefix(_DELETE_FROM)
-            self._change(result, name, change, self._keys.field(type_name, name), path, is_deletion=key != name)
-        return result
 
-    def _change(
-        self, result: dict[str, Any], name: str, change: Any, field: Field, path: str, *, is_deletion: bool
-    ) -> None:
-        """Change one field of the result."""
-        live = result.get(name)
-        if is_deletion:
-            if isinstance(live, list) and isinstance(change, list):
-                key_of = _scalar_key(path_below(path, f".{name}"), live, change)
-                gone = set(map(key_of, change))
-                result[name] = [item for item in live if key_of(item) not in gone]
-        elif change is None:
-            result.pop(name, None)
-        elif isinstance(live, dict) and isinstance(change, dict):
-            if field.strategy == "replace":
-                result[name] = change
-            else:
-                result[name] = self.mapping(live, change, field.type_name, path_below(path, f".{name}"))
-        elif isinstance(live, list) and isinstance(change, list) and field.strategy == "merge":
-            result[name] = self._sequence(live, change, field, path_below(path, f".{name}"))
-        elif isinstance(live, list) and isinstance(change, list):
+def _change(result: dict[str, Any], name: str, change: Any, field: Field, path: str, *, is_deletion: bool) -> None:
+    """Change one field of the result."""
+    live = result.get(name)
+    if is_deletion:
+        if isinstance(live, list) and isinstance(change, list):
+            key_of = _scalar_key(path_below(path, f".{name}"), live, change)
+            gone = set(map(key_of, change))
+            result[name] = [item for item in live if key_of(item) not in gone]
+    elif change is None:
+        result.pop(name, None)
+    elif isinstance(live, dict) and isinstance(change, dict):
+        if field.strategy == "replace":
             result[name] = change
-        elif _is_directive(change):
-            result.pop(name, None)
         else:
-            result[name] = _without_directives(change)
+            result[name] = _merge(live, change, field.type_name, path_below(path, f".{name}"))
+    elif isinstance(live, list) and isinstance(change, list) and field.strategy == "merge":
+        result[name] = _merge_lists(live, change, field, path_below(path, f".{name}"))
+    elif isinstance(live, list) and isinstance(change, list):
+        result[name] = change
+    elif _is_directive(change):
+        result.pop(name, None)
+    else:
+        result[name] = _without_directives(change)
 
-    def _sequence(self, live: list[Any], patch: list[Any], field: Field, path: str) -> list[Any]:
-        if not any(isinstance(item, dict) for item in (*live, *patch)):
-            key_of = _scalar_key(path, live, patch)
-            merged = list({key_of(item): item for item in (*patch[::-1], *live[::-1])}.values())[::-1]
-            return in_order(merged, patch, live, key_of)
-        key_of = _key_of(field, path, live, patch)
-        kept, added = _apply_item_directives(live, patch, key_of, path)
-        if added is None:
-            return kept
-        merged = list(kept)
-        places = {key_of(item): index for index, item in reversed(list(enumerate(merged)))}
-        for item in added:
-            place = places.setdefault(key_of(item), len(merged))
-            if place == len(merged):
-                merged.append(item)
-            else:
-                merged[place] = self.mapping(merged[place], item, field.type_name, path_below(path, f"[{place}]"))
-        return in_order(merged, added, kept, key_of)
 
-    def _set_order(
-        self, result: dict[str, Any], changes: dict[str, Any], directive: str, type_name: str, path: str
-    ) -> None:
-        """Merge the list that the directive orders, and remove both from the changes."""
-        name = directive.removeprefix(_SET_ORDER)
-        order, patch, live = changes.pop(directive), changes.pop(name, None), result.get(name)
-        if not isinstance(order, list) or not isinstance(patch or [], list) or not isinstance(live or [], list):
-            raise _problem(path, directive, "must be a list, and so must the field that it orders")
-        field = self._keys.field(type_name, name)
-        merged: list[Any] = list(live or [])
-        if patch:
-            self._change(result, name, patch, field, path, is_deletion=False)
-            merged = result[name]
-        if not merged:
-            return
-        make = partial(_key_of, field) if isinstance(merged[0], dict) else _scalar_key
-        key_of = make(path_below(path, f".{name}"), merged, order, [*filter(_is_no_directive, patch or [])], live or [])
-        _check_order(patch or [], order, key_of, path, directive)
-        result[name] = in_order(merged, order, live or [], key_of)
+def _merge_lists(live: list[Any], patch: list[Any], field: Field, path: str) -> list[Any]:
+    if not any(isinstance(item, dict) for item in (*live, *patch)):
+        key_of = _scalar_key(path, live, patch)
+        merged = list({key_of(item): item for item in (*patch[::-1], *live[::-1])}.values())[::-1]
+        return in_order(merged, patch, live, key_of)
+    key_of = _key_of(field, path, live, patch)
+    kept, added = _apply_item_directives(live, patch, key_of, path)
+    if added is None:
+        return kept
+    merged = list(kept)
+    places = {key_of(item): index for index, item in reversed(list(enumerate(merged)))}
+    for item in added:
+        place = places.setdefault(key_of(item), len(merged))
+        if place == len(merged):
+            merged.append(item)
+        else:
+            merged[place] = _merge(merged[place], item, field.type_name, path_below(path, f"[{place}]"))
+    return in_order(merged, added, kept, key_of)
+
+
+def _set_order(result: dict[str, Any], changes: dict[str, Any], directive: str, type_name: str, path: str) -> None:
+    """Merge the list that the directive orders, and remove both from the changes."""
+    name = directive.removeprefix(_SET_ORDER)
+    order, patch, live = changes.pop(directive), changes.pop(name, None), result.get(name)
+    if not isinstance(order, list) or not isinstance(patch or [], list) or not isinstance(live or [], list):
+        raise _problem(path, directive, "must be a list, and so must the field that it orders")
+    field = field_of(type_name, name)
+    merged: list[Any] = list(live or [])
+    if patch:
+        _change(result, name, patch, field, path, is_deletion=False)
+        merged = result[name]
+    if not merged:
+        return
+    make = partial(_key_of, field) if isinstance(merged[0], dict) else _scalar_key
+    key_of = make(path_below(path, f".{name}"), merged, order, [*filter(_is_no_directive, patch or [])], live or [])
+    _check_order(patch or [], order, key_of, path, directive)
+    result[name] = in_order(merged, order, live or [], key_of)
 
 
 def _scalar_key(path: str, *lists: list[Any]) -> KeyOf:

@@ -1,62 +1,15 @@
-"""By which keys a strategic merge patch merges lists: what the OpenAPI document of the API server says about its types.
-
-`hack/generate` writes merge_keys.json with `table_of`, together with the capabilities of the newest Kubernetes.
-"""
+"""By which keys a strategic merge patch merges lists, as the OpenAPI document of an API server says it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-SHIPPED = "merge_keys.json"
+from controller.processors.strategic import Field
+
 _KINDS = "x-kubernetes-group-version-kind"
 _STRATEGY, _KEY = "x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key"
 _RETAIN_KEYS = "retainKeys"  # only for those who create patches
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """How a field of a type is merged."""
-
-    type_name: str = ""
-    """Of its value, or of the items of its list; '' if nothing is special about it."""
-    strategy: str = ""
-    """merge: lists are merged. replace: mappings are replaced. Empty: mappings are merged and lists replaced."""
-    key: str = ""
-    """By which the items of a list of mappings are merged."""
-
-
-_PLAIN = Field()
-
-
-class MergeKeys:
-    """The types of Kubernetes, by kind and field."""
-
-    def __init__(self, table: Mapping[str, Any]) -> None:
-        self._kinds: Mapping[str, str] = table["kinds"]
-        self._types: Mapping[str, Mapping[str, str]] = table["types"]
-
-    @staticmethod
-    @cache
-    def load() -> MergeKeys:
-        """Return the table that is shipped."""
-        return MergeKeys(json.loads((files("controller.processors.patch") / SHIPPED).read_bytes()))
-
-    def type_of(self, api_version: str, kind: str) -> str | None:
-        """Return the type of a kind; None if it is not known, as for custom resources."""
-        return self._kinds.get(f"{api_version}/{kind}")
-
-    def field(self, type_name: str, name: str) -> Field:
-        """Return how a field of a type is merged."""
-        found = self._types.get(type_name, {}).get(name)
-        if found is None:
-            return _PLAIN
-        type_name, strategy, key = found.split(",")
-        return Field(type_name=type_name, strategy=strategy, key=key)
 
 
 def table_of(document: Mapping[str, Any], version: str) -> dict[str, Any]:
