@@ -25,11 +25,9 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source, Spec
 from controller.build import capabilities as capabilities_file
 from controller.build.builder import Builder
-from controller.build.confidential import Confidential
-from controller.build.config_values import confidential_of, merge_config
-from controller.build.pins import match_pins
+from controller.build.config_values import Confidential, confidential_of, merge_config
 from controller.build.rendering import render
-from controller.build.request import BuildContext, BuildSettings, Request, check, check_config
+from controller.build.request import BuildContext, BuildSettings, Request, check, check_config, match_pins
 from controller.build.revision import PackedRevision, Revision
 from controller.cli import manifest
 from controller.cli.command import MisuseError, NoConsentError, connect, read_file, tell
