@@ -14,7 +14,7 @@ import base64
 import json
 import re
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.fields import parse_field_path
 from api.v1alpha2.types import BundleDeployment, ConfigReference, Spec
 from controller.build.plugins import format_of
-from controller.formats.helm.failures import HIDDEN, Redactor
+from controller.formats.helm.failures import HIDDEN, make_redactor
 from controller.formats.helm.values import merge_values, read_values, scalars_of
 
 LEVELS = 100
@@ -156,7 +156,7 @@ def withhold(error: BundleError, spec: Spec) -> BundleError:
         message = _QUOTED.sub(f'"{HIDDEN}"', message)
     is_clean = isinstance(format_of(spec.format), PlacesConfig) and not spec.processors
     if not is_clean:
-        message = Redactor([spec.config]).redact(message)
+        message = make_redactor([spec.config])(message)
     return BundleError(error.reason, message, retry_after=error.retry_after)
 
 
@@ -189,31 +189,29 @@ def texts_of(value: Any) -> Iterator[str]:
             waiting.extend(found)
 
 
-class SecretTexts:
-    """Finds texts of Secrets in others; `public` is what else may be shown."""
+def secret_finder(confidential: Confidential, public: Iterable[str] = ()) -> Callable[[str], Iterator[str]]:
+    """Return what yields what a text contains of secrets, in lower case, unless it is `public` or known to be shown."""
+    words = {word for secret in confidential.secrets for form in _forms(secret) for word in _words_of(form)}
+    short = {word for word in words if LEAST <= len(word) < _START}
+    long = sorted(word for word in words if len(word) >= _START)
+    shown = "\n".join((confidential.public, *public)).casefold()
 
-    def __init__(self, confidential: Confidential, public: Iterable[str] = ()) -> None:
-        words = {word for secret in confidential.secrets for form in _forms(secret) for word in _words_of(form)}
-        self._short = {word for word in words if LEAST <= len(word) < _START}
-        self._long = sorted(word for word in words if len(word) >= _START)
-        self._public = "\n".join((confidential.public, *public)).casefold()
-
-    def find(self, text: str) -> Iterator[str]:
-        """Yield what a text contains of secrets that is not public, in lower case."""
-        for word in _WORD.findall(text.casefold()):
-            for start in range(len(word) - LEAST + 1):
-                yield from (found for found in self._find_at(word, start) if found not in self._public)
-
-    def _find_at(self, word: str, start: int) -> Iterator[str]:
+    def _find_at(rest: str) -> Iterator[str]:
         for length in range(LEAST, _START):
-            if word[start : start + length] in self._short:
-                yield word[start : start + length]
-        rest = word[start:]
-        place = bisect(self._long, rest)
+            if rest[:length] in short:
+                yield rest[:length]
+        place = bisect(long, rest)
         # Of sorted texts, a neighbour has the most in common with one that is between them.
-        for neighbour in self._long[max(place - 1, 0) : place + 1]:
+        for neighbour in long[max(place - 1, 0) : place + 1]:
             if len(common := _beginning_of(rest, neighbour)) >= _START:
                 yield common
+
+    def _find(text: str) -> Iterator[str]:
+        for word in _WORD.findall(text.casefold()):
+            for start in range(len(word) - LEAST + 1):
+                yield from (found for found in _find_at(word[start:]) if found not in shown)
+
+    return _find
 
 
 def _beginning_of(one: str, other: str) -> str:

@@ -46,7 +46,7 @@ from api.plugins import (
 )
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Processor
-from controller.build.config_values import Confidential, SecretTexts, texts_of
+from controller.build.config_values import Confidential, secret_finder, texts_of
 from controller.build.plugins import format_of, processor_of
 from controller.build.revision import PackedRevision, Revision, Terms, pack, pack_terms, unpack_terms
 from controller.content.compression import is_compressed, read_exactly
@@ -96,8 +96,8 @@ def refuse_secret_names(rendering: Rendering, confidential: Confidential, reques
     Raises: BundleError (InvalidConfig).
     """
     kinds = (word for kind in request.capabilities.kinds for word in kind)
-    secrets = SecretTexts(confidential, [request.name, request.install_namespace, *kinds])
-    found = [(place, text) for place, name in _names_in(rendering) for text in secrets.find(name)]
+    find_secrets = secret_finder(confidential, [request.name, request.install_namespace, *kinds])
+    found = [(place, text) for place, name in _names_in(rendering) for text in find_secrets(name)]
     if not found:
         return
     known = _find_in_content(request.tree.root, {text for _, text in found}, request.means.limits)
@@ -109,7 +109,7 @@ def refuse_secret_names(rendering: Rendering, confidential: Confidential, reques
 
 def without_secrets(warning: str, confidential: Confidential) -> str:
     """Return a warning of a format; without its text if it contains a value of a Secret."""
-    if any(SecretTexts(confidential).find(warning)):
+    if any(secret_finder(confidential)(warning)):
         return "a warning about the bundle is not shown, because it contains a value of a Secret"
     return warning
 

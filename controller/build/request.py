@@ -25,7 +25,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -87,20 +87,20 @@ class BuildContext:
     """Owner of the disk share, as messages name it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
     """How much is computed at the same time; one tenant gets at most half of each.
 
     More in this process would take as long, since all share one interpreter, and each reply of a server that another
     tenant waits for would wait for all of them. With more programs of two processors each, all would time out.
-
-    Attributes:
-        here: for renderings without a program, and for sources that read long lists.
-        programs: for renderings that run a program, until its output is read.
-        in_children: for renderings.
     """
 
-    def __init__(self) -> None:
-        self.here, self.programs, self.in_children = Admission(2), Admission(4), Admission(4)
+    here: Admission = field(default_factory=lambda: Admission(2))
+    """For renderings without a program, and for sources that read long lists."""
+    programs: Admission = field(default_factory=lambda: Admission(4))
+    """For renderings that run a program, until its output is read."""
+    in_children: Admission = field(default_factory=lambda: Admission(4))
+    """For renderings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.formats.helm.failures import HIDDEN, Redactor, explain, needs_lookup
+from controller.formats.helm.failures import HIDDEN, explain, make_redactor, needs_lookup
 from controller.formats.helm.program import RunResult
 from tests.support.charts import write
 
@@ -49,7 +49,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_redacted(case: Case) -> None:
-    shown = Redactor([case.values]).redact(case.text)
+    shown = make_redactor([case.values])(case.text)
     if case.expect == "withheld":
         assert "is not shown" in shown
     else:
@@ -62,7 +62,7 @@ def test_redacted(case: Case) -> None:
     st.integers(0, 3000),
 )
 def test_the_start_of_a_value_is_not_shown_at_the_end_of_the_text(secret: str, before: int, after: int) -> None:
-    shown = Redactor([secret]).redact("." * before + secret + "." * after)
+    shown = make_redactor([secret])("." * before + secret + "." * after)
     assert secret[:4] not in shown
 
 
@@ -106,7 +106,7 @@ def test_a_message_about_a_schema_is_short() -> None:
 
 
 def test_with_too_many_values_the_message_is_withheld() -> None:
-    assert "is not shown" in Redactor([["x"] * 300_000]).redact("x")
+    assert "is not shown" in make_redactor([["x"] * 300_000])("x")
 
 
 CALL = '{{ $s := lookup "v1" "Secret" "a" "b" }}'
