@@ -488,27 +488,18 @@ def _drop_aggregated_rules(item: Object) -> Object:
     return _drop_keys(item, {"rules"}) if item.get("aggregationRule") is not None else item
 
 
-def _drop_webhook_ca(item: Object) -> Object:
-    if not _is_injected(item) or not isinstance(item.get("webhooks"), list):
+def _drop_ca(item: Object) -> Object:
+    """Leave a CA bundle that another controller sets to it: two writers would overwrite each other."""
+    if _INJECT_ANNOTATIONS.isdisjoint(item["metadata"].get("annotations") or ()):
         return item
-    return {**item, "webhooks": [_drop_at(webhook, "clientConfig", "caBundle") for webhook in item["webhooks"]]}
-
-
-def _drop_conversion_ca(item: Object) -> Object:
-    return _drop_at(item, "spec", "conversion", "webhook", "clientConfig", "caBundle") if _is_injected(item) else item
-
-
-def _drop_service_ca(item: Object) -> Object:
-    return _drop_at(item, "spec", "caBundle") if _is_injected(item) else item
-
-
-def _is_injected(item: Object) -> bool:
-    """Whether another controller sets the CA bundle: two writers would overwrite each other."""
-    return not _INJECT_ANNOTATIONS.isdisjoint(item["metadata"].get("annotations") or ())
+    result: Object = _drop_at(item, *_CA_BUNDLES[item["kind"]])
+    return result
 
 
 def _drop_at(value: Any, field: str, *below: str) -> Any:
-    """Return the value without the field at a path."""
+    """Return the value without the field at a path; a path through a list means each of its items."""
+    if isinstance(value, list):
+        return [_drop_at(item, field, *below) for item in value]
     if not isinstance(value, dict) or field not in value:
         return value
     return {**value, field: _drop_at(value[field], *below)} if below else _drop_keys(value, {field})
@@ -518,12 +509,18 @@ def _drop_keys(value: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any
     return {key: item for key, item in value.items() if key not in keys}
 
 
+_CA_BUNDLES: Mapping[str, tuple[str, ...]] = {
+    "MutatingWebhookConfiguration": ("webhooks", "clientConfig", "caBundle"),
+    "ValidatingWebhookConfiguration": ("webhooks", "clientConfig", "caBundle"),
+    "CustomResourceDefinition": ("spec", "conversion", "webhook", "clientConfig", "caBundle"),
+    "APIService": ("spec", "caBundle"),
+}
 _CORRECTIONS: dict[tuple[str, str], Callable[[Object], Object]] = {
     ("", "ConfigMap"): _fill_nulls,
     ("", "Secret"): _encode_string_data,
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _drop_webhook_ca,
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _drop_webhook_ca,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): _drop_conversion_ca,
-    ("apiregistration.k8s.io", "APIService"): _drop_service_ca,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _drop_ca,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _drop_ca,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _drop_ca,
+    ("apiregistration.k8s.io", "APIService"): _drop_ca,
     ("rbac.authorization.k8s.io", "ClusterRole"): _drop_aggregated_rules,
 }

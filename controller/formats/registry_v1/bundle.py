@@ -80,34 +80,34 @@ _OLD_DEFINITION = "apiextensions.k8s.io/v1beta1"
 _HINT_LIMITS = Limits(manifest_bytes=2 * MEBIBYTE, text_bytes=4 * MEBIBYTE, nodes=100_000)
 
 
-def read_package(layout: Layout, budget: TextBudget) -> str:
+def read_package(root: Path, budget: TextBudget) -> str:
     """Return the name of the package; empty if `annotations.yaml` has none.
 
     Raises: BundleError (InvalidBundle; RenderLimitExceeded).
     """
-    package: str = _read(layout, ANNOTATIONS, "AnnotationsFile", budget).get("annotations", {}).get(_PACKAGE, "")
+    package: str = _read(root, ANNOTATIONS, "AnnotationsFile", budget).get("annotations", {}).get(_PACKAGE, "")
     return package
 
 
-def read_properties(layout: Layout, budget: TextBudget) -> tuple[Mapping[str, Any], ...]:
+def read_properties(root: Path, budget: TextBudget) -> tuple[Mapping[str, Any], ...]:
     """Return the properties, `{type, value}` each.
 
     Raises: BundleError (InvalidBundle; RenderLimitExceeded).
     """
-    return tuple(_read(layout, PROPERTIES, "PropertiesFile", budget).get("properties", ()))
+    return tuple(_read(root, PROPERTIES, "PropertiesFile", budget).get("properties", ()))
 
 
-def read_dependencies(layout: Layout, budget: TextBudget) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+def read_dependencies(root: Path, budget: TextBudget) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
     """Return the dependencies, and a warning if they cannot be read: they never fail a bundle."""
     try:
-        read = _read(layout, DEPENDENCIES, "DependenciesFile", budget).get("dependencies", ())
+        read = _read(root, DEPENDENCIES, "DependenciesFile", budget).get("dependencies", ())
     except BundleError as error:
         return (), (error.message,)
     return tuple(read), ()
 
 
-def _read(layout: Layout, file: str, type_: str, budget: TextBudget) -> dict[str, Any]:
-    data = layout.read_optional(file, budget)
+def _read(root: Path, file: str, type_: str, budget: TextBudget) -> dict[str, Any]:
+    data = _read_file(root, file, budget) if (root / file).exists() else b""
     values = [document.value for document in read_documents(data, file, strict=False, budget=budget)]
     if not values:
         return {}
@@ -182,56 +182,39 @@ def _drop_ours(marks: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in marks.items() if not key.startswith(f"{names.GROUP}/")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """One bundle on disk."""
+def _list_manifests(root: Path) -> Iterator[str]:
+    """Yield the files in `manifests/` as paths in the bundle, in byte order of their names.
 
-    root: Path
-    """Of the bundle."""
-
-    def manifests(self) -> Iterator[str]:
-        """Yield the files in `manifests/` as paths in the bundle, in byte order of their names.
-
-        Raises: BundleError (InvalidBundle).
-        """
-        folder = self.root / MANIFESTS
-        for path in sorted(folder.iterdir(), key=lambda path: path.name.encode("utf-8", "surrogateescape")):
-            name = f"{MANIFESTS}/{path.name}"
-            if path.is_dir() and not path.is_symlink():
-                raise BundleError(
-                    Reason.INVALID_BUNDLE,
-                    f'subdirectories are not allowed within the "{MANIFESTS}" directory of the bundle image filesystem:'
-                    f' found "{name}"',
-                )
-            self._refuse_irregular(name)
-            yield name
-
-    def read(self, name: str, budget: TextBudget) -> bytes:
-        """Return a file of the bundle.
-
-        Raises: BundleError (InvalidBundle) if it is not a regular file; what `TextBudget.read` raises.
-        """
-        self._refuse_irregular(name)
-        return budget.read(self.root / name, name)
-
-    def mentions(self, name: str, word: bytes) -> bool:
-        """Return whether a file of the bundle contains a word."""
-        return mentions(self.root / name, word)
-
-    def read_optional(self, name: str, budget: TextBudget) -> bytes:
-        """Return a file of the bundle; empty if it does not exist.
-
-        Raises: as `read`.
-        """
-        return self.read(name, budget) if (self.root / name).exists() else b""
-
-    def _refuse_irregular(self, name: str) -> None:
-        if not is_file(self.root / name):
-            raise BundleError(Reason.INVALID_BUNDLE, f"{name}: not a regular file; replace it with the file itself")
+    Raises: BundleError (InvalidBundle).
+    """
+    for path in sorted((root / MANIFESTS).iterdir(), key=lambda path: path.name.encode("utf-8", "surrogateescape")):
+        name = f"{MANIFESTS}/{path.name}"
+        if path.is_dir() and not path.is_symlink():
+            raise BundleError(
+                Reason.INVALID_BUNDLE,
+                f'subdirectories are not allowed within the "{MANIFESTS}" directory of the bundle image filesystem:'
+                f' found "{name}"',
+            )
+        _refuse_irregular(root, name)
+        yield name
 
 
-def find_layout(tree: ContentTree) -> Layout:
-    """Return the bundle in a tree.
+def _read_file(root: Path, name: str, budget: TextBudget) -> bytes:
+    """Return a file of the bundle.
+
+    Raises: BundleError (InvalidBundle) if it is not a regular file; what `TextBudget.read` raises.
+    """
+    _refuse_irregular(root, name)
+    return budget.read(root / name, name)
+
+
+def _refuse_irregular(root: Path, name: str) -> None:
+    if not is_file(root / name):
+        raise BundleError(Reason.INVALID_BUNDLE, f"{name}: not a regular file; replace it with the file itself")
+
+
+def find_bundle(tree: ContentTree) -> Path:
+    """Return the folder of the bundle in a tree.
 
     Raises: BundleError (NoContent if there is none; InvalidBundle if it is incomplete, or there are several; the reason
         of what must not be read of it).
@@ -247,7 +230,7 @@ def find_layout(tree: ContentTree) -> Layout:
         raise _no_bundle(tree, folders)
     tree.check(lambda path: is_below(path, join(found[0], MANIFESTS)))
     _check(tree, join(found[0], PROPERTIES), join(found[0], DEPENDENCIES))
-    return Layout(root=tree.root / found[0])
+    return tree.root / found[0]
 
 
 def _check(tree: ContentTree, *places: str) -> None:
@@ -311,52 +294,46 @@ class Bundle:
     """Unknown fields that were removed, and optional files that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    file: str
-    manifest: Object
-
-
-def read_bundle(layout: Layout, budget: TextBudget) -> Bundle:
+def read_bundle(root: Path, budget: TextBudget) -> Bundle:
     """Return the bundle in a folder.
 
     Raises: BundleError (InvalidBundle; RenderLimitExceeded), LargeTextError.
     """
-    package = read_package(layout, budget)
-    properties = read_properties(layout, budget)
-    found = list(_read_manifests(layout, layout.manifests(), budget))
-    version = _only_service_version([item for item in found if item.manifest["kind"] == SERVICE_VERSION])
-    definitions, vanished = _read_definitions([item for item in found if item.manifest["kind"] == DEFINITION])
-    dependencies, unreadable = read_dependencies(layout, budget)
+    package = read_package(root, budget)
+    properties = read_properties(root, budget)
+    found = list(_read_manifests(root, _list_manifests(root), budget))
+    version = _only_service_version([item for item in found if item.value["kind"] == SERVICE_VERSION])
+    definitions, vanished = _read_definitions([item for item in found if item.value["kind"] == DEFINITION])
+    dependencies, unreadable = read_dependencies(root, budget)
     return Bundle(
         package=package,
         service_version=replace(version, annotations=merge_properties(version.annotations, properties)),
         definitions=definitions,
-        others=tuple(item.manifest for item in found if item.manifest["kind"] not in (SERVICE_VERSION, DEFINITION)),
+        others=tuple(item.value for item in found if item.value["kind"] not in (SERVICE_VERSION, DEFINITION)),
         properties=properties,
         dependencies=dependencies,
         warnings=(*_warn_of_unknown("ClusterServiceVersion", version.unknown_fields), *vanished, *unreadable),
     )
 
 
-def read_namespace_hints(layout: Layout) -> tuple[str, Mapping[str, str]]:
+def read_namespace_hints(root: Path) -> tuple[str, Mapping[str, str]]:
     """Return the package name and the annotations of the CSV, without reading the rest of the bundle.
 
     Raises: BundleError (InvalidBundle; RenderLimitExceeded).
     """
     budget = TextBudget(_HINT_LIMITS)
-    package = read_package(layout, budget)
-    files = (name for name in layout.manifests() if layout.mentions(name, SERVICE_VERSION.encode()))
-    found = _read_manifests(layout, files, budget)
-    version = _only_service_version([item for item in found if item.manifest["kind"] == SERVICE_VERSION])
+    package = read_package(root, budget)
+    files = (name for name in _list_manifests(root) if mentions(root / name, SERVICE_VERSION.encode()))
+    found = _read_manifests(root, files, budget)
+    version = _only_service_version([item for item in found if item.value["kind"] == SERVICE_VERSION])
     return package, version.annotations
 
 
-def _read_manifests(layout: Layout, files: Iterator[str], budget: TextBudget) -> Iterator[_Found]:
+def _read_manifests(root: Path, files: Iterator[str], budget: TextBudget) -> Iterator[Document]:
     for file in files:
-        for document in _read_documents(layout, file, budget):
+        for document in _read_documents(root, file, budget):
             for manifest in _expand(document):
-                yield _Found(file, manifest)
+                yield replace(document, value=manifest)
 
 
 def _expand(document: Document) -> Sequence[Object]:
@@ -380,7 +357,7 @@ def _inherit_kind(item: Any, parent: Mapping[str, Any]) -> Any:
     return {"apiVersion": parent.get("apiVersion"), **item, "kind": kind.removesuffix("List")}
 
 
-def _only_service_version(found: Sequence[_Found]) -> ServiceVersion:
+def _only_service_version(found: Sequence[Document]) -> ServiceVersion:
     if not found:
         raise BundleError(Reason.INVALID_BUNDLE, f'no ClusterServiceVersion found in "{MANIFESTS}"')
     if len(found) > 1:
@@ -389,13 +366,13 @@ def _only_service_version(found: Sequence[_Found]) -> ServiceVersion:
             Reason.INVALID_BUNDLE, f"{files}: {len(found)} ClusterServiceVersions; a bundle has one, remove the rest"
         )
     try:
-        return read_service_version(found[0].manifest)
+        return read_service_version(found[0].value)
     except WrongTypeError as error:
         raise _wrong_type(found[0].file, error) from error
 
 
-def _read_definitions(found: Sequence[_Found]) -> tuple[tuple[Object, ...], tuple[str, ...]]:
-    old = [item.file for item in found if item.manifest.get("apiVersion") == _OLD_DEFINITION]
+def _read_definitions(found: Sequence[Document]) -> tuple[tuple[Object, ...], tuple[str, ...]]:
+    old = [item.file for item in found if item.value.get("apiVersion") == _OLD_DEFINITION]
     if old:
         files = ", ".join(f'"{file}"' for file in dict.fromkeys(old))
         raise BundleError(
@@ -406,7 +383,7 @@ def _read_definitions(found: Sequence[_Found]) -> tuple[tuple[Object, ...], tupl
     for item in found:
         reader = Reader(kubernetes_types())
         try:
-            value = reader.read({key: part for key, part in item.manifest.items() if key != "status"}, DEFINITION)
+            value = reader.read({key: part for key, part in item.value.items() if key != "status"}, DEFINITION)
         except WrongTypeError as error:
             raise _wrong_type(item.file, error) from error
         definitions.append({key: part for key, part in value.items() if key != "status"})
@@ -419,9 +396,9 @@ def _warn_of_unknown(name: str, paths: Sequence[str]) -> list[str]:
     return [f"{name}: {path}: removed unknown field" for path in paths]
 
 
-def _read_documents(layout: Layout, file: str, budget: TextBudget) -> Iterator[Document]:
+def _read_documents(root: Path, file: str, budget: TextBudget) -> Iterator[Document]:
     try:
-        yield from read_documents(end_last_line(layout.read(file, budget)), file, strict=False, budget=budget)
+        yield from read_documents(end_last_line(_read_file(root, file, budget)), file, strict=False, budget=budget)
     except BundleError as error:
         if error.reason is Reason.RENDER_LIMIT_EXCEEDED:
             raise

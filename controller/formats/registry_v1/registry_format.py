@@ -35,7 +35,7 @@ from controller.formats.registry_v1.bundle import (
     Bundle,
     ServiceVersion,
     Webhook,
-    find_layout,
+    find_bundle,
     read_bundle,
     read_namespace_hints,
     read_template,
@@ -58,7 +58,7 @@ from controller.formats.registry_v1.generators import (
     make_webhook_configurations,
     make_webhook_services,
     name_of,
-    place_others,
+    place,
     provider_of,
 )
 from controller.untrusted import mapping
@@ -80,7 +80,7 @@ class RegistryV1Format:
 
         Raises: BundleError (NoContent, InvalidBundle; RenderLimitExceeded).
         """
-        package, annotations = read_namespace_hints(find_layout(tree))
+        package, annotations = read_namespace_hints(find_bundle(tree))
         return suggest_name(package, annotations)
 
     def render(self, request: RenderRequest) -> Rendering:
@@ -89,7 +89,7 @@ class RegistryV1Format:
         Raises: BundleError (NoContent, InvalidBundle, NotSupported, InvalidConfig; RenderLimitExceeded),
             LargeTextError.
         """
-        bundle = read_bundle(find_layout(request.tree), TextBudget.of(request.means))
+        bundle = read_bundle(find_bundle(request.tree), TextBudget.of(request.means))
         version, capabilities = bundle.service_version, request.capabilities
         provider_name = mapping(request.config).get("certificateProvider") or choose_provider(capabilities)
         check_gates(version, capabilities, has_provider=bool(provider_name))
@@ -113,7 +113,7 @@ def _generate(bundle: Bundle, options: Options, provider: Provider, request: Ren
         yield from make_roles(version, namespace, (target,))
     yield from make_cluster_roles(version, namespace, targets)
     yield from convert_definitions(bundle.definitions, version.webhooks, namespace, provider)
-    others = place_others(bundle.others, namespace, request.capabilities.is_namespaced)
+    others = [place(item, namespace, request.capabilities.is_namespaced) for item in bundle.others]
     services = find_bundled_services(version, others)
     replaced = set(map(id, services.values()))
     yield from (item for item in others if id(item) not in replaced)
