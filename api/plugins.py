@@ -320,7 +320,7 @@ class Means:
     limits: Limits = Limits()
     """For archives in the content, and for files that are parsed."""
     inline: bool = False
-    """Whether only small texts may be parsed. For larger ones `formats/budget.py` raises LargeTextError, and the
+    """Whether only small texts may be parsed. For larger ones `formats/manifests.py` raises LargeTextError, and the
     request is rendered again in a child process."""
     occupy: Callable[[int], None] = lambda size: None
     """Call it with the number of bytes before writing them to scratch. Raises BundleError if the share of the disk is

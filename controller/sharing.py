@@ -4,9 +4,9 @@ A share may take more of a resource only while more is free than it has taken: a
 a third, and so on. A share that has nothing yet gets some as long as any is free. Who waits is served in the order of
 the time that the shares have used, so that long items of one do not cost others more than its part.
 
-Threads and passes wait for memory or places: rendering, git, helm and passes over large revisions wait until there is
-room (`Admission`). Sizes of memory are estimates that are never too small (formats/budget.py). No one polls: a request
-that is granted is called. Not here: what is shared.
+Threads and passes wait for memory or places: rendering, git, helm and passes over large revisions wait until there
+is room (`Admission`). Sizes of memory are estimates that are never too small (formats/manifests.py). No one polls: a
+request that is granted is called. Not here: what is shared.
 """
 
 from __future__ import annotations

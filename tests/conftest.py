@@ -17,7 +17,7 @@ import pytest
 from api.plugins import Access, Means
 from controller.kube.client import Client, connect
 from controller.kube.resources import NAMESPACES
-from controller.processes.confinement import Mechanisms
+from controller.processes.programs import Mechanisms
 from hack.control_plane.binaries import Binaries, MissingError, tell_person
 from hack.control_plane.cluster import ControlPlane, make_control_plane
 from hack.control_plane.folders import make_owned_folder, take_away

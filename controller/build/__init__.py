@@ -4,13 +4,12 @@ In: a spec, its pins and the capabilities of the cluster. Out: a `Revision`. `so
 files, `formats` interprets the content.
 
     builder        START HERE
-    request        the inputs of a revision, what the builder may use, and what is wrong with a spec
-    pins           resolved sources, whether a pin still applies, and who may share what it leads to
+    request        the inputs of a revision, what the builder may use, and what is wrong with a spec; its pins: resolved
+                   sources, whether a pin still applies, and who may share what it leads to
     fetching       from the sources to pins, and from these to stored content
-    rendering      from a content tree to a revision; child: the same in another process
+    rendering      from a content tree to a revision, here or in another process
     revision       the rendered objects as a value and as bytes
-    config_values  what spec.configFrom makes of the config
-    confidential   finds texts of Secrets where others would read them
+    config_values  what spec.configFrom makes of the config, and texts of Secrets where others would read them
     plugins        sources, formats and processors by kind, from entry points
     capabilities   what a cluster serves, as a file, and what a revision records of it
 """

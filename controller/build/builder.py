@@ -16,18 +16,26 @@ from pathlib import Path
 
 from api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
 from api.v1alpha2.types import Processor, Spec
-from controller.build.child import render_in_child
-from controller.build.confidential import Confidential
-from controller.build.fetching import Fetcher, PluginCalls, Resolver
-from controller.build.pins import Pins, Resolved
+from controller.build.config_values import Confidential
+from controller.build.fetching import Fetcher, PluginCalls
 from controller.build.plugins import format_of
-from controller.build.rendering import render
-from controller.build.request import BuildContext, BuildSettings, Call, Places, Request, rendering_digest, terms_of
+from controller.build.rendering import render, render_in_child
+from controller.build.request import (
+    BuildContext,
+    BuildSettings,
+    Call,
+    Pins,
+    Places,
+    Request,
+    Resolved,
+    rendering_digest,
+    terms_of,
+)
 from controller.build.revision import PackedRevision, Revision
 from controller.content.disk import walk
 from controller.content.limits import DiskShares
 from controller.content.store import ContentStore, assemble, kept_whole
-from controller.formats.budget import INLINE, LargeTextError, estimate
+from controller.formats.manifests import INLINE, LargeTextError, estimate
 from controller.telemetry import DEAF, Observer, Phase, timed
 
 _NO_CONTEXT = BuildContext()
@@ -52,9 +60,7 @@ class Builder:
     ) -> None:
         self._store, self._settings, self._shares, self._observer = store, settings, shares or DiskShares(), observer
         self._places = Places()
-        calls = PluginCalls(settings, self._places, observer)
-        self._resolver = Resolver(store, settings.limits, calls, now)
-        self._fetcher = Fetcher(store, settings, calls)
+        self._fetcher = Fetcher(store, settings, PluginCalls(settings, self._places, observer), now)
 
     def resolve(
         self, spec: Spec, pins: Pins, cancelled: threading.Event, context: BuildContext = _NO_CONTEXT
@@ -64,7 +70,7 @@ class Builder:
         Raises: BundleError if the BundleDeployment is quarantined.
         """
         with self._call(cancelled, context) as call:
-            return self._resolver.resolve(spec, pins, call)
+            return self._fetcher.resolve(spec, pins, call)
 
     def build(
         self,

@@ -20,7 +20,7 @@ from api.errors import BundleError
 from api.plugins import Capabilities
 from api.v1alpha2.conditions import Reason
 from controller.build.revision import PackedRevision, RecordedKind, Revision
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 
 SHIPPED = "capabilities.yaml"
 _EMPTY = '""'

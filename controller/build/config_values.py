@@ -1,13 +1,21 @@
 """`spec.configFrom`: from the texts that were read to the config that is rendered.
 
-A message says where a value of a Secret is wrong, and never what it is.
+A message says where a value of a Secret is wrong, and never what it is. Texts of Secrets are found where messages would
+show them. A text counts as secret from four characters on, unless anybody may read it, too. It is found as it is, in
+base64 and in hexadecimal digits, in any case, with or without what is neither letter nor digit, and by its first eight
+characters, since names are often cut. What a template makes of it beyond that cannot be recognized.
+
+Not here: where such texts must not be (rendering.py).
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from api.errors import BundleError
@@ -15,12 +23,12 @@ from api.plugins import MEBIBYTE, PlacesConfig
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.fields import parse_field_path
 from api.v1alpha2.types import BundleDeployment, ConfigReference, Spec
-from controller.build.confidential import Confidential, texts_of
 from controller.build.plugins import format_of
-from controller.build.request import check_nesting
-from controller.formats.helm.failures import HIDDEN, Redactor
-from controller.formats.values import merge_values, read_values
+from controller.formats.helm.failures import HIDDEN, make_redactor
+from controller.formats.helm.values import merge_values, read_values, scalars_of
 
+LEVELS = 100
+"""Of nesting in a config, or in the parameters of a source or processor."""
 MOST_BYTES = MEBIBYTE
 """Of the merged config as JSON."""
 _PLACE = "spec.configFrom"
@@ -111,6 +119,22 @@ def _check(spec: Spec, config: Mapping[str, Any]) -> None:
     raise BundleError(Reason.INVALID_CONFIG, f"{_PLACE}: the merged config is invalid: {shown}")
 
 
+def check_nesting(value: Any, path: str, reason: Reason) -> None:
+    """Refuse nesting that no user needs and that would exhaust the stack."""
+    layer = [value]
+    for _ in range(LEVELS):
+        layer = [item for each in layer for item in _items(each)]
+        if not layer:
+            return
+    raise BundleError(reason, f"{path}: nested more than {LEVELS} levels deep; flatten it")
+
+
+def _items(value: Any) -> Iterable[Any]:
+    """Return the mappings and lists in a mapping or a list."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (item for item in items if isinstance(item, dict | list))
+
+
 def reads_secrets(spec: Spec) -> bool:
     """Whether values from Secrets are part of the config."""
     return any(reference.kind == "Secret" for reference in spec.config_from)
@@ -132,5 +156,77 @@ def withhold(error: BundleError, spec: Spec) -> BundleError:
         message = _QUOTED.sub(f'"{HIDDEN}"', message)
     is_clean = isinstance(format_of(spec.format), PlacesConfig) and not spec.processors
     if not is_clean:
-        message = Redactor([spec.config]).redact(message)
+        message = make_redactor([spec.config])(message)
     return BundleError(error.reason, message, retry_after=error.retry_after)
+
+
+LEAST = 4
+"""Characters of a text that is secret; see formats/helm/failures.py."""
+_START = 8
+_WORD = re.compile(r"[0-9a-z]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Confidential:
+    """What is known of a config with values from Secrets; never shown: without a repr."""
+
+    secrets: tuple[str, ...]
+    """All texts in the values of Secrets."""
+    public: str
+    """What may be shown: the spec and the name of the BundleDeployment, and values from ConfigMaps."""
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Yield the strings, numbers and keys in a value."""
+    yield from scalars_of(value)
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, Mapping):
+            yield from (key for key in found if isinstance(key, str))
+            waiting.extend(found.values())
+        elif isinstance(found, list):
+            waiting.extend(found)
+
+
+def secret_finder(confidential: Confidential, public: Iterable[str] = ()) -> Callable[[str], Iterator[str]]:
+    """Return what yields what a text contains of secrets, in lower case, unless it is `public` or known to be shown."""
+    words = {word for secret in confidential.secrets for form in _forms(secret) for word in _words_of(form)}
+    short = {word for word in words if LEAST <= len(word) < _START}
+    long = sorted(word for word in words if len(word) >= _START)
+    shown = "\n".join((confidential.public, *public)).casefold()
+
+    def _find_at(rest: str) -> Iterator[str]:
+        for length in range(LEAST, _START):
+            if rest[:length] in short:
+                yield rest[:length]
+        place = bisect(long, rest)
+        # Of sorted texts, a neighbour has the most in common with one that is between them.
+        for neighbour in long[max(place - 1, 0) : place + 1]:
+            if len(common := _beginning_of(rest, neighbour)) >= _START:
+                yield common
+
+    def _find(text: str) -> Iterator[str]:
+        for word in _WORD.findall(text.casefold()):
+            for start in range(len(word) - LEAST + 1):
+                yield from (found for found in _find_at(word[start:]) if found not in shown)
+
+    return _find
+
+
+def _beginning_of(one: str, other: str) -> str:
+    """Return what two texts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return one[: next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))]
+
+
+def _forms(secret: str) -> Iterator[str]:
+    data = secret.encode(errors="surrogatepass")
+    yield secret.casefold()
+    yield base64.b64encode(data).decode().casefold()
+    yield data.hex()
+
+
+def _words_of(form: str) -> Iterable[str]:
+    words: list[str] = _WORD.findall(form)
+    return [*words, "".join(words)]

@@ -17,12 +17,24 @@ from datetime import datetime
 from pathlib import Path
 
 from api.errors import BundleError
-from api.plugins import Access, Entry, Limits, Refusal, Resolution
+from api.plugins import Access, Entry, Refusal, Resolution
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Source, SourcePin, Spec
-from controller.build.pins import Pins, Resolved, content_key, origin_of, resolution_of, spec_digest, store_key
 from controller.build.plugins import source_of
-from controller.build.request import BuildSettings, Call, Places, Request, store_keys
+from controller.build.request import (
+    BuildSettings,
+    Call,
+    Pins,
+    Places,
+    Request,
+    Resolved,
+    content_key,
+    origin_of,
+    resolution_of,
+    spec_digest,
+    store_key,
+    store_keys,
+)
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore, count_stored
 from controller.retries import OF_SECRETS
@@ -104,11 +116,19 @@ def first_failure(failures: Sequence[BundleError]) -> BundleError | None:
     return BundleError(first.reason, message, retry_after=first.retry_after)
 
 
-class Resolver:
-    """Resolves sources, a few at a time; `now` is the time of day, for `resolvedAt`. Thread-safe."""
+class Fetcher:
+    """Resolves sources and fetches content, a few sources at a time. Thread-safe.
 
-    def __init__(self, store: ContentStore, limits: Limits, calls: PluginCalls, now: Callable[[], datetime]) -> None:
-        self._store, self._limits, self._calls, self._now = store, limits, calls, now
+    Args:
+        now: the time of day, for `resolvedAt`.
+    """
+
+    def __init__(
+        self, store: ContentStore, settings: BuildSettings, calls: PluginCalls, now: Callable[[], datetime]
+    ) -> None:
+        self._store, self._settings, self._calls, self._now = store, settings, calls, now
+        self._in_use: Counter[str] = Counter()
+        self._lock = threading.Lock()
 
     def resolve(self, spec: Spec, pins: Pins, call: Call) -> Resolved:
         """Resolve the sources that have no pin; those that succeed are pinned even if others fail.
@@ -147,7 +167,7 @@ class Resolver:
             def _keep(resolution: Resolution, entries: Iterator[Entry]) -> None:
                 self._store.put(
                     _key(resolution),
-                    lambda to: write_entries(entries, to, self._limits, access.path, call.use, records=True),
+                    lambda to: write_entries(entries, to, self._settings.limits, access.path, call.use, records=True),
                 )
 
             resolution = plugin.resolve(source.parameters_json, replace(access, is_stored=_is_stored, keep=_keep))
@@ -166,15 +186,6 @@ class Resolver:
             version=resolution.version,
             reference=resolution.reference or resolution.version,
         )
-
-
-class Fetcher:
-    """Fetches content, a few sources at a time. Thread-safe."""
-
-    def __init__(self, store: ContentStore, settings: BuildSettings, calls: PluginCalls) -> None:
-        self._store, self._settings, self._calls = store, settings, calls
-        self._in_use: Counter[str] = Counter()
-        self._lock = threading.Lock()
 
     @contextmanager
     def using(self, request: Request) -> Iterator[None]:

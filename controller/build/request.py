@@ -1,6 +1,22 @@
 """What is to be built: the inputs of a revision, what the builder may use for it, and what is wrong with a spec.
 
 Equal inputs are rendered once: digests and keys identify them. An invalid spec is refused before anything is fetched.
+
+Pins are what the sources of a spec were resolved to, and where that came from. A pin applies as long as what identifies
+the content is unchanged. It records its origin, which is part of the key in the content store: a digest alone must not
+give access to stored content, since any server may claim to have any digest.
+
+The origin is the server and repository, how they were trusted, and which Secret is named. If the spec has changed since
+(another Secret, another authority), the key contains both origins, and the content is fetched again. A pin without an
+origin, from an older release, shares content with no other BundleDeployment. Content of a plug-in that reports no
+origin is shared among equal parameters only.
+
+The name of a Secret does not tell what it contains: its namespace may have been deleted, and created again for another
+tenant. So a pin also records the UIDs and versions of the Secrets that the source was asked with, and the key contains
+them, too. Only who has the same Secrets gets what was fetched with them, even if a server checks them for some of its
+content only. They are not read again for content that is stored (rule 1).
+
+Not here: how sources are resolved (fetching.py).
 """
 
 from __future__ import annotations
@@ -9,15 +25,17 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from api.errors import BundleError
-from api.plugins import Capabilities, Credentials, Limits, LocalContent, Means, Network, endless
+from api.plugins import Capabilities, Credentials, Limits, LocalContent, Means, Network, Resolution, endless
+from api.plugins import Source as Plugin
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec
-from controller.build.confidential import Confidential
-from controller.build.pins import Pins, content_key, origin_of, record_pins, resolution_of, store_key
+from controller.build.config_values import Confidential, check_nesting
 from controller.build.plugins import format_of, processor_of, source_of
 from controller.build.revision import Terms
 from controller.content.digests import digest_of_json
@@ -26,8 +44,6 @@ from controller.sharing import Admission
 
 _ANYWHERE = Network()
 _USUAL = Means()
-LEVELS = 100
-"""Of nesting in a config, or in the parameters of a source or processor."""
 CONFIG_BYTES = 256 << 10
 """Of JSON."""
 
@@ -71,20 +87,20 @@ class BuildContext:
     """Owner of the disk share, as messages name it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
     """How much is computed at the same time; one tenant gets at most half of each.
 
     More in this process would take as long, since all share one interpreter, and each reply of a server that another
     tenant waits for would wait for all of them. With more programs of two processors each, all would time out.
-
-    Attributes:
-        here: for renderings without a program, and for sources that read long lists.
-        programs: for renderings that run a program, until its output is read.
-        in_children: for renderings.
     """
 
-    def __init__(self) -> None:
-        self.here, self.programs, self.in_children = Admission(2), Admission(4), Admission(4)
+    here: Admission = field(default_factory=lambda: Admission(2))
+    """For renderings without a program, and for sources that read long lists."""
+    programs: Admission = field(default_factory=lambda: Admission(4))
+    """For renderings that run a program, until its output is read."""
+    in_children: Admission = field(default_factory=lambda: Admission(4))
+    """For renderings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,27 +140,11 @@ def _check_processors(processors: Sequence[Processor]) -> None:
         )
 
 
-def check_nesting(value: Any, path: str, reason: Reason) -> None:
-    """Refuse nesting that no user needs and that would exhaust the stack."""
-    layer = [value]
-    for _ in range(LEVELS):
-        layer = [item for each in layer for item in _items(each)]
-        if not layer:
-            return
-    raise BundleError(reason, f"{path}: nested more than {LEVELS} levels deep; flatten it")
-
-
 def _check_size(value: Any, path: str, remedy: str) -> None:
     size = len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
     if size > CONFIG_BYTES:
         problem = f"{path}: larger than {CONFIG_BYTES >> 10} KiB of JSON"
         raise BundleError(Reason.INVALID_CONFIG, f"{problem}; {remedy}")
-
-
-def _items(value: Any) -> Iterable[Any]:
-    """Return the mappings and lists in a mapping or a list."""
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return (item for item in items if isinstance(item, dict | list))
 
 
 def _raise_first(reason: Reason, problems: Sequence[str]) -> None:
@@ -240,3 +240,110 @@ def store_keys(request: Request) -> list[str]:
         store_key(key, origin, pin.origin or f"BundleDeployment/{request.name}", pin.auth_digest)
         for key, origin, pin in zip(_content_keys(request), asked, request.pins, strict=True)
     ]
+
+
+Pins = tuple[SourcePin | None, ...]
+"""One for each source, in spec order; None if it is not resolved yet."""
+_RECORDED = {"kind", "resolved", "digest", "spec_digest", "origin", "resolved_at"}
+_RECORDED_IF_SET = ("destination", "version", "reference", "auth_digest")
+
+
+def origin_of(plugin: Plugin, source: Source, install_namespace: str | None) -> str:
+    """Return the digest of the server that is asked for a source's content, and of how it is trusted.
+
+    Args:
+        plugin: of the source's kind; one from another package may lack the method `origin`.
+        source: from a spec that was checked.
+        install_namespace: default namespace of Secrets.
+    """
+    parameters = source.parameters_json
+    ask = getattr(plugin, "origin", None)
+    secret = source.secret
+    return "v1:" + digest_of_json(
+        {
+            "kind": source.kind,
+            "origin": (ask(parameters) if ask else "") or parameters,
+            # A server that only one BundleDeployment trusts must not provide content for another; a Secret may contain
+            # an authority, too.
+            "certificateData": parameters.get("certificateData") or "",
+            "insecureSkipTLSVerify": bool(parameters.get("insecureSkipTLSVerify")),
+            "secret": [secret.namespace or install_namespace or "", secret.name] if secret else None,
+        }
+    )
+
+
+def content_key(plugin: Plugin, source: Source, resolution: Resolution) -> str:
+    """Return what identifies content within its origin; the rendered objects depend on nothing else of a source."""
+    return f"{source.kind}|{plugin.content_key(source.parameters_json, resolution)}"
+
+
+def store_key(key: str, asked: str, answered: str, auth_digest: str = "") -> str:
+    """Return the content store key of a content key.
+
+    Args:
+        key: a content key.
+        asked: the origin by the spec.
+        answered: the origin of the pin.
+        auth_digest: of the pin; '' for none.
+    """
+    parts = (asked, answered if answered != asked else "", auth_digest, key)
+    return "|".join(filter(None, parts))
+
+
+def resolution_of(pin: SourcePin) -> Resolution:
+    """Return the resolution that a pin records."""
+    return Resolution(pinned=pin.resolved, digest=pin.digest, validator=pin.validator, version=pin.version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The pins of a spec, and the failure of the sources that have none."""
+
+    pins: Pins
+    failure: BundleError | None = None
+
+    @property
+    def found(self) -> tuple[SourcePin, ...]:
+        """The pins that exist."""
+        return tuple(pin for pin in self.pins if pin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """The sources of a spec, all resolved."""
+
+    pins: tuple[SourcePin, ...]
+    requested_at: str
+    """Value of the annotation `reconcile-requested-at` when they were resolved."""
+
+
+def spec_digest(source: Source) -> str:
+    """Return the digest of what identifies a source's content: the source is re-resolved only when it changes."""
+    return "v1:" + digest_of_json(
+        {"kind": source.kind, "identity": source_of(source.kind).identity(source.parameters_json)}
+    )
+
+
+def match_pins(spec: Spec, recorded: Sequence[SourcePin]) -> Pins:
+    """Return the recorded pin of each source, matched by what identifies the content and not by position."""
+    by_digest = {pin.spec_digest: pin for pin in recorded}
+    found = [(source, by_digest.get(spec_digest(source))) for source in spec.sources]
+    return tuple(pin and pin.model_copy(update={"destination": source.target}) for source, pin in found)
+
+
+def record_pins(pins: Iterable[SourcePin]) -> tuple[dict[str, str], ...]:
+    """Return pins as the terms of a revision record them: without what polls change."""
+    return tuple(
+        pin.model_dump(
+            mode="json", by_alias=True, include=_RECORDED | {name for name in _RECORDED_IF_SET if getattr(pin, name)}
+        )
+        for pin in pins
+    )
+
+
+def recall_pins(recorded: Iterable[Mapping[str, Any]]) -> tuple[SourcePin, ...]:
+    """Return recorded pins; none if an older release recorded them, without the source that they belong to."""
+    try:
+        return tuple(map(SourcePin.model_validate, recorded))
+    except ValidationError:
+        return ()

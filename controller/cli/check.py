@@ -34,7 +34,7 @@ from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError, ConfigurationError
 from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
-from controller.processes.confinement import Mechanisms
+from controller.processes.programs import Mechanisms
 
 OLDEST, NEWEST = 34, 36
 """Minor versions of Kubernetes 1 that are supported."""

@@ -24,7 +24,8 @@ from controller.cli.permissions import describe
 from controller.cli.render import OCI, read_config
 from controller.cli.revisions import Reviewed, render_new
 from controller.kube.client import Client
-from controller.permissions.permissions import permissions_of, to_lines
+from controller.permissions.permissions import permissions_of
+from controller.permissions.statement import to_lines
 from controller.status.report import short
 
 _API_VERSION = f"{names.GROUP}/v1alpha2"

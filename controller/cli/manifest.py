@@ -21,7 +21,7 @@ from api.v1alpha2.sources import ChartSource
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.cli.command import ask, tell
 from controller.cli.output import to_table
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from controller.sources.chart_registry import chart_reference
 from controller.sources.git.connection import parse_repository
 from controller.sources.http import parse_address

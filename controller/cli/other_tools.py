@@ -23,8 +23,8 @@ from typing import Any
 from api.errors import BundleError
 from controller.cli.command import FailedError, MisuseError, attempt
 from controller.cli.deployments import MANAGER
+from controller.formats.manifests import read_documents
 from controller.formats.objects import collect_objects
-from controller.formats.yaml.manifests import read_documents
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind

@@ -19,8 +19,8 @@ from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import BUILT_IN_GROUPS, CLUSTER_ROLES, ROLES, GroupVersionKind, Resource
-from controller.permissions.permissions import Line, Permissions, added, digest_of, look_up, permissions_of, to_lines
-from controller.permissions.statement import Topic
+from controller.permissions.permissions import Permissions, added, digest_of, look_up, permissions_of
+from controller.permissions.statement import Line, Topic, to_lines
 from controller.untrusted import mapping
 
 _ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}

@@ -25,11 +25,9 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source, Spec
 from controller.build import capabilities as capabilities_file
 from controller.build.builder import Builder
-from controller.build.confidential import Confidential
-from controller.build.config_values import confidential_of, merge_config
-from controller.build.pins import match_pins
+from controller.build.config_values import Confidential, confidential_of, merge_config
 from controller.build.rendering import render
-from controller.build.request import BuildContext, BuildSettings, Request, check, check_config
+from controller.build.request import BuildContext, BuildSettings, Request, check, check_config, match_pins
 from controller.build.revision import PackedRevision, Revision
 from controller.cli import manifest
 from controller.cli.command import MisuseError, NoConsentError, connect, read_file, tell
@@ -41,6 +39,7 @@ from controller.content.archive import write_entries
 from controller.content.disk import read_folder
 from controller.content.limits import Rejection
 from controller.content.store import ContentStore
+from controller.formats.manifests import read_documents
 from controller.formats.recognition import (
     Archives,
     is_folder,
@@ -49,7 +48,6 @@ from controller.formats.recognition import (
     recognize_first,
     recognize_manifests,
 )
-from controller.formats.yaml.manifests import read_documents
 from controller.kube.discovery import Discovery
 from controller.settings import Settings
 from controller.sources.http import read_body

@@ -1,6 +1,6 @@
-"""Objects: which documents are objects, what identifies an object, and the error that lists problems.
+"""Objects: which documents are objects, what identifies one, where it has pods, and the error that lists problems.
 
-`applicable/invalid_fields.py` checks the other fields.
+`applicable.py` checks the other fields.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
-from controller.formats.yaml.manifests import Document
+from controller.formats.manifests import Document
 from controller.untrusted import mapping
 
 _API_VERSION = re.compile(r"[^/]+(?:/[^/]+)?").fullmatch
@@ -20,6 +20,19 @@ _API_VERSION = re.compile(r"[^/]+(?:/[^/]+)?").fullmatch
 _LABEL_CHARACTERS = 63
 _NAME_CHARACTERS = 253  # of RBAC objects, which have no limit, too: a name is repeated in each message about its object
 _API_VERSION_CHARACTERS = 253 + 1 + _LABEL_CHARACTERS
+
+_TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "Pod"): (),
+    ("", "PodTemplate"): ("template",),
+    ("", "ReplicationController"): ("spec", "template"),
+    ("apps", "DaemonSet"): ("spec", "template"),
+    ("apps", "Deployment"): ("spec", "template"),
+    ("apps", "ReplicaSet"): ("spec", "template"),
+    ("apps", "StatefulSet"): ("spec", "template"),
+    ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
+    ("batch", "Job"): ("spec", "template"),
+}
+_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 Object: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON."""
@@ -100,6 +113,31 @@ def crd_specs(objects: Iterable[Object]) -> Iterator[Mapping[str, Any]]:
     for item in objects:
         if item["kind"] == "CustomResourceDefinition" and group_of(item) == "apiextensions.k8s.io":
             yield mapping(item, "spec")
+
+
+def pod_template_path(group: str, kind: str) -> tuple[str, ...] | None:
+    """Return where objects of a kind have their pod template: () for a Pod, None if its kind has none."""
+    return _TEMPLATES.get((group, kind))
+
+
+def find_pod_template(item: Object) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the path and the value of the pod template of an object; None if its kind has none."""
+    path = pod_template_path(group_of(item), item["kind"])
+    if path is None:
+        return None
+    value: Any = item
+    for field in path:
+        value = value.get(field) if isinstance(value, dict) else None
+    return (".".join(path), value) if isinstance(value, dict) else None
+
+
+def list_containers(pod_spec: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the path and the value of every container of a pod."""
+    for field in _CONTAINER_LISTS:
+        containers = pod_spec.get(field)
+        for index, container in enumerate(containers if isinstance(containers, list) else ()):
+            if isinstance(container, dict):
+                yield f"{path}.{field}[{index}]", container
 
 
 def drop_nulls(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from api.errors import BundleError
 from api.plugins import ContentTree, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import name_key, quote
-from controller.formats.budget import TextBudget
+from controller.formats.manifests import Document, TextBudget, read_documents
 from controller.formats.objects import collect_objects
 from controller.formats.recognition import (
     ANNOTATIONS,
@@ -36,7 +36,6 @@ from controller.formats.recognition import (
     recognize_package,
     walk_folders,
 )
-from controller.formats.yaml.manifests import Document, read_documents
 from controller.untrusted import mapping
 
 _FOLDER = "manifests"

@@ -42,8 +42,8 @@ from controller.manager.workers import Dispatcher, Workers
 from controller.observe.explanations import Explainer
 from controller.observe.following import ContestedWatches, GrantWatches, NamedWatches, ObjectFollower
 from controller.observe.watches import Watches
-from controller.processes.confinement import Mechanisms
 from controller.processes.memory_limit import MemoryLimit
+from controller.processes.programs import Mechanisms
 from controller.processes.supervision import Kind, Supervisor
 from controller.reconcile.context import Services
 from controller.reconcile.reconciler import Reconciler

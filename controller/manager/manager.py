@@ -21,7 +21,7 @@ from controller.manager.process import StartCollector
 from controller.manager.serving import Server
 from controller.manager.survey import ShardSurvey
 from controller.manager.workers import Workers
-from controller.processes.confinement import Mechanisms
+from controller.processes.programs import Mechanisms
 from controller.processes.supervision import Kind, Supervisor
 from controller.reconcile.context import Services
 from controller.revisions.quarantine import Quarantine

@@ -1,103 +1,27 @@
 """What a bundle may do once it runs, as a set of statements.
 
-Statements that differ in one part become one line: first verbs are merged, then what they apply to.
-
 The set depends on the objects alone, never on the cluster: roles that a bundle binds and does not bring are stated by
 name. The order of objects makes no difference, nor how rights are distributed over rules and roles.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from controller.build.revision import Revision
 from controller.content.digests import digest_of_json
-from controller.content.limits import visible
-from controller.permissions.cloud import find_identities
 from controller.permissions.grants import find_grants, make_right, rights_in
-from controller.permissions.pods import find_pod_powers
-from controller.permissions.requests import find_all_requests
-from controller.permissions.statement import EVERYWHERE, Right, Severity, Statement, Topic, find_outside, including
+from controller.permissions.powers import find_all_requests, find_identities, find_outside, find_pod_powers
+from controller.permissions.statement import EVERYWHERE, Right, Statement, Topic, including, to_lines
 
-MAX_ITEMS = 12
-"""What a line lists; more become further lines."""
-SHOWN_NAMES = 5
-"""Of objects of one kind."""
-MAX_CHARACTERS = 160
-"""Of a single name or selector; what exceeds them is cut off."""
-_ODD = re.compile(r"[\s,;()]")
-_TOPICS = list(Topic)
 Permissions: TypeAlias = frozenset[Statement]
 FindRules: TypeAlias = Callable[[str, str, str], Iterable[Mapping[str, Any]]]
 """Returns the rules of a Role or ClusterRole on the cluster by kind, namespace and name; none if they are unknown."""
 _IN = "in namespace "
 SHOWN = 20
 """Lines in status."""
-
-
-class Line(NamedTuple):
-    """Some statements as text, without line breaks and control characters."""
-
-    topic: Topic
-    severity: Severity
-    text: str
-
-
-class _Rest(NamedTuple):
-    """What all statements of a line have in common."""
-
-    severity: Severity
-    topic: Topic
-    who: str
-    where: str
-    mark: str
-
-
-def to_lines(statements: Iterable[Statement]) -> list[Line]:
-    """Return statements as lines, sorted by severity, then by topic; each text once."""
-    verbs: dict[tuple[_Rest, str], set[str]] = {}
-    for each in statements:
-        rest = _Rest(each.severity, each.topic, each.who, each.where, each.mark)
-        verbs.setdefault((rest, each.what), set()).add(each.verb)
-    whats: dict[tuple[_Rest, tuple[str, ...]], list[str]] = {}
-    for (rest, what), of_what in verbs.items():
-        whats.setdefault((rest, tuple(sorted(of_what))), []).append(what)
-    lines = {line for (rest, shared), of_rest in whats.items() for line in _write(rest, shared, sorted(of_rest))}
-    return sorted(lines, key=lambda line: (-line.severity, _TOPICS.index(line.topic), line.text))
-
-
-def _write(rest: _Rest, verbs: Sequence[str], whats: Sequence[str]) -> Iterator[Line]:
-    if rest.topic is Topic.SCOPE and not any(verbs):
-        yield Line(rest.topic, rest.severity, _count(rest, whats))
-        return
-    items = iter(whats)
-    while part := list(islice(items, MAX_ITEMS)):
-        does = ",".join(_word(verb) if rest.topic is Topic.ACCESS else verb for verb in verbs if verb)
-        before, after = (
-            (f"{rest.mark} {does} of", "") if rest.topic is Topic.REQUESTS and rest.mark else (does, rest.mark)
-        )
-        said = " ".join(filter(None, (before, ", ".join(map(_cut, part)), _cut(rest.where), after and f"({after})")))
-        yield Line(rest.topic, rest.severity, f"{_cut(rest.who)}: {said}")
-
-
-def _count(rest: _Rest, names: Sequence[str]) -> str:
-    """Return the kind and number of objects, with the names of some."""
-    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
-    return f"{len(names)} {_cut(rest.who)} {rest.where}: {', '.join(map(_cut, names[:SHOWN_NAMES]))}{more}"
-
-
-def _word(verb: str) -> str:
-    """Return a verb, in quotes if it could be mistaken for more than one word."""
-    return f'"{_cut(verb)}"' if _ODD.search(verb) else _cut(verb)
-
-
-def _cut(text: str) -> str:
-    text = visible(text.replace("\n", " "))
-    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
 
 
 def permissions_of(revision: Revision) -> Permissions:

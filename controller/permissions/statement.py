@@ -1,51 +1,37 @@
-"""A permission as a statement, and which statements include others.
+"""A permission as a statement, which statements include others, and the lines that people read.
 
-Each object outside is a statement, so that another one is seen; a line has their kind and number.
+Each object outside is a statement, so that another one is seen; a line has their kind and number. Statements that
+differ in one part become one line: first verbs are merged, then what they apply to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from itertools import product
-from typing import Any, TypeAlias
+from itertools import islice, product
+from typing import Any, NamedTuple, TypeAlias
 
 from controller import untrusted
 from controller.content.digests import digest_of
-from controller.formats.objects import crd_specs, group_of
-from controller.kube.resources import BUILT_IN_GROUPS
+from controller.content.limits import visible
+from controller.formats.objects import group_of
 from controller.untrusted import mapping
 
+MAX_ITEMS = 12
+"""What a line lists; more become further lines."""
+SHOWN_NAMES = 5
+"""Of objects of one kind."""
+MAX_CHARACTERS = 160
+"""Of a single name or selector; what exceeds them is cut off."""
+_ODD = re.compile(r"[\s,;()]")
 EVERYWHERE = "in all namespaces"
 LONGEST = 512
 """Characters of a text in a statement, without its digest."""
 WHERE_BOUND = "where it is bound"
 Right: TypeAlias = tuple[str, ...]
 """API group, resource and name (empty: all), or a single path; anything else is included only in itself."""
-
-
-def find_outside(objects: Iterable[Mapping[str, Any]], install_namespace: str) -> Iterator[Statement]:
-    """Yield the objects outside a namespace, and the kinds that neither the API server nor the bundle defines."""
-    items = list(map(dict, objects))
-    own = {(spec.get("group"), mapping(spec, "names").get("kind")) for spec in crd_specs(items)}
-    for item in items:
-        metadata, group = mapping(item, "metadata"), group_of(item)
-        kind = item["kind"] if group in BUILT_IN_GROUPS else f"{item['kind']}.{group}"
-        namespace = metadata.get("namespace")
-        if namespace != install_namespace or not namespace:
-            where = f"in namespace {namespace}" if namespace else "in the whole cluster"
-            yield Statement(
-                topic=Topic.SCOPE, who=kind, what=str(metadata.get("name")), where=where, severity=Severity.LOW
-            )
-        if group not in BUILT_IN_GROUPS and (group, item["kind"]) not in own:
-            yield Statement(
-                topic=Topic.SCOPE,
-                who="bundle",
-                verb="instructs controllers of others by",
-                what=kind,
-                severity=Severity.LOW,
-            )
 
 
 class Topic(Enum):
@@ -140,3 +126,65 @@ def _including(right: Right) -> list[Right]:
             resources = {resource, "*", f"*/{subresource}" if slash else resource}
             return list(product({group, "*"}, resources, {name, ""}))
     return [right]
+
+
+class Line(NamedTuple):
+    """Some statements as text, without line breaks and control characters."""
+
+    topic: Topic
+    severity: Severity
+    text: str
+
+
+class _Rest(NamedTuple):
+    """What all statements of a line have in common."""
+
+    severity: Severity
+    topic: Topic
+    who: str
+    where: str
+    mark: str
+
+
+def to_lines(statements: Iterable[Statement]) -> list[Line]:
+    """Return statements as lines, sorted by severity, then by topic; each text once."""
+    verbs: dict[tuple[_Rest, str], set[str]] = {}
+    for each in statements:
+        rest = _Rest(each.severity, each.topic, each.who, each.where, each.mark)
+        verbs.setdefault((rest, each.what), set()).add(each.verb)
+    whats: dict[tuple[_Rest, tuple[str, ...]], list[str]] = {}
+    for (rest, what), of_what in verbs.items():
+        whats.setdefault((rest, tuple(sorted(of_what))), []).append(what)
+    topics = list(Topic)
+    lines = {line for (rest, shared), of_rest in whats.items() for line in _write(rest, shared, sorted(of_rest))}
+    return sorted(lines, key=lambda line: (-line.severity, topics.index(line.topic), line.text))
+
+
+def _write(rest: _Rest, verbs: Sequence[str], whats: Sequence[str]) -> Iterator[Line]:
+    if rest.topic is Topic.SCOPE and not any(verbs):
+        yield Line(rest.topic, rest.severity, _count(rest, whats))
+        return
+    items = iter(whats)
+    while part := list(islice(items, MAX_ITEMS)):
+        does = ",".join(_word(verb) if rest.topic is Topic.ACCESS else verb for verb in verbs if verb)
+        before, after = (
+            (f"{rest.mark} {does} of", "") if rest.topic is Topic.REQUESTS and rest.mark else (does, rest.mark)
+        )
+        said = " ".join(filter(None, (before, ", ".join(map(_cut, part)), _cut(rest.where), after and f"({after})")))
+        yield Line(rest.topic, rest.severity, f"{_cut(rest.who)}: {said}")
+
+
+def _count(rest: _Rest, names: Sequence[str]) -> str:
+    """Return the kind and number of objects, with the names of some."""
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return f"{len(names)} {_cut(rest.who)} {rest.where}: {', '.join(map(_cut, names[:SHOWN_NAMES]))}{more}"
+
+
+def _word(verb: str) -> str:
+    """Return a verb, in quotes if it could be mistaken for more than one word."""
+    return f'"{_cut(verb)}"' if _ODD.search(verb) else _cut(verb)
+
+
+def _cut(text: str) -> str:
+    text = visible(text.replace("\n", " "))
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"

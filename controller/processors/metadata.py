@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.plugins import ProcessRequest, Rendering
-from controller.formats.applicable.corrections import RESERVED, pod_template_path
-from controller.formats.objects import Object, group_of, identify
+from controller.formats.applicable import RESERVED
+from controller.formats.objects import Object, group_of, identify, pod_template_path
 from controller.processors.rendered import change_each, refused
 from controller.untrusted import mapping
 

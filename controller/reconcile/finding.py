@@ -20,8 +20,18 @@ from api.v1alpha2.types import BundleDeployment, SourcePin
 from controller.bugs import keep_first
 from controller.build.capabilities import recall_kinds, record_kinds
 from controller.build.config_values import withhold
-from controller.build.pins import Pins, Resolved, Sources, match_pins, recall_pins, record_pins
-from controller.build.request import BuildContext, Request, check, inputs_digest
+from controller.build.request import (
+    BuildContext,
+    Pins,
+    Request,
+    Resolved,
+    Sources,
+    check,
+    inputs_digest,
+    match_pins,
+    recall_pins,
+    record_pins,
+)
 from controller.build.revision import PackedRevision, RecordedKind, Revision, has_objects
 from controller.reconcile import stored
 from controller.reconcile.context import Context

@@ -18,7 +18,7 @@ from controller.apply.ledger import Ledger
 from controller.apply.plan import Action, ApplyOptions, Outcome
 from controller.apply.targets import PackedTargets, TargetSet
 from controller.bugs import InternalError
-from controller.build.pins import Sources
+from controller.build.request import Sources
 from controller.build.revision import PackedRevision, Revision, Terms
 from controller.observe.explanations import Inquiries
 from controller.observe.progress import HealthTracker

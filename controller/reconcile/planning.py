@@ -23,7 +23,7 @@ from controller.apply.targets import (
     make_targets,
 )
 from controller.build.config_values import reads_secrets
-from controller.build.pins import recall_pins
+from controller.build.request import recall_pins
 from controller.build.revision import Revision, Terms
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record

@@ -16,8 +16,7 @@ from typing import Any
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, ConfigReference
-from controller.build.confidential import Confidential
-from controller.build.config_values import confidential_of, merge_config
+from controller.build.config_values import Confidential, confidential_of, merge_config
 from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import CONFIG_MAPS, SECRETS
 from controller.observe.following import NamedWatches, WatchedObject

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from api.plugins import MEBIBYTE, Limits
 from controller.build.revision import Size
-from controller.formats.budget import INLINE
+from controller.formats.manifests import INLINE
 from controller.sharing import Admission
 
 _BYTES_PER_BYTE = 4

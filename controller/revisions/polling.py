@@ -19,7 +19,7 @@ from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment, Source, SourcePin
 from controller.bugs import keep_first
 from controller.build.builder import Builder
-from controller.build.pins import Pins, Resolved, match_pins
+from controller.build.request import Pins, Resolved, match_pins
 from controller.retries import Retries
 from controller.revisions.background import BackgroundWork, Place
 from controller.revisions.credentials import SourceAccess, SourceProgress

@@ -36,7 +36,7 @@ from api.plugins import Limits
 from api.v1alpha2.conditions import Reason
 from controller.build.revision import PackedRevision, Revision, measure, pack, pack_terms, unpack_terms
 from controller.content.digests import digest_of, is_digest
-from controller.formats.applicable.applicable import revision_digest
+from controller.formats.applicable import revision_digest
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
 from controller.kube.watch import Reflector

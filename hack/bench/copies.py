@@ -25,7 +25,7 @@ from controller.apply.targets import make_targets
 from controller.build.request import Request, inputs_digest
 from controller.build.revision import Revision, pack, pack_terms, unpack
 from controller.content.digests import digest_of
-from controller.formats.applicable.applicable import revision_digest
+from controller.formats.applicable import revision_digest
 from controller.observe.records import project
 from controller.revisions.store import secret_name
 from controller.status.report import short

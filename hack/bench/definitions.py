@@ -17,7 +17,7 @@ from typing import Any
 
 from controller.apply.crd_upgrade.definition import read_definition
 from controller.apply.crd_upgrade.schemas import compare
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 
 RUNS = 5
 BUDGET_SECONDS = 0.3

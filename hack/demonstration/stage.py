@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from controller.processes.confinement import Mechanisms
+from controller.processes.programs import Mechanisms
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.folders import OWNER, make_owned_folder, take_away
 from hack.control_plane.processes import Process, running_process, write_note

@@ -13,18 +13,16 @@ import yaml
 from api.plugins import Capabilities, ContentTree, Format, Limits, Rendering, RenderRequest
 from controller.build.revision import Revision, Terms, pack_objects, pack_terms, unpack
 from controller.content.limits import Rejection, check_path
-from controller.formats.applicable.applicable import make_applicable, revision_digest
-from controller.formats.budget import TextBudget
+from controller.formats.applicable import make_applicable, revision_digest
+from controller.formats.composer import NodeBudget
 from controller.formats.helm.chart import refuse_foreign_references
 from controller.formats.helm.failures import explain
-from controller.formats.helm.output import read_output
+from controller.formats.helm.format import read_output
 from controller.formats.helm.program import RunResult
-from controller.formats.helm.values import write_values
+from controller.formats.helm.values import read_values, write_values
+from controller.formats.manifests import TextBudget, end_last_line, read_documents
 from controller.formats.plain import PlainFormat
 from controller.formats.registry_v1.registry_format import RegistryV1Format
-from controller.formats.values import read_values
-from controller.formats.yaml.composer import NodeBudget
-from controller.formats.yaml.manifests import end_last_line, read_documents
 from controller.kube.encoding import encode
 from hack.fuzzing.archives import LIMITS
 from hack.fuzzing.target import Target, check_message, expect, refusals, scratch

@@ -14,9 +14,9 @@ from controller.apply.crd_upgrade.schemas import compare
 from controller.apply.crd_upgrade.validation import WARNING_CHARACTERS, Survey, plan_trials
 from controller.apply.replies import classify
 from controller.build.revision import pack_objects, pack_terms, unpack
+from controller.formats.composer import NodeBudget
+from controller.formats.manifests import read_documents
 from controller.formats.objects import find_identity_problem
-from controller.formats.yaml.composer import NodeBudget
-from controller.formats.yaml.manifests import read_documents
 from controller.kube.encoding import encode
 from controller.kube.errors import reply_error
 from controller.observe.records import ObjectKey

@@ -1,10 +1,10 @@
 // Command kubernetes_types prints how Go reads and writes the types of Kubernetes that a registry-v1 bundle embeds:
-// controller/formats/registry_v1/bundle/kubernetes_types.json.
+// controller/formats/registry_v1/kubernetes_types.json.
 //
 // One structure a line: field names to "<flags><type>". Flags: "+" the API requires the field, "!" Go writes it even
 // where it is empty (no omitempty), "*" it is a pointer, so that an empty value is written and null is not.
 //
-//	go mod tidy && go run . swagger.json > ../../controller/formats/registry_v1/bundle/kubernetes_types.json
+//	go mod tidy && go run . swagger.json > ../../controller/formats/registry_v1/kubernetes_types.json
 //
 // swagger.json is api/openapi-spec/swagger.json of the same release of k8s.io/kubernetes: what is required stands there.
 package main

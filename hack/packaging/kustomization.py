@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 
 Manifest = dict[str, Any]
 FILE = "kustomization.yaml"

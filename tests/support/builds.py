@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from api.v1alpha2.types import SourcePin, Spec
-from controller.build.pins import spec_digest
-from controller.build.request import Request
+from controller.build.request import Request, spec_digest
 from tests.support.deployments import DIGEST, REF, deployment
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -18,8 +18,8 @@ from controller.cli import run as run_command
 from controller.cli.permissions import Resources
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore, assemble
-from controller.formats.applicable.applicable import make_applicable, revision_digest
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.applicable import make_applicable, revision_digest
+from controller.formats.manifests import read_documents
 from controller.kube import discovery
 from controller.kube.cache import Trace, make_trace
 from controller.kube.client import Client, Response, connect
@@ -33,7 +33,7 @@ from controller.observe.health.explain import explain, explain_namespace
 from controller.observe.health.rules import assess
 from controller.observe.health.verdict import Context, State, StorageClassInfo, Verdict
 from controller.observe.records import entry_hash, entry_of, key_of
-from controller.processes.confinement import Mechanisms, View, start_confined
+from controller.processes.programs import Mechanisms, View, start_confined
 from controller.retries import Backoff
 from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore, remove_orphans
 from controller.sources import hosts as detours

@@ -22,10 +22,9 @@ from controller.apply.execute import Applier
 from controller.apply.hooks import HookRunner
 from controller.apply.removal import Remover
 from controller.build.builder import Builder
-from controller.build.pins import Pins, Resolved, spec_digest
-from controller.build.request import BuildContext, Request, terms_of
+from controller.build.request import BuildContext, Pins, Request, Resolved, spec_digest, terms_of
 from controller.build.revision import PackedRevision, Revision, pack
-from controller.formats.applicable.applicable import make_applicable, revision_digest
+from controller.formats.applicable import make_applicable, revision_digest
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.kube.lease import Takeovers
 from controller.kube.resources import DEPLOYMENTS, SECRETS

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from hack.control_plane.builds import HELM
 from hack.control_plane.settings import Settings
 

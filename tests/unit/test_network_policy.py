@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from controller.sources.addresses import METADATA
 
 FILE = Path(__file__).parents[2] / "config/manager/network_policy.yaml"

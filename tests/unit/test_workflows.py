@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from hack.control_plane.settings import KUBERNETES_RELEASES
 from hack.packaging.lock import PYTHONS, RESOLUTIONS
 

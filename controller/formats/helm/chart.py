@@ -28,7 +28,7 @@ from controller.content.archive import write_entries
 from controller.content.disk import ForeignFileError, Item, walk
 from controller.content.limits import BLOCK, Rejection, Unusable, check_path, quote, split_path
 from controller.content.tar import read_tar
-from controller.formats.budget import read_small
+from controller.formats.manifests import read_small
 from controller.formats.recognition import (
     CHART,
     CHART_SUFFIXES,

@@ -83,57 +83,43 @@ _EXECUTION = re.compile(r"(?:execution|parse) error at \((?P<where>[^)]*)\): (?P
 _YAML = re.compile(r"YAML parse error on (?P<where>\S+): (?:error converting YAML to JSON: )?(?P<what>.*)", re.DOTALL)
 
 
-class Redactor:
-    """Removes values, and everything nested in them, from text."""
+def make_redactor(values: Iterable[Any]) -> Callable[[str], str]:
+    """Return what removes values, and everything nested in them, from the start of a text, on one line."""
+    scalars = list(islice((scalar for each in values for scalar in scalars_of(each)), _MOST + 1))
+    if len(scalars) > _MOST or any(map(_is_blank, scalars)):
+        return lambda _text: _WITHHELD
 
-    def __init__(self, values: Iterable[Any]) -> None:
-        self._scalars = list(islice((scalar for each in values for scalar in scalars_of(each)), _MOST + 1))
-        self._is_possible = len(self._scalars) <= _MOST and not any(map(_is_blank, self._scalars))
-
-    def redact(self, text: str) -> str:
-        """Return the start of a text, on one line and without the values."""
-        if not self._is_possible:
-            return _WITHHELD
+    def _redact(text: str) -> str:
         line = one_line(text[:_READ])[: 2 * _LONGEST]
         is_whole = len(text) <= _READ and len(line) < 2 * _LONGEST
         # A value that starts before this end is compared in full.
         end = len(line) if is_whole else max(len(line) - _LONGEST, 0)
-        return "".join(self._pieces(line, end)) + ("" if is_whole else HIDDEN)
+        return "".join(_pieces(line, end, scalars)) + ("" if is_whole else HIDDEN)
 
-    def _pieces(self, line: str, end: int) -> Iterator[str]:
-        forms = _Forms(self._scalars, line)
-        hidden_until = 0
-        for place in range(end):
-            if length := forms.longest_at(place):
-                if place >= hidden_until:
-                    yield HIDDEN
-                hidden_until = max(hidden_until, place + length)
-            elif place >= hidden_until:
-                yield line[place]
+    return _redact
 
 
-class _Forms:
-    """The forms of values that may be in one line: only those whose start is in it."""
-
-    def __init__(self, scalars: Iterable[str], line: str) -> None:
-        self._line = line
-        beginnings = {line[place : place + _LEAST] for place in range(len(line))}
-        self._forms: dict[str, bool] = {}
-        """To whether the value continues after the part that is compared."""
-        lengths: dict[str, set[int]] = {}
-        for form, continues in (each for scalar in scalars for each in _forms(scalar)):
-            if form[:_LEAST] in beginnings and len(form) >= _LEAST:
-                self._forms[form] = continues or self._forms.get(form, False)
-                lengths.setdefault(form[:_LEAST], set()).add(len(form))
-        self._lengths = {beginning: sorted(found, reverse=True) for beginning, found in lengths.items()}
-
-    def longest_at(self, place: int) -> int:
-        """Return the length of the longest value that starts at a position of the line; 0 if none does."""
-        for length in self._lengths.get(self._line[place : place + _LEAST], ()):
-            continues = self._forms.get(self._line[place : place + length])
-            if continues is not None:
-                return len(self._line) - place if continues else length
-        return 0
+def _pieces(line: str, end: int, scalars: Iterable[str]) -> Iterator[str]:
+    beginnings = {line[place : place + _LEAST] for place in range(len(line))}
+    continuing: dict[str, bool] = {}
+    """The forms of values that may be in the line, to whether the value continues after the part that is compared."""
+    lengths: dict[str, set[int]] = {}
+    for form, continues in (each for scalar in scalars for each in _forms(scalar)):
+        if form[:_LEAST] in beginnings and len(form) >= _LEAST:
+            continuing[form] = continues or continuing.get(form, False)
+            lengths.setdefault(form[:_LEAST], set()).add(len(form))
+    longest_first = {beginning: sorted(found, reverse=True) for beginning, found in lengths.items()}
+    hidden_until = 0
+    for place in range(end):
+        possible = longest_first.get(line[place : place + _LEAST], ())
+        length = next((each for each in possible if line[place : place + each] in continuing), 0)
+        if length:
+            if place >= hidden_until:
+                yield HIDDEN
+            continues = continuing[line[place : place + length]]
+            hidden_until = len(line) if continues else max(hidden_until, place + length)
+        elif place >= hidden_until:
+            yield line[place]
 
 
 def _is_blank(scalar: str) -> bool:
@@ -273,7 +259,7 @@ def explain(
         remedy = "simplify the chart, or raise --render-mebibytes or --render-timeout"
         return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}; {remedy}")
     text = _message(result.stderr)
-    redact = Redactor(values).redact  # locations, too: a chart can write anything
+    redact = make_redactor(values)  # locations, too: a chart can write anything
     if missing := _MISSING.search(text):
         problem = f"missing dependencies in charts/: {_shorten(redact(missing['what']))}"
         remedy = 'add them with "helm dependency build" before publishing the chart'

@@ -27,8 +27,16 @@ from api.plugins import Means, ProgramVersion
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import Spool
 from controller.content.limits import describe_bytes, quote
-from controller.processes.confinement import WITHOUT_NETWORK, Mechanisms, View, confined, programs, start_confined
-from controller.processes.group import ProcessGroup, read_pipes
+from controller.processes.programs import (
+    WITHOUT_NETWORK,
+    Mechanisms,
+    ProcessGroup,
+    View,
+    confined,
+    programs,
+    read_pipes,
+    start_confined,
+)
 
 _STDERR_BYTES = 256 * 1024  # kept of stderr: enough for a thousand templates that include one another
 _PROCESSORS = 2
@@ -67,7 +75,7 @@ def run_guarded(command: Sequence[str], text: bytes, means: Means, subject: str)
     with _input(text, means) as source:
         process = _spawn(command, source, means)
         with ProcessGroup(process) as group:
-            return _Run(process, group, means, subject).collect()
+            return _collect(process, group, means, subject)
 
 
 @contextmanager
@@ -138,47 +146,36 @@ def _environment(means: Means) -> Mapping[str, str]:
     }
 
 
-class _Run:
-    """Reads the output of a process, within its limits."""
+def _collect(process: subprocess.Popen[bytes], group: ProcessGroup, means: Means, subject: str) -> RunResult:
+    """Read the output of a process within its limits, and wait until it exits.
 
-    def __init__(self, process: subprocess.Popen[bytes], group: ProcessGroup, means: Means, subject: str) -> None:
-        self._process, self._group, self._means, self._subject = process, group, means, subject
-        self._deadline = time.monotonic() + means.seconds
-        self._output, self._stderr = bytearray(), bytearray()
+    Raises: BundleError (RenderLimitExceeded, RenderFailed).
+    """
+    deadline = time.monotonic() + means.seconds
+    output, stderr = bytearray(), bytearray()
 
-    def collect(self) -> RunResult:
-        """Wait until the process exits.
+    def _limit(problem: str) -> BundleError:
+        return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{quote(subject)}: {problem}")
 
-        Raises: BundleError (RenderLimitExceeded, RenderFailed).
-        """
-        output, stderr = cast("BinaryIO", self._process.stdout), cast("BinaryIO", self._process.stderr)
-        read_pipes({output: self._take_output, stderr: self._take_stderr}, self._check)
-        return RunResult(
-            status=self._group.wait(self._check),
-            output=bytes(self._output),
-            stderr=self._stderr.decode(errors="replace"),
-        )
+    def _take_output(data: bytes) -> None:
+        output.extend(data)
+        if len(output) > means.output_bytes:
+            raise _limit(f"rendered chart exceeds the limit of {describe_bytes(means.output_bytes)}; split it")
 
-    def _take_output(self, data: bytes) -> None:
-        self._output += data
-        if len(self._output) > self._means.output_bytes:
-            limit = describe_bytes(self._means.output_bytes)
-            raise self._limit(f"rendered chart exceeds the limit of {limit}; split it")
-
-    def _take_stderr(self, data: bytes) -> None:
-        self._stderr += data[: _STDERR_BYTES - len(self._stderr)]
-
-    def _check(self) -> None:
-        if self._means.cancelled.is_set():
-            message = f"{quote(self._subject)}: canceled: the result is no longer needed"
+    def _check() -> None:
+        if means.cancelled.is_set():
+            message = f"{quote(subject)}: canceled: the result is no longer needed"
             raise BundleError(Reason.RENDER_FAILED, message)
-        if time.monotonic() >= self._deadline:
-            seconds = f"{self._means.seconds:g} s"
+        if time.monotonic() >= deadline:
             remedy = "simplify the chart or raise --render-timeout"
-            raise self._limit(f"timed out: rendering takes more than {seconds}; {remedy}")
+            raise _limit(f"timed out: rendering takes more than {means.seconds:g} s; {remedy}")
 
-    def _limit(self, problem: str) -> BundleError:
-        return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{quote(self._subject)}: {problem}")
+    takers = {
+        cast("BinaryIO", process.stdout): _take_output,
+        cast("BinaryIO", process.stderr): lambda data: stderr.extend(data[: _STDERR_BYTES - len(stderr)]),
+    }
+    read_pipes(takers, _check)
+    return RunResult(status=group.wait(_check), output=bytes(output), stderr=stderr.decode(errors="replace"))
 
 
 class ProgramFinder:

@@ -1,4 +1,4 @@
-"""`spec.config` of a chart, and values, read and written the way Helm reads them.
+"""`spec.config` of a chart, and values, read, merged and written the way Helm reads them, also for `spec.configFrom`.
 
 Values files are copied under generated names: Helm splits the argument of `--values` at commas and treats `://` as a
 URL and a leading dash as an option, so file names from content could make it read other files.
@@ -20,11 +20,10 @@ from api.plugins import MEBIBYTE, Entry, Limits, Means
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import Rejection, check_path, name_key, quote
-from controller.formats.budget import read_small
+from controller.formats.composer import NodeBudget, write_number
 from controller.formats.helm.program import scratch_of
+from controller.formats.manifests import read_documents, read_small
 from controller.formats.objects import describe_type
-from controller.formats.values import read_values
-from controller.formats.yaml.scalars import write_number
 
 VALUES_BYTES = MEBIBYTE
 """Of one file, which this process reads."""
@@ -231,3 +230,39 @@ _CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "values": _check_values,
     "valuesFiles": _check_files,
 }
+
+
+VALUES = 100_000
+"""Of one text, including those that aliases repeat."""
+
+
+def read_values(text: bytes, place: str) -> Mapping[str, Any]:
+    """Return the values in one YAML document, or none for an empty text; as in Helm, the last of equal keys wins.
+
+    Messages start with `place`.
+
+    Raises: BundleError (InvalidConfig).
+    """
+    try:
+        documents = list(read_documents(text, place, strict=False, budget=NodeBudget(VALUES, "remove some")))
+    except BundleError as error:
+        raise BundleError(Reason.INVALID_CONFIG, error.message) from None
+    if len(documents) > 1:
+        problem = "contains more than one document, of which Helm reads only the first; combine them"
+        raise BundleError(Reason.INVALID_CONFIG, f"{place}: {problem}")
+    value = documents[0].value if documents else {}
+    if not isinstance(value, dict):
+        raise BundleError(Reason.INVALID_CONFIG, f"{place}: must be a mapping, not {describe_type(value)}")
+    return value
+
+
+def merge_values(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both values as Helm merges several values files: mappings are merged, everything else is replaced.
+
+    A null above stays, since it removes a default of the chart.
+    """
+    merged = dict(below)
+    for key, value in above.items():
+        known = merged.get(key)
+        merged[key] = merge_values(known, value) if isinstance(known, Mapping) and isinstance(value, Mapping) else value
+    return merged

@@ -20,7 +20,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.objects import Object, identify
-from controller.formats.registry_v1.bundle.service_version import (
+from controller.formats.registry_v1.bundle import (
     ALL,
     ALL_NAMESPACES,
     MULTI,
@@ -29,8 +29,8 @@ from controller.formats.registry_v1.bundle.service_version import (
     find_target_problem,
     write_list,
 )
-from controller.formats.registry_v1.bundle.typed import Reader, Types, WrongTypeError, kubernetes_types, parse_types
 from controller.formats.registry_v1.generators import PROVIDERS
+from controller.formats.registry_v1.typed import Reader, Types, WrongTypeError, kubernetes_types, parse_types
 from controller.untrusted import path_below
 
 CONFIG = "DeploymentConfig"
@@ -328,17 +328,18 @@ def _choose_targets(config: Mapping[str, Any], modes: frozenset[str]) -> tuple[s
 def _find_errors(config: Mapping[str, Any], modes: frozenset[str], namespace: str) -> list[str]:
     if not isinstance(config, dict):
         return [wrong_type("", config, "object")]
-    one = _OneNamespace(modes, namespace)
+    takes_one = bool(modes & {OWN, SINGLE})
     checks: dict[str, Callable[[Any], list[str]]] = {
         _PROVIDER: _check_provider,
         SECTION: lambda value: find_errors(value, SECTION),
     }
-    if one.is_known:
-        checks[_ONE] = one.check
+    if takes_one:
+        checks[_ONE] = lambda value: _check_one(value, modes, namespace)
     if MULTI in modes:
         checks[_SEVERAL] = _check_several
-    errors = [f'required field "{_ONE}" is missing'] if one.is_missing(config) and _SEVERAL not in config else []
-    if one.is_known and _ONE in config and _SEVERAL in config:
+    is_missing = takes_one and ALL not in modes and config.get(_ONE) is None and _SEVERAL not in config
+    errors = [f'required field "{_ONE}" is missing'] if is_missing else []
+    if takes_one and _ONE in config and _SEVERAL in config:
         errors.append(f'fields "{_ONE}" and "{_SEVERAL}" exclude each other')
     for key in sorted(checks.keys() & config.keys()):
         errors += checks[key](config[key])
@@ -356,50 +357,35 @@ def _describe_unknown(key: str, modes: frozenset[str]) -> str:
     return f"{_FIELD}{key}: not accepted, because this bundle supports only the install modes {supported}; {remedy}"
 
 
-class _OneNamespace:
-    """Checks `watchNamespace` by the supported install modes."""
+def _check_one(value: Any, modes: frozenset[str], own: str) -> list[str]:
+    """Return the errors of `watchNamespace`, by the supported install modes."""
+    if value is None:
+        return []  # optional, or reported as missing
+    if isinstance(value, str):
+        errors = [*_check_mode(value, modes, own), *_check_label(value, _ONE)]
+    else:
+        errors = [wrong_type(_ONE, value, "string")]
+    if errors and ALL in modes:
+        return [f'invalid value for field "{_ONE}"', wrong_type(_ONE, value, "null"), *errors]
+    return errors
 
-    def __init__(self, modes: frozenset[str], namespace: str) -> None:
-        self._own, self._single = OWN in modes, SINGLE in modes
-        self._namespace = namespace
-        self.is_known = self._own or self._single
-        self._is_optional = ALL in modes
 
-    def is_missing(self, config: Mapping[str, Any]) -> bool:
-        """Return whether a config lacks the required field."""
-        return self.is_known and not self._is_optional and config.get(_ONE) is None
-
-    def check(self, value: Any) -> list[str]:
-        """Return the errors of the field."""
-        if value is None:
-            return []  # optional, or reported as missing
-        errors = self._check_string(value)
-        if errors and self._is_optional:
-            return [f'invalid value for field "{_ONE}"', wrong_type(_ONE, value, "null"), *errors]
-        return errors
-
-    def _check_string(self, value: Any) -> list[str]:
-        if not isinstance(value, str):
-            return [wrong_type(_ONE, value, "string")]
-        return [*self._check_mode(value), *_check_label(value, _ONE)]
-
-    def _check_mode(self, value: str) -> list[str]:
-        own = self._namespace
-        if self._own and not self._single and value != own:
-            return _wrong_mode(
-                value,
-                "ownNamespaceInstallMode",
-                f'must be "{own}" (the namespace where the operator is installed) because this operator only supports'
-                " OwnNamespace install mode",
-            )
-        if self._single and not self._own and value == own:
-            return _wrong_mode(
-                value,
-                "singleNamespaceInstallMode",
-                f'must be different from "{own}" (the install namespace) because this operator uses SingleNamespace'
-                " install mode to watch a different namespace",
-            )
-        return []
+def _check_mode(value: str, modes: frozenset[str], own: str) -> list[str]:
+    if SINGLE not in modes and value != own:
+        return _wrong_mode(
+            value,
+            "ownNamespaceInstallMode",
+            f'must be "{own}" (the namespace where the operator is installed) because this operator only supports'
+            " OwnNamespace install mode",
+        )
+    if OWN not in modes and value == own:
+        return _wrong_mode(
+            value,
+            "singleNamespaceInstallMode",
+            f'must be different from "{own}" (the install namespace) because this operator uses SingleNamespace'
+            " install mode to watch a different namespace",
+        )
+    return []
 
 
 def _wrong_mode(value: str, format_: str, rule: str) -> list[str]:

@@ -22,7 +22,7 @@ from api.errors import BundleError
 from api.plugins import Capabilities
 from api.v1alpha2.conditions import Reason
 from controller.formats.objects import Object, drop_nulls, group_of
-from controller.formats.registry_v1.bundle.service_version import (
+from controller.formats.registry_v1.bundle import (
     ALL_NAMESPACES,
     CONVERSION,
     MUTATING,
@@ -32,7 +32,7 @@ from controller.formats.registry_v1.bundle.service_version import (
     StrategyDeployment,
     Webhook,
 )
-from controller.formats.registry_v1.bundle.typed import write as write_json
+from controller.formats.registry_v1.typed import write as write_json
 from controller.untrusted import integer, mapping, mappings
 
 LONGEST = 63
@@ -162,16 +162,16 @@ def make_roles(version: ServiceVersion, namespace: str, targets: Sequence[str]) 
 
 def make_cluster_roles(version: ServiceVersion, namespace: str, targets: Sequence[str]) -> list[Object]:
     """Return a ClusterRole and a ClusterRoleBinding for each cluster permission, or for each if all are watched."""
-    promoted = map(_promote, version.permissions) if tuple(targets) == ALL_NAMESPACES else ()
+    all_are_watched = tuple(targets) == ALL_NAMESPACES
+    promoted = (
+        replace(permission, rules=(*(permission.rules or ()), _SEE_NAMESPACES))
+        for permission in (version.permissions if all_are_watched else ())
+    )
     return [
         item
         for permission in (*version.cluster_permissions, *promoted)
         for item in _make_pair(version.name, permission, namespace, {}, "Cluster")
     ]
-
-
-def _promote(permission: Permission) -> Permission:
-    return replace(permission, rules=(*(permission.rules or ()), _SEE_NAMESPACES))
 
 
 def _make_pair(
@@ -415,17 +415,13 @@ def find_unnamed_conversions(definitions: Sequence[Object], webhooks: Sequence[W
     ]
 
 
-def place_others(others: Sequence[Object], namespace: str, scope: Scope) -> list[Object]:
-    """Return the objects: namespaced ones moved to the install namespace, cluster-scoped ones without a namespace."""
-    return [_place(item, namespace, scope) for item in others]
-
-
 def name_of(item: Object) -> str:
     """Return the name of an unchecked object."""
     return str(mapping(item, "metadata").get("name", ""))
 
 
-def _place(item: Object, namespace: str, scope: Scope) -> Object:
+def place(item: Object, namespace: str, scope: Scope) -> Object:
+    """Return an object in the install namespace if its kind is namespaced, or without a namespace."""
     kind = item["kind"]
     served = scope(group_of(item), kind) if isinstance(item.get("apiVersion"), str) else None
     metadata = item.get("metadata")

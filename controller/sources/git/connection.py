@@ -28,7 +28,7 @@ from api.errors import BundleError
 from api.plugins import Access, Credentials
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
-from controller.processes.confinement import STARTING
+from controller.processes.programs import STARTING
 from controller.sources.addresses import admit
 from controller.sources.hosts import PORTS, Location, check_host
 from controller.sources.pace import RATE_SECONDS

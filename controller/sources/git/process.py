@@ -37,8 +37,16 @@ from api.plugins import MEBIBYTE, Access, Network
 from api.v1alpha2.conditions import Reason
 from controller.certificates import EXPIRED, NOT_YET_VALID
 from controller.content.limits import describe_bytes, quote
-from controller.processes.confinement import View, confined, programs, start_confined
-from controller.processes.group import CHUNK, TICK, ProcessGroup, read_pipes
+from controller.processes.programs import (
+    CHUNK,
+    TICK,
+    ProcessGroup,
+    View,
+    confined,
+    programs,
+    read_pipes,
+    start_confined,
+)
 from controller.sources.git.connection import Connection
 from controller.sources.hosts import Place
 from controller.sources.pace import RATE_SECONDS, TIMED_OUT, check_deadline, too_slow

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from controller.status.report import Deletion, Report
 from controller.status.summary import summarize
 from tests.support.deployments import deployment, manifest

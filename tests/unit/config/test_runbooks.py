@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from api.v1alpha2.conditions import Reason, Retry
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"

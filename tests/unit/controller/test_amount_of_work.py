@@ -23,16 +23,16 @@ from controller.apply.teardown import plan_teardown
 from controller.cli.comparison import Change, Comparison, Difference, write
 from controller.cli.diff import overlay
 from controller.content.limits import Rejection
+from controller.formats.composer import hide_colons
 from controller.formats.helm import chart as ignore
 from controller.formats.registry_v1.config import check_additions
-from controller.formats.yaml import scalars as flow_colons
 from controller.kube.errors import ApiError
 from controller.observe.health.rules import assess
 from controller.observe.health.verdict import MOST_CONDITIONS, TEXT_CHARACTERS, Context, read_conditions
 from controller.observe.records import ObjectKey, Record, key_of, project
 from controller.observe.relations import find_cycle
 from controller.permissions.permissions import find_permissions
-from controller.processors.patch.processor import PatchProcessor
+from controller.processors.patch import PatchProcessor
 from controller.untrusted import TooManyStepsError
 from tests.support.rendered import processed
 
@@ -209,7 +209,7 @@ def actions_with_a_long_resource(count: int) -> Work:
 def colons_in_flows(count: int) -> Work:
     # All characters that could mark one are used.
     text = b"a: [b:, c]\n" * count + b"".join(f"{c:x} ".encode() for c in range(0xE000, 0xF900))
-    return lambda: flow_colons.hide(text)
+    return lambda: hide_colons(text)
 
 
 def keys_that_a_patch_retains(count: int) -> Work:

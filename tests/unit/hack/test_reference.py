@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from api.v1alpha2.schema import open_api_schema
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from hack.reference.sections import find_blocks, read_examples, write_sections
 
 Schema = Mapping[str, Any]

@@ -36,7 +36,7 @@ from controller.apply.targets import (
 )
 from controller.apply.teardown import describe_awaited, plan_teardown
 from controller.build.revision import Revision, Terms, pack, pack_terms
-from controller.formats.applicable.applicable import make_applicable, revision_digest
+from controller.formats.applicable import make_applicable, revision_digest
 from controller.kube.encoding import decode, encode
 from controller.kube.errors import reply_error
 from controller.kube.resources import GroupVersionKind, Resource

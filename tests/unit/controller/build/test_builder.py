@@ -29,19 +29,16 @@ from api.plugins import (
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin, Spec
 from controller.build import builder as builder_module
-from controller.build import fetching as fetcher
-from controller.build import fetching as resolver
-from controller.build import pins, rendering
+from controller.build import fetching, rendering
 from controller.build import request as request_module
 from controller.build.builder import Builder
-from controller.build.pins import recall_pins, record_pins, spec_digest
 from controller.build.plugins import source_of
-from controller.build.request import BuildContext, BuildSettings, Request
+from controller.build.request import BuildContext, BuildSettings, Request, recall_pins, record_pins, spec_digest
 from controller.build.revision import PackedRevision, Revision
 from controller.content.limits import DiskShares
 from controller.content.store import ContentStore
-from controller.formats.applicable.applicable import revision_digest
-from controller.formats.budget import LargeTextError
+from controller.formats.applicable import revision_digest
+from controller.formats.manifests import LargeTextError
 from controller.formats.plain import PlainFormat
 from controller.telemetry import Observer, SourceResult
 from tests.support.builds import NOW, request, spec
@@ -110,7 +107,7 @@ CONTENTS: dict[str, Mapping[str, bytes] | Exception] = {
 
 def serve(monkeypatch: pytest.MonkeyPatch, shelf: Shelf) -> None:
     """Make a source available as if it were installed."""
-    for module in (fetcher, pins, request_module, resolver):
+    for module in (fetching, request_module):
         monkeypatch.setattr(module, "source_of", lambda kind: shelf if kind == SHELF else source_of(kind))
 
 

@@ -13,7 +13,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Spec
 from controller.build.config_values import merge_config, withhold
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from tests.support.deployments import deployment
 from tests.support.helm_program import HELM, helm
 

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from api.errors import BundleError
 from api.v1alpha2.reading import try_to_read
 from controller.build.config_values import merge_config
-from controller.build.pins import match_pins, recall_pins
 from controller.build.plugins import installed_formats
-from controller.build.request import check
+from controller.build.request import check, match_pins, recall_pins
 from controller.build.revision import unpack
-from controller.formats.values import merge_values
+from controller.formats.helm.values import merge_values
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, OBJECTS, PIN, json_values, nonsense_in
 
 FORMATS = installed_formats()

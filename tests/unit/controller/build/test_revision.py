@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.build.revision import Revision, Terms, has_objects, measure, pack, pack_objects, pack_terms, unpack
-from controller.formats.applicable.applicable import revision_digest
+from controller.formats.applicable import revision_digest
 
 JSON = st.recursive(
     st.none()

@@ -14,7 +14,7 @@ from api.v1alpha2.schema import crd
 from controller.build.plugins import format_of
 from controller.cli import main
 from controller.cli.installation import DEFINITION
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from controller.kube.lease import LEASES
 from tests.support.charts import packaged_helm
 from tests.support.fake_api import FakeApi, Fault

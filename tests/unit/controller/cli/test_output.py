@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.cli.output import name_of, to_table, to_yaml
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.recursive(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from controller.cli import main
-from controller.formats.applicable.applicable import revision_digest
+from controller.formats.applicable import revision_digest
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controller.cli.uninstall import _PARTS, was_created_by_controller
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from controller.kube.resources import NAMESPACES, GroupVersionKind
 from tests.support.fake_cluster import FakeCluster
 

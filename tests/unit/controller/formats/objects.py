@@ -9,8 +9,8 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.applicable.applicable import make_applicable
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.applicable import make_applicable
+from controller.formats.manifests import read_documents
 
 Object = dict[str, Any]
 SCOPES = {("", "Namespace"): False, ("rbac.authorization.k8s.io", "ClusterRole"): False, ("", "ConfigMap"): True}

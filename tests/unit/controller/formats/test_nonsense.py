@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 from api.errors import BundleError
 from api.plugins import Limits
-from controller.formats.applicable.applicable import make_applicable, revision_digest
-from controller.formats.applicable.corrections import find_reserved_marks, without_reserved_marks
-from controller.formats.budget import TextBudget
-from controller.formats.helm.output import read_output
+from controller.formats.applicable import find_reserved_marks, make_applicable, revision_digest, without_reserved_marks
+from controller.formats.helm.format import read_output
+from controller.formats.manifests import Document, TextBudget
 from controller.formats.objects import collect_objects, find_identity_problem
-from controller.formats.yaml.manifests import Document
 from controller.kube.encoding import encode
 from tests.support.nonsense import OBJECTS, nested, nonsense_in, objects_like
 

@@ -9,8 +9,8 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.formats.manifests import read_documents
 from controller.formats.objects import Object, collect_objects, identify
-from controller.formats.yaml.manifests import read_documents
 
 
 def collect(text: str) -> list[Object]:

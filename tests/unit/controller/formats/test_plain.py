@@ -14,7 +14,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Capabilities, ContentTree, Format, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
-from controller.formats.applicable.applicable import revision_digest
+from controller.formats.applicable import revision_digest
 from controller.formats.plain import PlainFormat
 
 DATA = Path(__file__).parents[3] / "data" / "plain"

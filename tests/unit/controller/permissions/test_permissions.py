@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from controller.permissions import grants, requests
+from api.errors import BundleError
+from controller.formats.applicable import make_applicable
+from controller.permissions import grants, powers
 from controller.permissions.permissions import (
-    MAX_CHARACTERS,
-    MAX_ITEMS,
     added,
     digest_of,
     find_permissions,
     look_up,
     summarize,
-    to_lines,
 )
-from controller.permissions.statement import Severity
+from controller.permissions.statement import MAX_CHARACTERS, MAX_ITEMS, Severity, to_lines
+from tests.support.golden_permissions import BUNDLES, describe, read_bundle
+from tests.support.nonsense import OBJECTS, objects_like
 
 Object = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
@@ -543,7 +548,7 @@ def test_a_product_of_lists_costs_neither_memory_nor_time() -> None:
 
 
 def test_a_webhook_rule_that_is_too_large_is_stated_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MAX_RESOURCES", 0)
+    monkeypatch.setattr(powers, "MAX_RESOURCES", 0)
     assert "too many to list" in first(webhooks())
 
 
@@ -591,3 +596,25 @@ def test_malformed_objects_are_left_for_the_api_server_to_refuse() -> None:
 def test_severity_is_shown_in_order() -> None:
     found = to_lines(find_permissions([bind(to="cluster-admin"), workload(hostPID=True), bind(to="x")], "shop"))
     assert [line.severity for line in found][:3] == [Severity.ADMIN, Severity.HIGH, Severity.NORMAL]
+
+
+def test_there_are_at_least_twelve() -> None:
+    assert len(BUNDLES) >= 12
+
+
+@pytest.mark.parametrize("folder", BUNDLES, ids=attrgetter("name"))
+def test_what_a_real_bundle_may_do(folder: Path) -> None:
+    assert describe(read_bundle(folder)) == (folder / "expected.txt").read_text()
+
+
+@given(st.lists(objects_like(*OBJECTS), max_size=4), st.lists(objects_like(*OBJECTS), max_size=2))
+def test_permissions_of_any_objects_are_found(items: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+    try:
+        new, old = (
+            find_permissions(make_applicable(each, install_namespace="shop", is_namespaced=lambda *_: None), "shop")
+            for each in (items, others)
+        )
+    except BundleError:
+        return
+    digest_of(new)
+    assert summarize(added(new, old), most=5).lines is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from api.plugins import MEBIBYTE, Limits
-from controller.formats.budget import estimate
+from controller.formats.manifests import estimate
 from controller.processes.memory_limit import MemoryLimit, find_limit
 
 MACHINE = "the memory of the machine"

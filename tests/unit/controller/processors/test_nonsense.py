@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from api.errors import BundleError
 from api.plugins import Processor
-from controller.processors.images.processor import ImagesProcessor
+from controller.processors.images import ImagesProcessor
 from controller.processors.metadata import MetadataProcessor
-from controller.processors.patch.processor import PatchProcessor
+from controller.processors.patch import PatchProcessor
 from tests.support.rendered import processed
 
 SCALARS = (

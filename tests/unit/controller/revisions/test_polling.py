@@ -12,8 +12,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
 from controller.build.builder import Builder
-from controller.build.pins import Pins, Resolved, spec_digest
-from controller.build.request import BuildContext
+from controller.build.request import BuildContext, Pins, Resolved, spec_digest
 from controller.retries import Retries
 from controller.revisions.background import BackgroundWork, Place
 from controller.revisions.credentials import SourceAccess, SourceProgress

@@ -10,7 +10,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.build.revision import Revision, Terms
-from controller.formats.applicable.applicable import revision_digest
+from controller.formats.applicable import revision_digest
 from controller.kube.errors import ApiError
 from controller.kube.resources import SECRETS
 from controller.revisions.store import CHUNK_BYTES, RevisionSecrets, RevisionStore

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from hack.packaging.kustomization import Manifest, render
 from tests.support.bundles import ROOT
 from tests.support.helm_program import CHART, helm

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from hack.packaging.kustomization import render
 from tests.support.bundles import ROOT
 

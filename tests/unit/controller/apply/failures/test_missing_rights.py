@@ -11,7 +11,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.rights import MissingRightsError, RbacRight, describe_roles, for_apply, list_all
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 
 ACCOUNT = "system:serviceaccount:shop:deployer"
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from api.errors import BundleError
 from api.plugins import ContentTree, Limits
-from controller.formats.budget import TextBudget
 from controller.formats.helm.chart import find_chart, gather_chart, refuse_foreign_references
 from controller.formats.helm.failures import explain
-from controller.formats.helm.output import read_output
+from controller.formats.helm.format import read_output
 from controller.formats.helm.program import RunResult
 from controller.formats.helm.values import find_problems, read_configuration, write_values
+from controller.formats.manifests import TextBudget
 from tests.support.charts import chart_of, pack, render, write
 
 KEYS = st.sampled_from(

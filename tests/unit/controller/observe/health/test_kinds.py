@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.policies import HealthCheck
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.manifests import read_documents
 from controller.observe.health.rules import assess, matching
 from controller.observe.health.verdict import Context, State, StorageClassInfo, with_deadline
 from tests.unit.controller.observe.health.objects import Manifest, claim, conditioned, conditions, job, manifest

@@ -1,0 +1,526 @@
+"""Makes rendered objects applicable by server-side apply, before their digest is taken. Pure (README.md).
+
+In: objects as a format rendered them, and the scope of their kinds. Out: the same objects, or BundleError
+(InvalidBundle). Inputs are never modified, unchanged parts are shared, equal inputs give equal objects.
+`controller/apply` adds owner label, annotations and references. The steps: refuse invalid fields, correct, remove
+nulls, set namespaces.
+
+Invalid are fields that the API server would reject with a 500 or an incomprehensible message. Server-side apply accepts
+neither a number or boolean as a string nor two list items with the same key. Client-side apply did, so bundles contain
+them. What the API server explains well is left to it: names, ranges, references.
+
+Corrections change valid objects so that server-side apply does what their author meant. Nulls are removed, unless a CRD
+of the same bundle allows them: the API server records a null as an owned leaf, rejects it in a custom field that is not
+nullable, and starts a new generation at every apply if it is in the key of a list item. Nulls that are list items are
+kept: removing one would move the others. In data of ConfigMaps and Secrets, null means the empty string.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+from api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_SHARD, OWNER_UID, RELEASED_FROM
+from controller.formats.objects import (
+    Identity,
+    Object,
+    crd_specs,
+    describe_type,
+    describe_wrong_type,
+    find_identity_problem,
+    find_pod_template,
+    group_of,
+    identify,
+    list_containers,
+    refuse,
+)
+from controller.untrusted import mapping
+
+ScopeLookup = Callable[[str, str, str], bool | None]
+"""Group, version and kind to whether it is namespaced; None if this is not known yet."""
+
+_ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
+_ENCODE_SORTED = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+).encode
+
+
+def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_namespaced: ScopeLookup) -> list[Object]:
+    """Return the objects as server-side apply accepts them, in the same order.
+
+    Args:
+        objects: as a format rendered them.
+        install_namespace: of namespaced objects without a namespace. Cluster-scoped objects lose theirs, as the API
+            server drops it silently.
+        is_namespaced: scope of kinds that no CRD among the objects defines. With None the namespace remains unchanged
+            until the API appears.
+
+    Raises: BundleError (InvalidBundle) with object and field of the first problem, and the number of others.
+    """
+    refuse(
+        f"objects[{index}]: {problem}" for index, item in enumerate(objects) if (problem := find_identity_problem(item))
+    )
+    refuse(f"{identify(item)}: {problem}" for item in objects for problem in find_invalid_fields(item))
+    defined = scopes_of_crds(objects)
+
+    @cache
+    def _scope(api_version: str, kind: str) -> bool | None:
+        group, _, version = api_version.rpartition("/")
+        scope = defined.get((group, kind))
+        return is_namespaced(group, version, kind) if scope is None else scope
+
+    result = [
+        _set_namespace(item, install_namespace, is_namespaced=_scope(item["apiVersion"], item["kind"]))
+        for item in _remove_nulls([correct(item) for item in objects], objects)
+    ]
+    _refuse_equal(result)
+    return result
+
+
+def scopes_of_crds(objects: Sequence[Object]) -> dict[tuple[str, str], bool]:
+    """Return whether the kinds that CRDs among the objects define are namespaced, by group and kind."""
+    result: dict[tuple[str, str], bool] = {}
+    for spec in crd_specs(objects):
+        key = str(spec.get("group")), str(mapping(spec, "names").get("kind"))
+        result[key] = spec.get("scope") == "Namespaced"
+    return result
+
+
+def revision_digest(objects: Sequence[Mapping[str, Any]], hooks: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Return the `sha256:…` of a revision.
+
+    It covers `{"hooks":[…],"objects":[…]}` in canonical JSON: keys sorted, no spaces, UTF-8.
+    """
+    digest = hashlib.sha256()
+    for opening, items in (('{"hooks":[', hooks), ('],"objects":[', objects)):
+        digest.update(opening.encode())
+        for index, item in enumerate(items):  # one at a time: the whole text may have 40 MB
+            digest.update((("," if index else "") + _ENCODE_SORTED(item)).encode())
+    digest.update(b"]}")
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _set_namespace(item: Object, default: str, *, is_namespaced: bool | None) -> Object:
+    metadata = item["metadata"]
+    if is_namespaced and not metadata.get("namespace"):
+        return {**item, "metadata": {**metadata, "namespace": default}}
+    if is_namespaced is False and "namespace" in metadata:
+        return {**item, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
+    return item
+
+
+def _remove_nulls(objects: Sequence[Object], crds: Sequence[Object]) -> list[Object]:
+    schemas = schemas_of_crds(crds)
+    result = []
+    for item in objects:
+        # Encoding in C is several times faster than a walk in Python, and few objects contain nulls.
+        if ":null" in _ENCODE(item):
+            version = item["apiVersion"].rpartition("/")[2]
+            schema = schemas.get((group_of(item), version, item["kind"]), NO_SCHEMA)
+            item = {**without_nulls(item, schema), "metadata": without_nulls(item["metadata"])}  # noqa: PLW2901
+        result.append(item)
+    return result
+
+
+def _refuse_equal(objects: Sequence[Object]) -> None:
+    seen: set[Identity] = set()
+    problems: list[str] = []
+    for identity in map(identify, objects):
+        if identity in seen:
+            problems.append(f"{identity}: defined twice in the bundle; remove one")
+        seen.add(identity)
+    refuse(problems)
+
+
+_Keys = Mapping[str, Any]
+"""The key fields of list items, and their defaults (None: required)."""
+
+_NAME: _Keys = {"name": None}
+_POD_LISTS: dict[str, _Keys] = {
+    "containers": _NAME,
+    "initContainers": _NAME,
+    "ephemeralContainers": _NAME,
+    "volumes": _NAME,
+    "imagePullSecrets": {"name": ""},
+    "hostAliases": {"ip": None},
+    "resourceClaims": _NAME,
+    "schedulingGates": _NAME,
+    "topologySpreadConstraints": {"topologyKey": None, "whenUnsatisfiable": None},
+}
+_CONTAINER_LISTS: dict[str, _Keys] = {
+    "env": _NAME,
+    "ports": {"containerPort": None, "protocol": "TCP"},
+    "volumeMounts": {"mountPath": None},
+    "volumeDevices": {"devicePath": None},
+}
+_STRING_MAPS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("", "ConfigMap"): ("data", "binaryData"),
+    ("", "ReplicationController"): ("spec.selector",),
+    ("", "Secret"): ("data", "stringData"),
+    ("", "Service"): ("spec.selector",),
+    **dict.fromkeys(
+        (
+            ("apps", "DaemonSet"),
+            ("apps", "Deployment"),
+            ("apps", "ReplicaSet"),
+            ("apps", "StatefulSet"),
+            ("batch", "Job"),
+            ("policy", "PodDisruptionBudget"),
+        ),
+        ("spec.selector.matchLabels",),
+    ),
+}
+_KEYED_LISTS: Mapping[tuple[str, str], tuple[str, _Keys]] = {
+    ("", "Service"): ("spec.ports", {"port": None, "protocol": "TCP"}),
+    ("", "ServiceAccount"): ("secrets", {"name": ""}),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): ("webhooks", _NAME),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): ("webhooks", _NAME),
+}
+_DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
+_STRINGS = frozenset({str, type(None)})
+
+
+def find_invalid_fields(item: Object) -> Iterator[str]:
+    """Yield the problems of an object with a valid identity, each starting with its field path."""
+    yield from _check_metadata(item["metadata"], "metadata")
+    kind = group_of(item), item["kind"]
+    for path in _STRING_MAPS.get(kind, ()):
+        yield from _check_strings(_value_at(item, path), path)
+    if kind in _KEYED_LISTS:
+        path, keys = _KEYED_LISTS[kind]
+        yield from _check_items(_value_at(item, path), path, keys)
+    if kind == _DEFINITION:
+        yield from _check_definition(item)
+    template = find_pod_template(item)
+    if template:
+        yield from _check_pod_template(*template)
+
+
+def _value_at(item: Object, path: str) -> Any:
+    value: Any = item
+    for field in path.split("."):
+        value = mapping(value).get(field)
+    return value
+
+
+def _check_metadata(metadata: Any, path: str) -> Iterator[str]:
+    if isinstance(metadata, dict):
+        yield from _check_strings(metadata.get("labels"), f"{path}.labels")
+        yield from _check_strings(metadata.get("annotations"), f"{path}.annotations")
+        if isinstance(finalizers := metadata.get("finalizers"), list):
+            items = [finalizer and {"name": finalizer} for finalizer in finalizers]
+            yield from _check_items(items, f"{path}.finalizers", _NAME)
+
+
+def _check_definition(item: Object) -> Iterator[str]:
+    if mapping(item, "spec").get("preserveUnknownFields") is True:
+        yield (
+            "spec.preserveUnknownFields: must not be true in apiextensions.k8s.io/v1; "
+            "remove it and set x-kubernetes-preserve-unknown-fields: true in the schema"
+        )
+
+
+def _check_pod_template(path: str, template: Mapping[str, Any]) -> Iterator[str]:
+    below = f"{path}." if path else ""
+    if path:  # a Pod's own metadata is checked already
+        yield from _check_metadata(template.get("metadata"), f"{below}metadata")
+    spec = mapping(template, "spec")
+    yield from _check_strings(spec.get("nodeSelector"), f"{below}spec.nodeSelector")
+    yield from _check_lists(spec, f"{below}spec", _POD_LISTS)
+    for container_path, container in list_containers(spec, f"{below}spec"):
+        yield from _check_container(container, container_path)
+
+
+def _check_container(container: Mapping[str, Any], path: str) -> Iterator[str]:
+    yield from _check_lists(container, path, _CONTAINER_LISTS)
+    for field in ("command", "args"):
+        words = container.get(field)
+        for index, word in enumerate(words if isinstance(words, list) else ()):
+            if type(word) not in _STRINGS:
+                yield f"{path}.{field}[{index}]: {describe_wrong_type(word)}"
+    variables = container.get("env")
+    for index, variable in enumerate(variables if isinstance(variables, list) else ()):
+        if isinstance(variable, dict) and type(variable.get("value")) not in _STRINGS:
+            yield f"{path}.env[{index}].value: {describe_wrong_type(variable['value'])}"
+
+
+def _check_strings(strings: Any, path: str) -> Iterator[str]:
+    """Yield a problem for each value that is not a string; null is allowed."""
+    if strings is None:
+        return
+    if not isinstance(strings, dict):
+        yield f"{path}: must be a mapping, not {describe_type(strings)}"
+    elif not _STRINGS.issuperset(map(type, strings.values())):
+        for key, value in strings.items():
+            if type(value) not in _STRINGS:
+                yield f"{path}.{key}: {describe_wrong_type(value)}"
+
+
+def _check_lists(value: Mapping[str, Any], path: str, lists: Mapping[str, _Keys]) -> Iterator[str]:
+    for field, keys in lists.items():
+        if field in value:
+            yield from _check_items(value[field], f"{path}.{field}", keys)
+
+
+def _check_items(items: Any, path: str, keys: _Keys) -> Iterator[str]:
+    """Yield a problem for each null and each duplicate in a keyed list."""
+    if not isinstance(items, list) or _are_distinct(items, next(iter(keys))):
+        return
+    seen: dict[tuple[Any, ...], int] = {}
+    for index, item in enumerate(items):
+        if item is None:
+            yield f"{path}[{index}]: must not be null; remove it"
+        key = _key_of(item, keys)
+        if key is None:
+            continue
+        if key in seen:
+            shown = ", ".join(f'{name} "{value}"' for name, value in zip(keys, key, strict=True))
+            field = path.rpartition(".")[2]
+            yield f"{path}[{index}]: same {shown} as {field}[{seen[key]}]; remove one"
+        seen.setdefault(key, index)
+
+
+def _are_distinct(items: list[Any], field: str) -> bool:
+    """Whether the items are mappings that differ in this field, as nearly all do."""
+    try:
+        return len({item[field] for item in items}) == len(items)
+    except (KeyError, TypeError):
+        return False
+
+
+def _key_of(item: Any, keys: _Keys) -> tuple[Any, ...] | None:
+    """Return the key of a list item; None if a field is missing, which the API server reports well."""
+    if not isinstance(item, dict):
+        return None
+    key = tuple(default if item.get(field) is None else item[field] for field, default in keys.items())
+    return key if all(isinstance(part, str | int) for part in key) else None
+
+
+Schema: TypeAlias = Mapping[str, Any]
+"""`openAPIV3Schema` of a CRD version, or a part of it; unchecked."""
+NO_SCHEMA: Schema = {}
+_FREE_FORM: Schema = {"nullable": True, "x-kubernetes-preserve-unknown-fields": True}
+_SERVER_FIELDS = frozenset(
+    {
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "generateName",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+_RESERVED_ANNOTATIONS = frozenset(
+    {"kubectl.kubernetes.io/last-applied-configuration", OWNER_UID, APPLIED_DIGEST, RELEASED_FROM}
+)
+RESERVED = {"labels": frozenset({OWNER_LABEL, OWNER_SHARD}), "annotations": _RESERVED_ANNOTATIONS}
+"""Labels and annotations of the controller, which no bundle sets."""
+_WRITTEN_ANNOTATIONS = frozenset(
+    {
+        "autoscaling.alpha.kubernetes.io/conditions",
+        "autoscaling.alpha.kubernetes.io/current-metrics",
+        "batch.kubernetes.io/job-tracking",
+        "control-plane.alpha.kubernetes.io/leader",
+        "deployment.kubernetes.io/desired-replicas",
+        "deployment.kubernetes.io/max-replicas",
+        "deployment.kubernetes.io/revision",
+        "deployment.kubernetes.io/revision-history",
+        "deprecated.daemonset.template.generation",
+        "endpoints.kubernetes.io/last-change-trigger-time",
+        "kubernetes.io/service-account.uid",
+        "pv.kubernetes.io/bind-completed",
+        "pv.kubernetes.io/bound-by-controller",
+        "volume.beta.kubernetes.io/storage-provisioner",
+        "volume.kubernetes.io/storage-provisioner",
+    }
+)
+"""Annotations that controllers of Kubernetes write, as in a manifest that was exported from a cluster: they would write
+them again after each repair (kubernetes.io/docs/reference/labels-annotations-taints)."""
+_INJECT_ANNOTATIONS = frozenset(
+    {
+        "cert-manager.io/inject-apiserver-ca",
+        "cert-manager.io/inject-ca-from",
+        "cert-manager.io/inject-ca-from-secret",
+        "service.alpha.openshift.io/inject-cabundle",
+        "service.beta.openshift.io/inject-cabundle",
+    }
+)
+
+
+def schemas_of_crds(objects: Sequence[Object]) -> dict[tuple[str, str, str], Schema]:
+    """Return the schemas that the CRDs among objects declare, by group, version and kind."""
+    result: dict[tuple[str, str, str], Schema] = {}
+    for spec in crd_specs(objects):
+        kind = str(mapping(spec, "names").get("kind"))
+        versions = spec.get("versions")
+        for version in map(mapping, versions if isinstance(versions, list) else ()):
+            schema = mapping(version, "schema", "openAPIV3Schema")
+            result[str(spec.get("group")), str(version.get("name")), kind] = schema
+    return result
+
+
+def without_nulls(item: Mapping[str, Any], schema: Schema = NO_SCHEMA) -> dict[str, Any]:
+    """Return a mapping without the nulls that its schema does not allow.
+
+    A schema allows null if it is `nullable`, and in undeclared fields below `x-kubernetes-preserve-unknown-fields`:
+    in the values of a chart, for example, null removes a default.
+    """
+    if not schema:
+        return {key: _without_any(value) for key, value in item.items() if value is not None}
+    result: dict[str, Any] = {}
+    for key, value in item.items():
+        rule = _schema_of_property(schema, key)
+        if value is not None:
+            result[key] = _without(value, rule)
+        elif rule.get("nullable") is True:
+            result[key] = None
+    return result
+
+
+def _without_any(value: Any) -> Any:
+    kind = value.__class__  # this runs for every value of most objects
+    if kind is dict:
+        return {key: _without_any(item) for key, item in value.items() if item is not None}
+    if kind is list:
+        return [_without_any(item) for item in value]
+    return value
+
+
+def _without(value: Any, schema: Schema) -> Any:
+    if isinstance(value, dict):
+        return without_nulls(value, schema)
+    if isinstance(value, list):
+        rule = _schema_of_items(schema)
+        return [_without(item, rule) for item in value]
+    return value
+
+
+def _schema_of_property(schema: Schema, key: str) -> Schema:
+    declared = mapping(schema, "properties").get(key, schema.get("additionalProperties"))
+    if isinstance(declared, dict):
+        return declared
+    return _FREE_FORM if schema.get("x-kubernetes-preserve-unknown-fields") is True else NO_SCHEMA
+
+
+def _schema_of_items(schema: Schema) -> Schema:
+    items = schema.get("items")
+    if isinstance(items, dict):
+        return items
+    return _FREE_FORM if schema.get("x-kubernetes-preserve-unknown-fields") is True else NO_SCHEMA
+
+
+def correct(item: Object) -> Object:
+    """Return the object without the fields that belong to the API server, this controller or another controller."""
+    result = _drop_keys(item, {"status"})
+    result["metadata"] = _correct_metadata(item["metadata"])
+    correction = _CORRECTIONS.get((group_of(item), item["kind"]))
+    return correction(result) if correction else result
+
+
+def find_reserved_marks(item: Object) -> list[str]:
+    """Return the labels and annotations of the controller in the metadata of an object, as field paths."""
+    given = {field: mapping(item["metadata"].get(field)) for field in RESERVED}
+    return [
+        f'metadata.{field}["{name}"]' for field, reserved in RESERVED.items() for name in reserved & given[field].keys()
+    ]
+
+
+def without_reserved_marks(item: Object) -> Object:
+    """Return an object without the labels and annotations of the controller."""
+    return {**item, "metadata": _drop_reserved_marks(dict(item["metadata"]))} if find_reserved_marks(item) else item
+
+
+def _correct_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    corrected = _drop_reserved_marks(_drop_keys(metadata, _SERVER_FIELDS))
+    annotations = corrected.get("annotations")
+    if annotations and not _WRITTEN_ANNOTATIONS.isdisjoint(annotations):
+        corrected["annotations"] = _drop_keys(annotations, _WRITTEN_ANNOTATIONS)
+        if not corrected["annotations"]:
+            del corrected["annotations"]
+    return corrected
+
+
+def _drop_reserved_marks(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Remove the labels and annotations of the controller in place; return the metadata."""
+    for field, reserved in RESERVED.items():
+        marks = metadata.get(field)
+        if marks and not reserved.isdisjoint(marks):
+            metadata[field] = _drop_keys(marks, reserved)
+            if not metadata[field]:
+                del metadata[field]
+    return metadata
+
+
+def _fill_nulls(item: Object) -> Object:
+    """Replace nulls in data with the empty string, as the API server does."""
+    result = item
+    for field in ("data", "binaryData"):
+        data = item.get(field)
+        if data and None in data.values():
+            result = {**result, field: {key: "" if value is None else value for key, value in data.items()}}
+    return result
+
+
+def _encode_string_data(item: Object) -> Object:
+    """Move `stringData` to `data`: the API server records it as `f:stringData`, which hides edits of `data`."""
+    result = _fill_nulls(item)
+    if "stringData" not in item:
+        return result
+    encoded = {key: _encode(value or "") for key, value in (item["stringData"] or {}).items()}
+    result = _drop_keys(result, {"stringData"})
+    return {**result, "data": {**(result.get("data") or {}), **encoded}} if encoded else result
+
+
+def _encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _drop_aggregated_rules(item: Object) -> Object:
+    """Leave the rules of an aggregated ClusterRole to the aggregation controller: apply would overwrite them."""
+    return _drop_keys(item, {"rules"}) if item.get("aggregationRule") is not None else item
+
+
+def _drop_ca(item: Object) -> Object:
+    """Leave a CA bundle that another controller sets to it: two writers would overwrite each other."""
+    if _INJECT_ANNOTATIONS.isdisjoint(item["metadata"].get("annotations") or ()):
+        return item
+    result: Object = _drop_at(item, *_CA_BUNDLES[item["kind"]])
+    return result
+
+
+def _drop_at(value: Any, field: str, *below: str) -> Any:
+    """Return the value without the field at a path; a path through a list means each of its items."""
+    if isinstance(value, list):
+        return [_drop_at(item, field, *below) for item in value]
+    if not isinstance(value, dict) or field not in value:
+        return value
+    return {**value, field: _drop_at(value[field], *below)} if below else _drop_keys(value, {field})
+
+
+def _drop_keys(value: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if key not in keys}
+
+
+_CA_BUNDLES: Mapping[str, tuple[str, ...]] = {
+    "MutatingWebhookConfiguration": ("webhooks", "clientConfig", "caBundle"),
+    "ValidatingWebhookConfiguration": ("webhooks", "clientConfig", "caBundle"),
+    "CustomResourceDefinition": ("spec", "conversion", "webhook", "clientConfig", "caBundle"),
+    "APIService": ("spec", "caBundle"),
+}
+_CORRECTIONS: dict[tuple[str, str], Callable[[Object], Object]] = {
+    ("", "ConfigMap"): _fill_nulls,
+    ("", "Secret"): _encode_string_data,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _drop_ca,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _drop_ca,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _drop_ca,
+    ("apiregistration.k8s.io", "APIService"): _drop_ca,
+    ("rbac.authorization.k8s.io", "ClusterRole"): _drop_aggregated_rules,
+}

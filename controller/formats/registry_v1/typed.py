@@ -1,0 +1,322 @@
+"""Typed values: JSON as Go writes it after decoding it into typed structures, as upstream does with a bundle.
+
+A value of the wrong type is an error; unknown fields are removed and recorded; zero values are left out where Go leaves
+them out. `kubernetes_types.json` describes the types of Kubernetes; `hack/kubernetes_types` generates it. Flags before
+a field's type: `+` required by the API, `!` written by Go even if empty, `*` a pointer.
+
+Go's encoding/json writes compact UTF-8, with `<`, `>`, `&`, U+2028 and U+2029 escaped. Names of RBAC objects contain
+hashes of it, and annotations contain it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+from controller.formats.composer import write_number
+from controller.formats.objects import describe_type
+
+_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
+_TOKEN = re.compile(r'[ \t\r\n]+|"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^ \t\r\n{}\[\]:,"]+')
+_MOST_CHARACTERS = 1 << 20  # an API server allows a quarter of it for all annotations of an object
+_NUMBER = r"(?:0|[1-9][0-9]{0,18})"
+_IDENTIFIER = rf"(?:{_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+_IS_STRICT = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_IDENTIFIER}(?:\.{_IDENTIFIER})*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+).fullmatch
+_LEADING_ZEROS = re.compile(r"\A0+(?=[0-9])").sub
+_PARTS = 3
+_OPENING, _CLOSING = frozenset("{["), frozenset("}]")
+FieldPath: TypeAlias = tuple["FieldPath", str | int] | None
+"""The location of a value: its parent and the last key, which is cheap to create for each value."""
+_TABLE = Path(__file__).with_name("kubernetes_types.json")
+_QUANTITY = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?\Z").match
+_ZEROS: Mapping[str, Any] = {
+    "string": "", "text": "", "bool": False, "int32": 0, "int64": 0, "float": 0, "quantity": "0", "intOrString": 0,
+}  # fmt: skip
+_EMPTY: tuple[Any, ...] = ("", False, 0, [], {}, None)
+# Left out if they are empty, as in OLM's output after the API server's defaulting.
+_SILENT = frozenset({"resources", "strategy"})
+_UNIONS: Mapping[str, tuple[str, ...]] = {
+    # The types of a boolean, a list and a mapping; see marshal.go of apiextensions-apiserver.
+    "JSONSchemaPropsOrBool": ("bool", "", "JSONSchemaProps"),
+    "JSONSchemaPropsOrArray": ("", "[]JSONSchemaProps", "JSONSchemaProps"),
+    "JSONSchemaPropsOrStringArray": ("", "[]string", "JSONSchemaProps"),
+}
+_SCALARS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "string": ((str,), "a string"),
+    "text": ((str, bool, int, float), "a string"),
+    "version": ((str,), "a string"),
+    "bytes": ((str,), "a string"),
+    "time": ((str,), "a string"),
+    "bool": ((bool,), "a boolean"),
+    "int32": ((int,), "an integer"),
+    "int64": ((int,), "an integer"),
+    "float": ((int, float), "a number"),
+    "intOrString": ((int, str), "an integer or a string"),
+    "quantity": ((int, float, str), "a quantity"),
+}
+_INT32, _INT64 = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
+_BEYOND_INT32 = f"must be at least {_INT32[0]} and at most {_INT32[-1]}"
+
+
+def write(value: Any, *, sort_keys: bool = False) -> str:
+    """Return a value as json.Marshal writes it; sort keys if it was a map in Go."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
+    return escape(text)
+
+
+def escape(text: str) -> str:
+    """Return JSON with the escapes that Go adds; these characters occur only in strings."""
+    return text.translate(_ESCAPES)
+
+
+def split_list(text: str) -> list[dict[str, str]]:
+    """Return the members of the objects in a list: keys to the unparsed text of their values, compact and escaped.
+
+    Raises: ValueError if the text is not a list of objects, or longer than any annotation. RecursionError.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError("too long")
+    items = json.loads(text, parse_constant=_refuse)
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise ValueError("not a list of objects")
+    tokens = [match[0] for match in _TOKEN.finditer(text) if not match[0].isspace()]
+    return [{json.loads(key): escape(value) for key, value in _members(part)} for part in _split(tokens[1:-1])]
+
+
+def _members(tokens: list[str]) -> Iterator[tuple[str, str]]:
+    for member in _split(tokens[1:-1]):
+        yield member[0], "".join(member[2:])  # member[1] is the colon
+
+
+def _split(tokens: list[str]) -> Iterator[list[str]]:
+    """Yield the tokens between the commas of the outermost level."""
+    depth = 0
+    part: list[str] = []
+    for token in tokens:
+        depth += (token in _OPENING) - (token in _CLOSING)
+        if token == "," and not depth:  # noqa: S105 - a token of JSON
+            yield part
+            part = []
+        else:
+            part.append(token)
+    if part:
+        yield part
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f'JSON has no "{name}"')
+
+
+class WrongTypeError(Exception):
+    """A value has the wrong type; `problem` describes it without showing it."""
+
+    def __init__(self, path: FieldPath, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path = path
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a structure."""
+
+    type: str
+    """`string`, `[]string`, `{}string`, or the name of a structure."""
+    pointer: bool = False
+    always: bool = False
+    required: bool = False
+
+
+Types: TypeAlias = Mapping[str, Mapping[str, Field]]
+
+
+def parse_types(table: Mapping[str, Mapping[str, str]]) -> Types:
+    """Return the structures in a table of field names to flags and type."""
+    return {name: {key: _parse_field(text) for key, text in fields.items()} for name, fields in table.items()}
+
+
+@cache
+def kubernetes_types() -> Types:
+    """Return the structures of Kubernetes that bundles contain."""
+    return parse_types(json.loads(_TABLE.read_text()))
+
+
+def write_path(path: FieldPath) -> str:
+    """Return a path as messages write it: `spec.containers[0].name`."""
+    text = ""
+    for key in list(_keys(path))[::-1]:
+        text += f"[{key}]" if isinstance(key, int) else f"{'.' * bool(text)}{key}"
+    return text
+
+
+class Reader:
+    """Decodes values into types and encodes them as plain JSON.
+
+    Args:
+        types: structures by name.
+        folds_case: ignore the case of keys, as encoding/json does. Structures of an API server do not.
+    """
+
+    __slots__ = ("_always", "_folded", "_types", "unknown")
+
+    def __init__(self, types: Types, *, folds_case: bool = False) -> None:
+        self._types = types
+        self._folded = (
+            {name: {key.casefold(): key for key in fields} for name, fields in types.items()} if folds_case else {}
+        )
+        self._always = {
+            name: tuple((key, field) for key, field in fields.items() if field.always) for name, fields in types.items()
+        }
+        self.unknown: list[FieldPath] = []
+        """Paths of the fields that were removed."""
+
+    def read(self, value: Any, type_: str, path: FieldPath = None) -> Any:
+        """Return a value as Go writes it after reading it.
+
+        Raises: WrongTypeError.
+        """
+        if type_.startswith("[]"):
+            return self._list(value, type_[2:], path)
+        if type_.startswith("{}"):
+            return self._map(value, type_[2:], path)
+        if type_ in self._types:
+            return self._structure(value, type_, path)
+        if type_ in _UNIONS:
+            return self._union(value, _UNIONS[type_], path)
+        return _read_scalar(value, type_, path)
+
+    def _list(self, value: Any, type_: str, path: FieldPath) -> list[Any] | None:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise _wrong(value, "a list", path)
+        return [self.read(item, type_, (path, index)) for index, item in enumerate(value)]
+
+    def _map(self, value: Any, type_: str, path: FieldPath) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _wrong(value, "a mapping", path)
+        return {key: self.read(item, type_, (path, key)) for key, item in value.items()}
+
+    def _structure(self, value: Any, type_: str, path: FieldPath) -> dict[str, Any]:
+        if not isinstance(value, dict | None):
+            raise _wrong(value, "a mapping", path)
+        fields = self._types[type_]
+        result: dict[str, Any] = {}
+        for key, item in self._members(value or {}, type_):
+            field = fields.get(key)
+            if field is None:
+                self.unknown.append((path, key))
+            elif item is not None:
+                read = self.read(item, field.type, (path, key))
+                if self._is_written(key, field, read):
+                    result[key] = read
+        for key, field in self._always[type_]:
+            if key not in result and not field.pointer:
+                self._write_zero(key, field, result, path)
+        return result
+
+    def _members(self, value: Mapping[str, Any], type_: str) -> Iterable[tuple[str, Any]]:
+        """Return the members of a structure, their keys in the case of its fields; of several, the last one wins."""
+        if not self._folded:
+            return value.items()
+        names = self._folded[type_]
+        return [(names.get(key.casefold(), key), value[key]) for key in sorted(value)]
+
+    def _is_written(self, key: str, field: Field, value: Any) -> bool:
+        if key in _SILENT and field.type in self._types:
+            return bool(value)
+        return field.pointer or field.always or value not in _EMPTY
+
+    def _write_zero(self, key: str, field: Field, result: dict[str, Any], path: FieldPath) -> None:
+        if field.type in self._types:
+            value = self._structure(None, field.type, (path, key))
+            if value or key not in _SILENT:
+                result[key] = value
+        elif field.type in _ZEROS:
+            result[key] = _ZEROS[field.type]
+
+    def _union(self, value: Any, union: tuple[str, ...], path: FieldPath) -> Any:
+        for kind, type_ in zip((bool, list, dict), union, strict=True):
+            if type_ and isinstance(value, kind):
+                return self.read(value, type_, path)
+        raise _wrong(value, "another type", path)
+
+
+def is_quantity(value: Any) -> bool:
+    """Return whether Kubernetes accepts a value as a quantity."""
+    return not isinstance(value, bool) and (isinstance(value, int | float) or bool(_QUANTITY(str(value))))
+
+
+def _read_scalar(value: Any, type_: str, path: FieldPath) -> Any:
+    if type_ == "any":
+        return value
+    if value is None:
+        return _ZEROS.get(type_)
+    allowed, name = _SCALARS[type_]
+    if type(value) not in allowed:
+        raise _wrong(value, name, path)
+    value = _CONVERSIONS[type_](value) if type_ in _CONVERSIONS else value
+    if type_ in _CHECKS and not _CHECKS[type_][0](value):
+        raise WrongTypeError(path, _CHECKS[type_][1])
+    return value
+
+
+def _write_text(value: str | float) -> str:
+    """Return a scalar as sigs.k8s.io/yaml writes it where Go expects a string."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else write_number(value)
+
+
+def _as_float(value: float) -> float:
+    """Return a number as Go writes the nearest float64: 9223372036854775807 becomes 9223372036854776000."""
+    nearest = float(value)
+    return int(Decimal(repr(nearest))) if nearest.is_integer() else nearest
+
+
+def is_version(text: str) -> bool:
+    """Return whether a text is a version; leading zeros, a leading v and missing parts are accepted."""
+    parts = [_LEADING_ZEROS("", part) for part in text.strip().removeprefix("v").split(".", _PARTS - 1)]
+    if len(parts) < _PARTS and re.search("[+-]", parts[-1]):
+        return False
+    return bool(_IS_STRICT(".".join([*parts, *["0"] * (_PARTS - len(parts))])))
+
+
+_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
+    "text": _write_text,
+    "float": _as_float,
+    "quantity": lambda value: value.strip(" ") if isinstance(value, str) else value,  # like Quantity.UnmarshalJSON
+}
+_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "quantity": (is_quantity, "must be a quantity such as 100m or 64Mi"),
+    "version": (is_version, "must be a version such as 1.2.3"),
+    "int32": (_INT32.__contains__, _BEYOND_INT32),
+    "intOrString": (lambda value: isinstance(value, str) or value in _INT32, _BEYOND_INT32),
+    "int64": (_INT64.__contains__, f"must be at least {_INT64[0]} and at most {_INT64[-1]}"),
+}
+
+
+def _wrong(value: Any, wanted: str, path: FieldPath) -> WrongTypeError:
+    return WrongTypeError(path, f"must be {wanted}, not {describe_type(value)}")
+
+
+def _parse_field(text: str) -> Field:
+    type_ = text.lstrip("+!*")
+    flags = text[: len(text) - len(type_)]
+    return Field(type_, pointer="*" in flags, always="!" in flags, required="+" in flags)
+
+
+def _keys(path: FieldPath) -> Iterator[str | int]:
+    while path is not None:
+        path, key = path
+        yield key

@@ -1,1 +1,0 @@
-"""YAML and JSON, read exactly as Kubernetes reads them. START HERE: `manifests`."""

@@ -1,0 +1,148 @@
+"""The processor `images`: which rule applies to the name of an image, and what it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from api.plugins import ProcessRequest, Rendering
+from api.v1alpha2.fields import parse_field_path
+from controller.formats.objects import Object, group_of, pod_template_path
+from controller.processors.rendered import change_each
+
+_DOCKER_HUB = "docker.io/"
+_OFFICIAL = "library/"
+_IMAGES = (
+    ("spec", "initContainers", "image"),
+    ("spec", "containers", "image"),
+    ("spec", "ephemeralContainers", "image"),
+    ("spec", "volumes", "image", "reference"),
+)
+"""Of a pod template."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Match:
+    prefix: str
+    rest: str
+    rule: Mapping[str, Any]
+
+
+def replace_image(image: str, rules: Sequence[Mapping[str, Any]]) -> str:
+    """Return the image as the rule with the longest matching `from` makes it, or unchanged if none matches.
+
+    `from` matches the name as it is written, and with its registry: nginx is docker.io/library/nginx.
+    """
+    name, suffix = _split(image)
+    matches = [
+        _Match(prefix=rule["from"], rest=rest, rule=rule) for rule in rules for rest in _rests(name, rule["from"])
+    ]
+    if not matches:
+        return image
+    best = max(matches, key=lambda match: len(match.prefix))
+    return (best.rule.get("to") or best.prefix) + best.rest + _suffix(best.rule, suffix)
+
+
+def _rests(name: str, prefix: str) -> Iterator[str]:
+    """Yield what follows the prefix in the name, in each of its spellings that start with it."""
+    for spelling in dict.fromkeys((name, _with_registry(name))):
+        if spelling == prefix or (prefix.endswith("/") and spelling.startswith(prefix)):
+            yield spelling[len(prefix) :]
+            return
+
+
+def _split(image: str) -> tuple[str, str]:
+    """Return the name, and the tag and digest with their separators."""
+    without_digest = image.partition("@")[0]
+    folder, slash, last = without_digest.rpartition("/")
+    name = folder + slash + last.partition(":")[0]
+    return name, image[len(name) :]
+
+
+def _with_registry(name: str) -> str:
+    registry, slash, _ = name.partition("/")
+    if slash and ("." in registry or ":" in registry or registry == "localhost"):
+        return name
+    return f"{_DOCKER_HUB}{name}" if slash else f"{_DOCKER_HUB}{_OFFICIAL}{name}"
+
+
+def _suffix(rule: Mapping[str, Any], suffix: str) -> str:
+    if rule.get("digest"):
+        return f"@{rule['digest']}"
+    return f":{rule['tag']}" if rule.get("tag") else suffix
+
+
+class ImagesProcessor:
+    """Replaces images in pods, pod templates and given fields of custom resources."""
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
+        """Return the problems of the parameters."""
+        problems = []
+        for index, rule in enumerate(parameters.get("images") or ()):
+            place, to = f"{path}.images[{index}]", rule.get("to")
+            if to is not None and to.endswith("/") != rule["from"].endswith("/"):
+                problems.append(f'{place}.to: must end with "/" if from does, and only then')
+            if not (to or rule.get("tag") or rule.get("digest")):
+                problems.append(f"{place}: set at least one of to, tag and digest")
+            if rule.get("tag") and rule.get("digest"):
+                problems.append(f"{place}.digest: must not be set together with tag")
+        for index, fields in enumerate(parameters.get("imageFields") or ()):
+            problems += _check_paths(fields["paths"], f"{path}.imageFields[{index}].paths")
+        return problems
+
+    def process(self, request: ProcessRequest) -> Rendering:
+        """Return the rendering with all images replaced that a rule matches."""
+        rules = request.parameters["images"]
+        fields = _fields_by_kind(request.parameters.get("imageFields") or ())
+
+        def _replace_image(image: str) -> str:
+            request.charge(0, len(rules))
+            return replace_image(image, rules)
+
+        def _replace(item: Object) -> Object:
+            kind = group_of(item), item["kind"]
+            template = pod_template_path(*kind)
+            in_pods = [] if template is None else [(*template, *path) for path in _IMAGES]
+            result, paths = item, [*in_pods, *fields.get(kind, ())]
+            request.charge(0, len(paths))
+            for path in paths:
+                result = _change_texts(result, path, _replace_image)
+            return result
+
+        return change_each(request.rendering, _replace, request.charge)
+
+
+def _check_paths(paths: Sequence[str], place: str) -> list[str]:
+    problems = []
+    for index, path in enumerate(paths):
+        try:
+            parse_field_path(path)
+        except ValueError as error:
+            problems.append(f"{place}[{index}]: {error}")
+    return problems
+
+
+def _fields_by_kind(given: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[tuple[str, ...]]]:
+    result: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    for fields in given:
+        paths = result.setdefault((fields.get("group") or "", fields["kind"]), [])
+        paths += map(parse_field_path, fields["paths"])
+    return result
+
+
+def _change_texts(value: Any, path: tuple[str, ...], change: Callable[[str], str]) -> Any:
+    """Return the value with the texts at a path changed; a path through a list means each of its items."""
+    if isinstance(value, list):
+        items = [_change_texts(item, path, change) for item in value]
+        is_same = all(new is old for new, old in zip(items, value, strict=True))
+        return value if is_same else items
+    if not path:
+        if not isinstance(value, str):
+            return value
+        changed = change(value)
+        return value if changed == value else changed
+    if not isinstance(value, dict) or path[0] not in value:
+        return value
+    inner = _change_texts(value[path[0]], path[1:], change)
+    return value if inner is value[path[0]] else {**value, path[0]: inner}

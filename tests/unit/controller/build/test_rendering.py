@@ -1,0 +1,534 @@
+"""From a content tree to a revision, beyond what formats and processors do."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import tarfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from api.errors import BundleError
+from api.names import OWNER_LABEL
+from api.plugins import (
+    MEBIBYTE,
+    Capabilities,
+    ContentTree,
+    Hook,
+    Limits,
+    Means,
+    ProcessRequest,
+    Refusal,
+    Rendering,
+    RenderRequest,
+)
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import Processor
+from controller.build import plugins, rendering
+from controller.build.builder import render_here_or_in_child
+from controller.build.config_values import Confidential
+from controller.build.rendering import process, refuse_secret_names, render, render_in_child, without_secrets
+from controller.build.request import BuildContext, Places
+from controller.build.revision import PackedRevision, Revision
+from controller.formats.manifests import INLINE, LargeTextError, estimate
+from tests.support.bundles import config_map
+from tests.support.charts import CAPABILITIES, chart_of, pack, write
+from tests.support.objects import labelled
+from tests.support.operator_bundles import object_of, service_version, write_bundle
+
+
+def request(root: Path) -> RenderRequest:
+    tree = ContentTree(root=root, destinations=("",))
+    return RenderRequest(name="b", install_namespace="inst", tree=tree, config={}, capabilities=CAPABILITIES)
+
+
+def test_a_bundle_that_renders_nothing_says_so(tmp_path: Path) -> None:
+    made = render("registry-v1", request(write_bundle(tmp_path / "empty", service_version())))
+    assert (made.objects, made.warnings) == ((), ("the bundle renders no objects",))
+    made = render("registry-v1", request(write_bundle(tmp_path / "b", service_version(), object_of("ConfigMap"))))
+    assert (len(made.objects), made.warnings) == (1, ())
+
+
+GREAT = 5 * MEBIBYTE
+
+
+def json_of(name: str, **data: str) -> bytes:
+    value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+MANIFESTS = {
+    "manifests/a.json": json_of("a", great="x" * GREAT, wide="\U0001f600" * 20),
+    "manifests/b.yaml": b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: null\n",
+}
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+def request_aside(root: Path, scratch: Path, **means: Any) -> RenderRequest:
+    return RenderRequest(
+        name="shop",
+        install_namespace="",
+        tree=ContentTree(root=root, destinations=("",)),
+        config={},
+        capabilities=CAPABILITIES,
+        means=Means(scratch=scratch, **means),
+    )
+
+
+class Rooms:
+    """Stands in for an admission, and records the requested bytes."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    @contextmanager
+    def room(self, size: int, cancelled: threading.Event) -> Iterator[None]:
+        assert not cancelled.is_set()
+        self.asked.append(size)
+        yield
+
+
+def test_a_child_renders_the_same_revision(tmp_path: Path, scratch: Path) -> None:
+    asked = request_aside(write(tmp_path / "content", MANIFESTS), scratch)
+    made, expected = render_in_child("plain", asked), render("plain", asked)
+    assert made.unpacked() == expected
+    assert len(made.objects) < GREAT // 100
+
+
+def test_a_child_refuses_what_must_not_be_read(tmp_path: Path, scratch: Path) -> None:
+    asked = request_aside(write(tmp_path / "content", MANIFESTS), scratch)
+    refused = {"manifests/c\udcff.yaml": Refusal(problem='not "UTF-8"', reason=Reason.UNSUPPORTED_CONTENT)}
+    asked = replace(asked, tree=replace(asked.tree, refused=refused))
+    with pytest.raises(BundleError) as caught:
+        render_in_child("plain", asked)
+    assert (caught.value.reason, caught.value.message) == (Reason.UNSUPPORTED_CONTENT, 'not "UTF-8"')
+
+
+def test_small_text_is_parsed_in_this_process(tmp_path: Path, scratch: Path) -> None:
+    rooms, asked = Rooms(), request_aside(write(tmp_path / "content", {"manifests/a.json": json_of("a")}), scratch)
+    assert isinstance(
+        render_here_or_in_child("plain", with_inline(asked), BuildContext(room=rooms.room), places=Places()),
+        Revision,
+    )
+    assert rooms.asked == [estimate(len(json_of("a")), INLINE)]
+
+
+def with_inline(asked: RenderRequest) -> RenderRequest:
+    return replace(asked, means=replace(asked.means, inline=True))
+
+
+LARGE: dict[str, bytes] = {
+    "long": json_of("a", great="x" * GREAT),
+    "of many values": b'{"apiVersion":"v1","kind":"Widget","metadata":{"name":"a"},"spec":[' + b"0," * 150_000 + b"0]}",
+}
+
+
+@pytest.mark.parametrize("large", LARGE)
+def test_large_text_is_parsed_in_a_child(large: str, tmp_path: Path, scratch: Path) -> None:
+    rooms, asked = Rooms(), request_aside(write(tmp_path / "content", {"manifests/a.json": LARGE[large]}), scratch)
+    made = render_here_or_in_child("plain", with_inline(asked), BuildContext(room=rooms.room), places=Places())
+    assert isinstance(made, PackedRevision)
+    assert made.unpacked() == render("plain", asked)
+    assert rooms.asked[1:] == [estimate(len(LARGE[large]), Limits())]
+
+
+VALID_CHART = chart_of(
+    {
+        "templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+        'data: {dice: {{ randAlphaNum 9 }}, great: {{ repeat 5300000 "x" }}}\n'
+    }
+)
+
+
+def test_helm_is_run_once_for_a_large_output(tmp_path: Path, scratch: Path) -> None:
+    asked = with_inline(request_aside(write(tmp_path / "content", VALID_CHART), scratch))
+    made = render_here_or_in_child("helm", asked, BuildContext(), places=Places())
+    assert isinstance(made, PackedRevision)
+    [item] = made.unpacked().objects
+    assert f"dice: {item['data']['dice']}".encode() in (scratch / "output").read_bytes()
+
+
+def refusal(asked: RenderRequest, make: Callable[[str, RenderRequest], object] = render_in_child) -> str:
+    with pytest.raises(BundleError) as caught:
+        make("plain", asked)
+    assert caught.value.reason is Reason.RENDER_LIMIT_EXCEEDED
+    return caught.value.message
+
+
+def test_a_child_reports_the_same_errors(tmp_path: Path, scratch: Path) -> None:
+    asked = request_aside(write(tmp_path / "content", {"manifests/a.yaml": b"a: [\n"}), scratch)
+    with pytest.raises(BundleError) as here:
+        render("plain", asked)
+    with pytest.raises(BundleError) as there:
+        render_in_child("plain", asked)
+    assert (there.value.reason, there.value.message) == (here.value.reason, here.value.message)
+
+
+def test_who_takes_more_than_its_address_space_is_told_what_to_do(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendering, "address_space", lambda _limits: 64 * MEBIBYTE)
+    text = b'{"apiVersion":"v1","kind":"Widget","metadata":{"name":"a"},"spec":{"a":"' + b"x" * (12 << 20) + b'"}}'
+    many = {f"manifests/{index}.json": text.replace(b'"a"}', b'"a%d"}' % index) for index in range(2)}
+    message = refusal(request_aside(write(tmp_path / "content", many), scratch))
+    assert message == "rendering needs more than 64 MiB of memory; split the bundle"
+
+
+def test_a_child_that_times_out_is_killed(tmp_path: Path, scratch: Path) -> None:
+    asked = request_aside(write(tmp_path / "content", MANIFESTS), scratch, seconds=0.01)
+    assert "takes more than 0.01 s; split the bundle or raise --render-timeout" in refusal(asked)
+
+
+def test_a_child_gets_the_whole_request(tmp_path: Path, scratch: Path) -> None:
+    capabilities = Capabilities(
+        kubernetes_version="v1.36.3", kinds={("x.io", "v1", "Foo"): False}, unknown=frozenset({"y.io"})
+    )
+    asked = replace(request_aside(write(tmp_path / "content", MANIFESTS), scratch), capabilities=capabilities)
+    merge = {"target": {"kind": "ConfigMap"}, "merge": {"data": {"color": None}}}
+    processor = Processor.model_validate({"kind": "patch", "patch": merge})
+    written = json.loads(json.dumps(rendering._write_request("plain", asked, [processor])))
+    assert rendering._read_request(written).capabilities == capabilities
+    assert [each.parameters_json for each in rendering._read_processors(written)] == [merge]
+
+
+def test_a_child_runs_processors(tmp_path: Path, scratch: Path) -> None:
+    asked = request_aside(write(tmp_path / "content", {"manifests/a.json": json_of("a")}), scratch)
+    processors = [Processor.model_validate({"kind": "metadata", "metadata": {"labels": {"team": "shop"}}})]
+    made = render_in_child("plain", asked, processors).unpacked()
+    assert made == render("plain", asked, processors)
+    assert made.objects[0]["metadata"]["labels"] == {"team": "shop"}
+
+
+def test_a_child_is_killed_when_its_result_is_no_longer_needed(tmp_path: Path, scratch: Path) -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    asked = request_aside(write(tmp_path / "content", MANIFESTS), scratch, cancelled=cancelled)
+    with pytest.raises(BundleError, match="the result is no longer needed"):
+        render_in_child("plain", asked)
+
+
+def test_a_bug_in_a_child_is_raised(tmp_path: Path, scratch: Path) -> None:
+    kinds: Any = {("a group without a version",): True}
+    broken = replace(
+        request_aside(write(tmp_path / "content", MANIFESTS), scratch),
+        capabilities=Capabilities(kubernetes_version="v1.36.3", kinds=kinds),
+    )
+    with pytest.raises(RuntimeError, match=r"(?s)rendering in a child failed with status 1: Traceback.*ValueError"):
+        render_in_child("plain", broken)
+
+
+BUDGETS: dict[str, tuple[dict[str, bytes], str]] = {
+    "one file": (
+        {"manifests/a.json": b" " * 2000},
+        '"manifests/a.json": exceeds the limit of 1024 bytes for one file',
+    ),
+    "all files": (
+        {f"manifests/{index}.json": b" " * 1000 for index in range(3)},
+        '"manifests/2.json": exceeds the limit of 2048 bytes for all files',
+    ),
+    "values": ({"manifests/a.yaml": b"[" + b"0," * 20 + b"]"}, "manifests/a.yaml:1: more than 9 values"),
+}
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_limits_of_a_small_pod_say_what_to_do(budget: str, tmp_path: Path, scratch: Path) -> None:
+    files, saying = BUDGETS[budget]
+    limits = replace(Limits(), manifest_bytes=1024, text_bytes=2048, nodes=9)
+    message = refusal(request_aside(write(tmp_path / "content", files), scratch, limits=limits), render)
+    assert message == f"{saying}; split the bundle or give the controller more memory"
+
+
+REQUEST = RenderRequest(
+    name="shop",
+    install_namespace="shop",
+    tree=ContentTree(root=Path("/nowhere"), destinations=("",)),
+    config={},
+    capabilities=Capabilities(kubernetes_version="v1.36.3"),
+)
+
+
+class Appending:
+    """A plug-in that adds what its parameters say."""
+
+    def validate(self, parameters: Any, path: str) -> list[str]:
+        return []
+
+    def process(self, request: ProcessRequest) -> Rendering:
+        data: Any = request.parameters["object"]
+        for _ in range(request.parameters.get("depth", 0)):
+            data = [data]
+        added = [{**request.parameters["object"], "data": data}] if request.parameters.get("depth") else [data]
+        added *= request.parameters.get("times", 1)
+        return replace(request.rendering, objects=[*request.rendering.objects, *added])
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Install a plug-in next to the built-in ones."""
+    own = EntryPoint("example.com/append", f"{__name__}:Appending", plugins.PROCESSORS)
+    monkeypatch.setattr(EntryPoint, "load", lambda self: Appending if self == own else LOAD(self))
+    known = [*entry_points(group=plugins.PROCESSORS), *entry_points(group=plugins.FORMATS)]
+    monkeypatch.setattr(plugins, "entry_points", EntryPoints([*known, own]).select)
+    plugins._find_processor.cache_clear()
+    yield
+    plugins._find_processor.cache_clear()
+
+
+LOAD = EntryPoint.load
+
+
+def patch(merge: dict[str, Any], **target: str) -> Processor:
+    return Processor.model_validate({"kind": "patch", "patch": {"target": target, "merge": merge}})
+
+
+def append(item: Any, **parameters: Any) -> Processor:
+    return Processor.model_validate({"kind": "example.com/append", "parameters": {"object": item, **parameters}})
+
+
+def run(*processors: Processor, objects: list[dict[str, Any]] | None = None, means: Means | None = None) -> list[Any]:
+    request = replace(REQUEST, means=means or Means())
+    return list(process(processors, Rendering(objects=objects or [config_map("a")]), request).objects)
+
+
+def refusal_of_process(
+    *processors: Processor, objects: list[dict[str, Any]] | None = None, means: Means | None = None
+) -> BundleError:
+    with pytest.raises(BundleError) as caught:
+        run(*processors, objects=objects, means=means)
+    return caught.value
+
+
+def test_processors_run_in_order() -> None:
+    found = run(
+        patch({"data": {"color": "red"}}, name="a"),
+        append(config_map("b")),
+        patch({"data": {"size": "large"}}, kind="ConfigMap"),
+        patch({"metadata": {"name": "c"}}, name="b"),
+    )
+    assert found == [config_map("a", color="red", size="large"), config_map("c", color="blue", size="large")]
+
+
+def test_a_message_names_the_processor_by_index() -> None:
+    error = refusal_of_process(patch({}, name="a"), patch({}, name="b"))
+    assert error.message.startswith("spec.processors[1].patch.target: matches no object")
+
+
+def test_without_processors_nothing_is_even_looked_at() -> None:
+    rendering = Rendering(objects=[{}])
+    assert process((), rendering, REQUEST) is rendering
+
+
+def test_a_kind_that_is_not_installed_is_refused() -> None:
+    error = refusal_of_process(Processor(kind="example.com/none"))
+    problem = 'spec.processors[0].kind: no plug-in for processors of kind "example.com/none"; install one or correct it'
+    assert (error.reason, error.message) == (Reason.UNKNOWN_PROCESSOR, problem)
+
+
+def test_the_marks_of_the_controller_are_refused_and_those_of_the_bundle_dropped() -> None:
+    marked = labelled(config_map("a"), labels={OWNER_LABEL: "other"})
+    assert run(patch({"data": {"size": "large"}}, name="a"), objects=[marked]) == [
+        config_map("a", color="blue", size="large")
+    ]
+    error = refusal_of_process(patch({}, name="a"), patch({"metadata": {"labels": {OWNER_LABEL: "other"}}}, name="a"))
+    problem = f'sets metadata.labels["{OWNER_LABEL}"] of ConfigMap a, which belongs to the controller; remove it'
+    assert (error.reason, error.message) == (Reason.INVALID_CONFIG, f"spec.processors[1]: {problem}")
+
+
+def test_an_object_that_loses_its_name_is_refused() -> None:
+    error = refusal_of_process(patch({"metadata": {"name": None}}, name="a"))
+    expect = "spec.processors[0]: makes an invalid object: objects[0]: metadata.name: missing"
+    assert (error.reason, error.message) == (Reason.INVALID_CONFIG, expect)
+
+
+def test_an_invalid_object_of_the_bundle_is_not_the_fault_of_a_processor() -> None:
+    error = refusal_of_process(patch({}, name="a"), objects=[{"kind": "ConfigMap"}])
+    assert (error.reason, error.message) == (Reason.INVALID_BUNDLE, "objects[0]: apiVersion: missing")
+
+
+def test_text_has_limits() -> None:
+    large = config_map("b", text="x" * 1000)
+    error = refusal_of_process(append(large, times=10), means=Means(limits=Limits(text_bytes=10_000)))
+    assert error.reason is Reason.RENDER_LIMIT_EXCEEDED
+    assert error.message.startswith('"spec.processors[0]": exceeds the limit of')
+    with pytest.raises(LargeTextError):
+        run(append(config_map("b", text="x" * 1_000_000), times=5), means=Means(inline=True))
+
+
+def test_nesting_has_limits() -> None:
+    error = refusal_of_process(append(config_map("b"), depth=100_000))
+    assert (error.reason, error.message) == (
+        Reason.INVALID_CONFIG,
+        "spec.processors[0]: makes objects too deeply nested; flatten them",
+    )
+
+
+PASSWORD = "Hunter2-is-long"
+ENCODED = base64.b64encode(PASSWORD.encode()).decode()
+LOGIN = Confidential(
+    secrets=(PASSWORD, "admin", "q"), public='shop\n{"format": "helm", "config": {"stage": "testing"}}'
+)
+RBAC = "rbac.authorization.k8s.io/v1"
+
+
+def item(kind: str = "ConfigMap", name: str = "web", version: str = "v1", **more: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **more.pop("metadata", {})}, **more}
+
+
+def refuse(rendering: Rendering, root: Path, files: Mapping[str, bytes], confidential: Confidential = LOGIN) -> None:
+    for path, data in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data)
+    request = RenderRequest(
+        name="shop",
+        install_namespace="shop-system",
+        tree=ContentTree(root=root, destinations=("",)),
+        config={},
+        capabilities=Capabilities(kubernetes_version="v1.36.3", kinds={("apps", "v1", "Deployment"): True}),
+    )
+    refuse_secret_names(rendering, confidential, request)
+
+
+class Refused(NamedTuple):
+    name: str
+    item: dict[str, Any]
+    place: str
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    return item("Deployment", version="apps/v1", spec={"template": {"spec": spec}})
+
+
+# fmt: off
+REFUSED = [
+    Refused("the name", item(name="hunter2-is-long"), "metadata.name"),
+    Refused("a part of the name", item(name="web-hunter2-is-long-0"), "metadata.name"),
+    Refused("in other case", item(name="HUNTER2-IS-LONG"), "metadata.name"),
+    Refused("without what no name may have", item(name="web-hunter2islong"), "metadata.name"),
+    Refused("a word of it", item(name="hunter2"), "metadata.name"),
+    Refused("what is left of it in a name that was cut", item(name="a" * 50 + "hunter2islo"), "metadata.name"),
+    Refused("in base64", item(name=ENCODED.lower().rstrip("=")), "metadata.name"),
+    Refused("in base64 that was cut", item(name=ENCODED.lower()[:9]), "metadata.name"),
+    Refused("in hexadecimal digits", item(name=PASSWORD.encode().hex()), "metadata.name"),
+    Refused("the namespace", item(metadata={"namespace": "hunter2-is-long"}), "metadata.namespace"),
+    Refused("the kind", item(kind="Hunter2"), "kind"),
+    Refused("the group", item(version="hunter2.example.com/v1"), "apiVersion"),
+    Refused("the version", item(version="example.com/hunter2"), "apiVersion"),
+    Refused("another value", item(name="web-admin"), "metadata.name"),
+    Refused("the rules of a role", item("Role", version=RBAC, rules=[{"resourceNames": ["hunter2"]}]), "rules"),
+    Refused("the role of a binding", item("RoleBinding", version=RBAC, roleRef={"name": "hunter2"}), "roleRef"),
+    Refused("the names of a definition",
+            item("CustomResourceDefinition", version="apiextensions.k8s.io/v1", spec={"names": {"plural": "hunter2s"}}),
+            "spec.names"),
+    Refused("a container", pod(containers=[{"name": "web"}, {"name": "hunter2"}]),
+            "spec.template.spec.containers[1].name"),
+    Refused("the account of pods", pod(serviceAccountName="hunter2"), "spec.template.spec.serviceAccountName"),
+    Refused("an annotation that is read", item(metadata={"annotations": {"core.rukpak.io/ignore-fields": "hunter2"}}),
+            "metadata.annotations"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
+def test_a_value_of_a_secret_is_refused_as(case: Refused, tmp_path: Path) -> None:
+    for made, place in (
+        (Rendering(objects=[item(), case.item]), "objects[1]"),
+        (Rendering(objects=[], hooks=[Hook(manifest=case.item, events=("pre-install",))]), "hooks[0]"),
+    ):
+        with pytest.raises(BundleError) as caught:
+            refuse(made, tmp_path, {"values.yaml": b"login: {password: none}"})
+        assert caught.value.reason is Reason.INVALID_CONFIG
+        assert caught.value.message == (
+            f"spec.configFrom: {place}.{case.place} contains a value of a Secret, and everybody who can read "
+            "BundleDeployments can see it there; take it from a ConfigMap or spec.config if it is not secret, or "
+            "change the bundle"
+        )
+
+
+NAMED = Rendering(objects=[item(name="web-admin")])
+DEPENDENCY = pack({"db/templates/a.yaml": b"name: {{ .Release.Name }}-admin\n"})
+
+
+def test_a_value_that_is_used_as_a_value_is_not_refused(tmp_path: Path) -> None:
+    refuse(Rendering(objects=[item(data={"a": PASSWORD}, metadata={"labels": {"a": "admin"}})]), tmp_path, {})
+
+
+IN_CONTENT = {
+    "a template": {"templates/a.yaml": b'name: "{{ .Release.Name }}-admin"'},
+    "in other case": {"README.md": b"The ADMIN of the shop"},
+    "the name of a file": {"templates/admin.yaml": b""},
+    "a packed chart": {"web-1.0.0.tgz": pack({"web/values.yaml": b"user: admin\n"})},
+    "a dependency that is packed in a packed chart": {"web.tgz": pack({"web/charts/db-1.0.0.tgz": DEPENDENCY})},
+}
+
+
+@pytest.mark.parametrize("where", IN_CONTENT)
+def test_what_is_in_the_content_is_no_secret(where: str, tmp_path: Path) -> None:
+    refuse(NAMED, tmp_path, IN_CONTENT[where])
+
+
+def test_a_longer_secret_is_one_although_the_content_has_its_beginning(tmp_path: Path) -> None:
+    secret = Confidential(secrets=("postgres4711",), public="")
+    content = {"values.yaml": b"image: postgresql"}
+    refuse(Rendering(objects=[item(name="db-postgresql")]), tmp_path, content, secret)
+    with pytest.raises(BundleError, match="contains a value of a Secret"):
+        refuse(Rendering(objects=[item(name="db-postgres4711")]), tmp_path, content, secret)
+
+
+PUBLIC = {
+    "a short value": item(name="q"),
+    "the name of the BundleDeployment": item(name="shop-web"),
+    "a value of the spec": item(name="web-testing"),
+    "the namespace of the installation": item(metadata={"namespace": "shop-system"}),
+    "a kind that is served": item("Deployment", version="apps/v1"),
+}
+
+
+@pytest.mark.parametrize("what", PUBLIC)
+def test_what_everybody_may_read_is_no_secret(what: str, tmp_path: Path) -> None:
+    secrets = ("q", "shop", "testing", "shop-system", "system", "deployment", "apps/v1")
+    refuse(Rendering(objects=[PUBLIC[what]]), tmp_path, {}, Confidential(secrets=secrets, public=LOGIN.public))
+
+
+def test_an_archive_that_cannot_be_read_has_no_names(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="contains a value of a Secret"):
+        refuse(NAMED, tmp_path, {"web.tgz": DEPENDENCY[:60]})
+
+
+def test_archives_in_each_other_end(tmp_path: Path) -> None:
+    data = b"admin"
+    for _ in range(10):
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+            about = tarfile.TarInfo("a.tgz")
+            about.size = len(data)
+            archive.addfile(about, io.BytesIO(data))
+        data = packed.getvalue()
+    with pytest.raises(BundleError, match="contains a value of a Secret"):
+        refuse(NAMED, tmp_path, {"a.tgz": data})
+
+
+def test_many_values_and_names_take_no_quadratic_time(tmp_path: Path) -> None:
+    secrets = Confidential(secrets=tuple(f"password{number:06}" for number in range(50_000)), public="")
+    objects = [item(name=f"web-{number}-passwor") for number in range(5000)]
+    refuse(Rendering(objects=objects), tmp_path, {}, secrets)
+
+
+def test_a_warning_with_a_value_of_a_secret_is_not_shown() -> None:
+    assert without_secrets("ConfigMap shop/web: has a hook", LOGIN) == "ConfigMap shop/web: has a hook"
+    shown = without_secrets("ConfigMap shop/hunter2: has a hook", LOGIN)
+    assert shown == "a warning about the bundle is not shown, because it contains a value of a Secret"
