@@ -17,16 +17,14 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import managed_fields
-from controller.apply.crd_upgrade.validation import Inspector
-from controller.apply.dependencies import out_of_date
+from controller.apply.crd_upgrade import inspect_upgrade
 from controller.apply.drift import REPLICAS, DriftedObject, has_field, scales, united, without
-from controller.apply.lookup import ObjectReader
 from controller.apply.managed_fields import Replaced
 from controller.apply.ownership import make_body, needs_mark, with_shard
-from controller.apply.plan import Action, ApplyOptions, Outcome, Task, decide_about, state_of
-from controller.apply.pool import ConcurrencyLimits
+from controller.apply.plan import Action, ApplyOptions, Outcome, Task, decide_about, is_drift, out_of_date, state_of
 from controller.apply.removal import delete, is_shared, make_way, withdraw
 from controller.apply.replies import ApplyFailure, Recovery, classify, conceal_quotes
+from controller.apply.requests import ObjectReader
 from controller.apply.rights import MissingRightsError, for_apply
 from controller.kube.client import ApiError, Client, Response
 from controller.kube.discovery import Discovery
@@ -205,17 +203,8 @@ def _as_conflict(error: ApiError) -> ApiError:
 class Sender:
     """Applies objects."""
 
-    def __init__(
-        self,
-        client: Client,
-        discovery: Discovery,
-        watches: Watches,
-        reader: ObjectReader,
-        *,
-        limits: ConcurrencyLimits,
-    ) -> None:
-        self._client, self._discovery, self._watches = client, discovery, watches
-        self._reader, self._limits = reader, limits
+    def __init__(self, client: Client, discovery: Discovery, watches: Watches, reader: ObjectReader) -> None:
+        self._client, self._discovery, self._watches, self._reader = client, discovery, watches, reader
 
     def carry_out(self, task: Task, resource: Resource, options: ApplyOptions) -> Outcome:
         """Execute a task that is ready. Raises nothing but bugs."""
@@ -261,7 +250,7 @@ class Sender:
         task, options = request.task, request.options
         if not options.proceed():
             return Outcome(task=task, error=out_of_date(task))
-        if request.drift is None and _is_repair(task, options):
+        if request.drift is None and is_drift(task, options, installed=False):
             request = self._with_drift(request)
         try:
             return self._apply(request)
@@ -401,7 +390,7 @@ class Sender:
         task = request.task
         if task.target.key[:2] != _CRD or task.action not in (Action.APPLY, Action.TAKE_BACK, Action.TAKE_OVER):
             return ()
-        return Inspector(request.client).inspect(request.path, task.target.manifest, request.options.crd_upgrade_safety)
+        return inspect_upgrade(request.client, request.path, task.target.manifest, request.options.crd_upgrade_safety)
 
     def _create_with_initial(self, request: ApplyRequest) -> None:
         """Create an object with its ignored fields.
@@ -413,7 +402,7 @@ class Sender:
         self._send_apply(request, with_shard(body, owner), force=False)
 
     def _send_apply(self, request: ApplyRequest, body: Mapping[str, Any], *, force: bool) -> Response:
-        reply = self._limits.of(request.options.user).watch(
+        reply = self._reader.pool.limit_of(request.options.user).watch(
             lambda: request.client.apply(request.path, body, manager=request.manager, force=force)
         )
         owner = request.options.owner.name
@@ -474,12 +463,6 @@ def _describe(drift: DriftedObject | None) -> dict[str, str]:
         "drift": drift.state,
     }
     return {key: text for key, text in found.items() if text}
-
-
-def _is_repair(task: Task, options: ApplyOptions) -> bool:
-    """Whether an apply repairs an object that another client has modified or deleted."""
-    is_lost = task.action in (Action.CREATE, Action.TAKE_BACK) and task.target.key in options.ledger.left
-    return task.action is Action.REPAIR or is_lost
 
 
 def _was_idle(task: Task, record: Record) -> bool:

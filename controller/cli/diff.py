@@ -28,14 +28,22 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.crd_upgrade.validation import Inspector
+from controller.apply.crd_upgrade import inspect_upgrade
 from controller.apply.drift import REPLICAS, UnclaimedItems, covers, has_field, merge_keys, only, united, without
 from controller.apply.ledger import Ledger
 from controller.apply.managed_fields import claimed_fields
-from controller.apply.ownership import Giver, HandOver, Owner, make_body
+from controller.apply.ownership import (
+    Disposal,
+    Giver,
+    HandOver,
+    Owner,
+    RemovalCause,
+    dispose,
+    find_surplus,
+    make_body,
+    name_objects,
+)
 from controller.apply.plan import Action, ApplyOptions, Task, decide_about
-from controller.apply.possession import find_surplus, name_objects
-from controller.apply.removal import Disposal, RemovalCause, dispose
 from controller.apply.replies import ApplyFailure, Recovery, classify
 from controller.apply.targets import Target, TargetSet, leave_out_missing, make_targets
 from controller.build.revision import Revision
@@ -453,14 +461,13 @@ class DryRun:
 
     def _inspect(self, objects: Iterable[Difference]) -> Iterator[str]:
         """Yield what is unsafe about changes of CustomResourceDefinitions."""
-        inspector = Inspector(self._client)
         for each in objects:
             if each.key[:2] != _CRD or each.change is not Change.CHANGED:
                 continue
             target = self._targets.by_key[each.key]
             path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{each.key.name}"
             try:
-                yield from inspector.inspect(path, target.manifest, self._options.crd_upgrade_safety)
+                yield from inspect_upgrade(self._client, path, target.manifest, self._options.crd_upgrade_safety)
             except BundleError as error:
                 yield error.message
             except ApiError as error:

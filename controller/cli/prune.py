@@ -15,9 +15,8 @@ from http import HTTPStatus
 from api import names
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.order import teardown_order
-from controller.apply.ownership import Owner
-from controller.apply.possession import find_strays, name_objects
-from controller.apply.removal import Disposal, RemovalCause, delete, dispose
+from controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, find_strays, name_objects
+from controller.apply.removal import delete
 from controller.cli.command import FAILED, FailedError, attempt, confirm, connect, tell
 from controller.cli.deployments import Deployments
 from controller.cli.history import open_store

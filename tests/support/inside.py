@@ -116,6 +116,6 @@ __all__ = [
 ]
 
 # For `hurry`: after them the controller says that a deletion is blocked, and asks what explains an object in trouble.
-BLOCKED_AFTER_SECONDS = "controller.apply.teardown:BLOCKED_AFTER_SECONDS"
+BLOCKED_AFTER_SECONDS = "controller.apply.order:BLOCKED_AFTER_SECONDS"
 TROUBLED_SECONDS = "controller.observe.explanations:TROUBLED_SECONDS"
 AGAIN_SECONDS = "controller.observe.explanations:AGAIN_SECONDS"

@@ -1,92 +1,248 @@
-"""What a change of the schema of a CustomResourceDefinition means for existing objects. Pure.
+"""What a change of a CustomResourceDefinition means for its users and for existing objects (README.md). Pure.
+
+Malformed fields read as missing: the API server refuses such a definition, and nothing here fails on it.
+
+Compared are A, the whole definition; B, each version with itself; C, the served versions of the new definition with
+each other, unless a webhook converts between them. Findings of C that the definition on the cluster also has are
+dropped.
 
 A node that only the new schema has is never a change, and a removed one is a single change, without its subtree. Inside
 `allOf` and `anyOf`, where every node is a constraint, it is the other way round: a new node narrows, and a removed one
 does not. `oneOf` and `not`, where wider and narrower swap, are compared as a whole by their rules, and so is
 `additionalProperties` if it is true or false.
 
-The source of the formats: `strfmt` of k8s.io/kube-openapi, and `supportedVersionedFormats` of k8s.io/apiextensions. RE2
-matches, since its dialect is not Python's, and since its time is linear in a text that any user may write.
-
-A, the whole definition; B, each version with itself; C, the served versions of the new definition with each other,
-unless a webhook converts between them. Findings of C that the definition on the cluster also has are dropped.
-
 A rule compares one field of two nodes and reports what is narrower. A wider field is allowed, but some warn since
 clients rely on them. A field without a rule is `unhandled`.
+
+Not here: existing objects, and what is allowed in the end (crd_upgrade.py).
 """
 
 from __future__ import annotations
 
-import ipaddress
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from itertools import combinations, pairwise
 from typing import Any
 
-import re2
-
-from api.v1alpha2.policies import CrdCheck, Enforcement
-from controller.apply.crd_upgrade.definition import (
-    CheckFinding,
-    CustomResourceDefinition,
-    Schema,
-    Version,
-    canonical,
-    compact,
-    listed,
-    same,
-)
+from api import names
+from api.v1alpha2.policies import CrdCheck, CrdUpgradeRule, CrdUpgradeSafety, Enforcement
+from controller.kube.resources import Resource
 from controller.untrusted import mapping, number, path_below, sequence, text
+
+Schema = Mapping[str, Any]
+"""A node of an openAPIV3Schema."""
+_PRIORITY = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
+_STABILITY = {"alpha": 1, "beta": 2, None: 3}
+_ORDER: tuple[Enforcement, ...] = ("None", "Warn", "Error")
+LINES = 10
+# The texts of these checks contain the location.
+_UNPLACED = frozenset(
+    {"scope", "existingFieldRemoval", "storedVersionRemoval", "servedVersionRemoval", "existingResources"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """One of spec.versions."""
+
+    name: str
+    served: bool
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomResourceDefinition:
+    """The part of a CustomResourceDefinition that matters in an upgrade."""
+
+    name: str
+    group: str
+    kind: str
+    plural: str
+    scope: str
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    """By name."""
+    stored: tuple[str, ...] = ()
+    """status.storedVersions."""
+    converts: bool = False
+    """Whether a webhook converts between the versions."""
+    established: bool = False
+    """Whether it was ever served, so that objects may exist."""
+    exempt: bool = False
+    """Whether its annotation turns off all checks."""
+
+    @property
+    def served(self) -> tuple[Version, ...]:
+        """The served versions, by version priority, the lowest first."""
+        return tuple(sorted((v for v in self.versions.values() if v.served), key=lambda v: priority(v.name)))
+
+    def resource(self, version: str) -> Resource:
+        """Return the resource of its objects at a version."""
+        return Resource(self.group, version, self.kind, self.plural, namespaced=self.scope == "Namespaced")
+
+
+def read_definition(manifest: Mapping[str, Any]) -> CustomResourceDefinition:
+    """Read a CustomResourceDefinition of `apiextensions.k8s.io/v1`."""
+    metadata, spec, status = (mapping(manifest, name) for name in ("metadata", "spec", "status"))
+    versions = (_read_version(mapping(value)) for value in sequence(spec, "versions"))
+    called = mapping(spec, "names")
+    return CustomResourceDefinition(
+        name=str(metadata.get("name", "")),
+        group=str(spec.get("group", "")),
+        kind=str(called.get("kind", "")),
+        plural=str(called.get("plural", "")),
+        scope=str(spec.get("scope", "")),
+        versions={version.name: version for version in versions},
+        stored=tuple(str(name) for name in sequence(status, "storedVersions")),
+        converts=mapping(spec, "conversion").get("strategy") == "Webhook",
+        established=any(
+            (mapping(condition).get("type"), mapping(condition).get("status")) == ("Established", "True")
+            for condition in sequence(status, "conditions")
+        ),
+        exempt=mapping(metadata, "annotations").get(names.SAFE_CRD_UPGRADE_VALIDATION) == "false",
+    )
+
+
+def priority(version: str) -> tuple[int, ...]:
+    """Return the sort key of a version name: v10 > v2 > v1 > v1beta1 > v1alpha1 > others.
+
+    The source of the rule: `CompareKubeAwareVersionStrings` of k8s.io/apimachinery.
+    """
+    match = _PRIORITY.fullmatch(version)
+    if match is None:
+        return (0, *(-ord(letter) for letter in version), 1)  # the first by the alphabet is the highest
+    return (_STABILITY[match[2]], int(match[1]), int(match[3] or 0))
+
+
+def properties(schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield the names and schemas of the properties of an object."""
+    for name, value in mapping(schema, "properties").items():
+        yield name, mapping(value)
+
+
+def _read_version(value: Mapping[str, Any]) -> Version:
+    schema = mapping(value, "schema", "openAPIV3Schema")
+    return Version(name=str(value.get("name", "")), served=value.get("served") is True, schema=schema)
+
+
+def level_of(finding: CheckFinding, crd: str, safety: CrdUpgradeSafety) -> Enforcement:
+    """Return the level of a finding.
+
+    Args:
+        finding: what was found.
+        crd: name of the CustomResourceDefinition.
+        safety: spec.crdUpgradeSafety.
+    """
+    level = _weaker(finding.level, safety.enforcement)
+    for rule in safety.rules:
+        if _matches(rule, finding, crd):
+            level = rule.enforcement if finding.check in rule.checks else _weaker(finding.level, rule.enforcement)
+    return level
+
+
+def is_off(crd: str, safety: CrdUpgradeSafety, check: CrdCheck | None = None) -> bool:
+    """Whether no finding about a definition, or by one check, would be reported."""
+    levels = {safety.enforcement}
+    for rule in safety.rules:
+        if rule.crd in ("*", crd) and (check is None or not rule.checks or check in rule.checks):
+            replaces = not rule.paths and (check is not None or not rule.checks)
+            levels = {rule.enforcement} if replaces else levels | {rule.enforcement}
+    return levels == {"None"}
+
+
+def _weaker(level: Enforcement, other: Enforcement) -> Enforcement:
+    return min(level, other, key=_ORDER.index)
+
+
+def _matches(rule: CrdUpgradeRule, finding: CheckFinding, crd: str) -> bool:
+    return (
+        rule.crd in ("*", crd)
+        and (not rule.checks or finding.check in rule.checks)
+        and (not rule.paths or any(_is_below(finding.path, path) for path in rule.paths))
+    )
+
+
+def _is_below(path: str, beginning: str) -> bool:
+    """Whether a path is that of a node or of one below it: `^.statusText` is not below `^.status`."""
+    return path == beginning or path.startswith((f"{beginning}.", f"{beginning}["))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckFinding:
+    """One finding of a check."""
+
+    check: CrdCheck
+    text: str
+    version: str = ""
+    """`v1`, or `v1 -> v2` between two versions; empty for the whole definition."""
+    path: str = ""
+    """Of the node in the schema, such as `^.spec.color`; may be empty."""
+    level: Enforcement = "Error"
+    """Unless a rule names its check."""
+
+    @property
+    def line(self) -> str:
+        """The line of a message."""
+        where = f"{self.version}: {self.path}: " if self.check not in _UNPLACED else ""
+        return f"{where}{self.check}: {self.text}"
+
+
+def tell(findings: Iterable[CheckFinding], characters: int) -> list[str]:
+    """Return the lines of findings, sorted by version, path and check, existing objects last.
+
+    At most `LINES` lines and about so many characters; the last line counts the others.
+    """
+    lines = list(dict.fromkeys(finding.line for finding in sorted(findings, key=_order)))
+    shown: list[str] = []
+    for line in lines[:LINES]:
+        if shown and sum(map(len, shown)) + len(line) > characters:
+            break
+        shown.append(line if len(line) <= characters else f"{line[: characters - 1]}…")
+    return shown if len(shown) == len(lines) else [*shown, f"{len(lines) - len(shown)} more"]
+
+
+def _order(finding: CheckFinding) -> tuple[object, ...]:
+    return (finding.check == "existingResources", finding.version, finding.path, finding.check, finding.text)
+
+
+def compact(value: Any) -> str:
+    """Return a value as JSON, on one line, numbers without needless decimals."""
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def listed(values: Iterable[Any]) -> str:
+    """Return values in the form of lists in messages: `["a" "b"]`, sorted."""
+    return f"[{' '.join(sorted(map(compact, values)))}]"
+
+
+def canonical(value: Any) -> str:
+    """Return a text that is equal for equal JSON values, for fast lookups."""
+    return json.dumps(_plain(value), sort_keys=True)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two JSON values are equal: 1 equals 1.0, but not true as in Python."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(value, right[name]) for name, value in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
 
 ROOT = "^"
 MOST_PAIRED = 6
 """Versions that are served at once, up to which each is compared with each; of more, each with the next."""
 _INT_OR_STRING_ALTERNATIVES = [{"type": "integer"}, {"type": "string"}]
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-_LETTER = r"a-zA-Z0-9\p{S}\p{L}"
-_UUID = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?%s[0-9a-f]{3}-?%s[0-9a-f]{3}-?[0-9a-f]{12}$"
-_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_DURATION = (
-    r"(ns|us|µs|μs|ms|s|m|h|d|w|(nano|micro|milli)s(econds?)?|sec(onds?)?|min(utes?)?|h(ou)?rs?|days?|w(ee)?ks?)"
-)
-_PATTERNS: Mapping[str, str] = {
-    "bsonobjectid": r"^[0-9a-fA-F]{24}$",
-    "uri": r"^(/|[a-zA-Z][-+.a-zA-Z0-9]*:)[^\x00-\x20\x7f]*$",
-    "email": r"^[^@]*[^@\s]@[^@\s]+$|<[^@\s]+@[^@\s]+>$",
-    "hostname": (
-        rf"^([{_LETTER}]((-?[{_LETTER}]{{0,62}})?)"
-        rf"|([{_LETTER}](([-{_LETTER}]{{0,61}}[{_LETTER}])?)(\.)){{1,}}([a-zA-Z\p{{L}}]){{2,63}})$"
-    ),
-    "mac": (
-        r"^[0-9a-fA-F]{2}(([:-][0-9a-fA-F]{2}){5}|([:-][0-9a-fA-F]{2}){7}|([:-][0-9a-fA-F]{2}){19})$"
-        r"|^[0-9a-fA-F]{4}((\.[0-9a-fA-F]{4}){2}|(\.[0-9a-fA-F]{4}){3}|(\.[0-9a-fA-F]{4}){9})$"
-    ),
-    "uuid": _UUID % ("[0-9a-f]", "[0-9a-f]"),
-    "uuid3": _UUID % ("3", "[0-9a-f]"),
-    "uuid4": _UUID % ("4", "[89ab]"),
-    "uuid5": _UUID % ("5", "[89ab]"),
-    "ssn": r"^\d{3}[- ]?\d{2}[- ]?\d{4}$",
-    "hexcolor": r"^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$",
-    "rgbcolor": r"^rgb\(\s*(\d{1,2}|1\d\d|2[0-4]\d|25[0-5])(\s*,\s*(\d{1,2}|1\d\d|2[0-4]\d|25[0-5])){2}\s*\)$",
-    "byte": r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$",
-    "duration": rf"^[-+]?(0|(\d+(\.\d*)?|\.\d+)\s*{_DURATION}(\s*(\d+(\.\d*)?|\.\d+)\s*{_DURATION})*)$",
-    "datetime": (
-        r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)"
-        r"([.,]\d+)?([Zz]|[-+]\d{2}:?\d{2})?$"
-    ),
-    "k8sshortname": rf"^{_LABEL}$",
-    "k8slongname": rf"^{_LABEL}(\.{_LABEL})*$",
-}
-_LARGEST_FLOAT = 3.4028234663852886e38
-_RANGES: Mapping[tuple[str, str], tuple[float, float]] = {
-    ("integer", "int32"): (-(2**31), 2**31 - 1),
-    ("integer", "int64"): (-(2**63), 2**63 - 1),
-    ("number", "float"): (-_LARGEST_FLOAT, _LARGEST_FLOAT),
-}
 WALKED = frozenset({"properties", "items", "additionalProperties", "allOf", "anyOf"})
 """Fields that are compared as nodes of their own."""
 _DOCUMENTATION = ("description", "title", "example", "externalDocs")
@@ -214,83 +370,6 @@ def _compare_constraints(old: Schema, new: Schema, path: str) -> Iterator[Differ
         yield from _compare_constraints(before.get(suffix, {}), after.get(suffix, {}), below)
 
 
-def has_format(text: str, name: str) -> bool:
-    """Whether a text has a format; true if the API server does not know the format."""
-    known = name.replace("-", "")
-    if known in _PATTERNS:
-        return matches(text, _PATTERNS[known])
-    rule = _RULES.get(known)
-    return rule is None or rule(text)
-
-
-def has_range(value: float, type_: str, name: str) -> bool:
-    """Whether a number is in the range of its format; true if the API server does not check that."""
-    least, most = _RANGES.get((type_, name), (value, value))
-    return least <= value <= most
-
-
-def matches(text: str, pattern: str) -> bool:
-    """Whether a pattern matches anywhere in a text; true for a malformed one, which the API server refuses."""
-    compiled = _compiled(pattern)
-    return compiled is None or compiled.search(text) is not None
-
-
-@lru_cache(maxsize=512)
-def _compiled(pattern: str) -> Any:
-    try:
-        return re2.compile(pattern, _OPTIONS)
-    except re2.error:
-        return None
-
-
-def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
-    def _rule(text: str) -> bool:
-        try:
-            parse(text)
-        except ValueError:
-            return False
-        return True
-
-    return _rule
-
-
-def _cidr(text: str) -> None:
-    address, slash, bits = text.partition("/")
-    if not slash or not bits.isascii() or not bits.isdigit():
-        raise ValueError(text)
-    ipaddress.ip_interface(f"{address}/{bits}")
-
-
-def _is_isbn10(text: str) -> bool:
-    digits = text.replace("-", "").replace(" ", "")
-    if not matches(digits, r"^[0-9]{9}[0-9X]$"):
-        return False
-    return sum((10 - i) * (10 if digit == "X" else int(digit)) for i, digit in enumerate(digits)) % 11 == 0
-
-
-def _is_isbn13(text: str) -> bool:
-    digits = text.replace("-", "").replace(" ", "")
-    return matches(digits, r"^[0-9]{13}$") and sum(int(d) * (1, 3)[i % 2] for i, d in enumerate(digits)) % 10 == 0
-
-
-def _is_credit_card(text: str) -> bool:
-    digits = "".join(character for character in text if character in "0123456789")
-    doubled = (int(digit) * (1, 2)[index % 2] for index, digit in enumerate(reversed(digits)))
-    return matches(digits, r"^[0-9]{12,19}$") and sum(sum(divmod(value, 10)) for value in doubled) % 10 == 0
-
-
-_RULES: Mapping[str, Callable[[str], bool]] = {
-    "ipv4": _parses(ipaddress.IPv4Address),
-    "ipv6": _parses(ipaddress.IPv6Address),
-    "cidr": _parses(_cidr),
-    "date": _parses(date.fromisoformat),
-    "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
-    "isbn10": _is_isbn10,
-    "isbn13": _is_isbn13,
-    "creditcard": _is_credit_card,
-}
-
-
 def compare(old: CustomResourceDefinition, new: CustomResourceDefinition) -> list[CheckFinding]:
     """Return what an upgrade changes for users, from the definition on the cluster to the one to be applied."""
     return [*_compare_whole(old, new), *_compare_versions(old, new), *_compare_served(old, new)]
@@ -374,7 +453,7 @@ def compare_fields(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     for name in dict.fromkeys((*old, *new)):
         if name in WALKED:
             continue
-        if rule := _CHECKS_RULES.get(name):
+        if rule := _RULES.get(name):
             yield from rule(old, new)
         elif not same(old.get(name), new.get(name)):
             unhandled.append(name)
@@ -602,7 +681,7 @@ def _sorted(value: Any) -> Any:
     return sorted(map(str, value)) if isinstance(value, list) else value
 
 
-_CHECKS_RULES: Mapping[str, Rule] = {
+_RULES: Mapping[str, Rule] = {
     "type": _type,
     "required": _required,
     "default": _default,
