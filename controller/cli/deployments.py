@@ -1,6 +1,6 @@
-"""BundleDeployments on a cluster: reading and changing them, which ones a command line names, and `--wait`.
+"""BundleDeployments on a cluster: reading and changing them, which ones a command line names, `--wait`, and who acts.
 
-Not here: what each verb awaits (changes.py, approval.py).
+Not here: what each verb awaits (changes.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -19,11 +21,13 @@ from api import names
 from api.v1alpha2.conditions import DECISIONS, Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Stray
-from controller.cli.command import FAILED, FailedError, MisuseError, tell
+from controller.cli.command import FAILED, FailedError, MisuseError, attempt, tell
 from controller.cli.output import name_of, one_line, show
 from controller.kube.client import PAGE_ITEMS, Client, Response
 from controller.kube.errors import ApiError
+from controller.kube.lease import LEASES
 from controller.kube.resources import DEPLOYMENTS
+from controller.kube.shard import DEFAULT_SHARD, Shard, is_shard_name
 from controller.kube.watch.collection import Collection, parse_events
 
 Manifest = dict[str, Any]
@@ -421,3 +425,122 @@ def describe_unobserved(deployment: BundleDeployment) -> str:
 def name_of_stray(stray: Stray) -> str:
     """Return the name of a stray, such as `ConfigMap shop/settings`."""
     return f"{stray.kind} {f'{stray.namespace}/' if stray.namespace else ''}{stray.name}"
+
+
+# the controllers that act
+
+
+SHOWN_NAMES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The controller that holds the Lease."""
+
+    identity: str
+    version: str
+    """Empty: unknown, since an older release does not record it."""
+    seconds: float
+    """Since it renewed the Lease, by the clocks of the cluster and of the controller."""
+    duration: float
+    """Seconds after which a silent controller has lost the Lease."""
+
+    @property
+    def host(self) -> str:
+        """The pod or machine that it runs on."""
+        return self.identity.rpartition("_")[0] or self.identity
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has renewed the Lease in time."""
+        return self.seconds <= self.duration
+
+
+def read_if_exists(client: Client, path: str) -> Response | None:
+    """Return the reply with an object; None if it does not exist.
+
+    Raises: ApiError.
+    """
+    return attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
+
+
+def read_holder(client: Client, namespace: str, shard: Shard = DEFAULT_SHARD) -> Holder | None:
+    """Return the controller that holds the Lease of a shard in a namespace; None: nobody does.
+
+    Raises: ApiError.
+    """
+    reply = read_if_exists(client, LEASES.path(namespace, shard.lease))
+    spec: Mapping[str, Any] = (reply.value.get("spec") or {}) if reply else {}
+    if reply is None or not spec.get("holderIdentity"):
+        return None
+    renewed = datetime.fromisoformat(str(spec.get("renewTime") or "1970-01-01T00:00:00Z"))
+    return Holder(
+        identity=str(spec["holderIdentity"]),
+        version=str((reply.value["metadata"].get("annotations") or {}).get(names.VERSION) or ""),
+        seconds=(server_time(reply) - renewed).total_seconds(),
+        duration=float(spec.get("leaseDurationSeconds") or 0),
+    )
+
+
+def server_time(reply: Response) -> datetime:
+    """Return when the API server sent a reply, to the second; the time of this machine if it does not say."""
+    try:
+        return parsedate_to_datetime(reply.headers.get("Date", ""))
+    except ValueError:
+        return datetime.now(UTC)
+
+
+def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Manifest]) -> None:
+    """Print on stderr on which BundleDeployments no controller acts, and what to do.
+
+    Nothing is printed about those of the default shard that were observed, so that no Lease is read for them, or if
+    the user may not read Leases.
+
+    Args:
+        verb: of the command line.
+        client: of the cluster.
+        namespace: of the controller.
+        values: the BundleDeployments.
+
+    Raises: ApiError.
+    """
+    found: dict[tuple[str, bool], list[str]] = {}
+    for value in values:
+        metadata, status = value["metadata"], value.get("status") or {}
+        shard = (metadata.get("labels") or {}).get(names.SHARD)
+        if shard is not None or status.get("observedGeneration") != metadata.get("generation"):
+            is_stood_in = bool(shard and status.get("conditions") and not status.get("shard"))
+            found.setdefault((shard or "", is_stood_in), []).append(metadata["name"])
+    for (shard, is_stood_in), deployments in sorted(found.items()):
+        if not is_served(client, namespace, shard):
+            meanwhile = "; meanwhile the default shard acts" if is_stood_in else ""
+            tell(f"rukpak {verb}: {list_first(deployments)}: {_explain_unserved(shard)}{meanwhile}")
+
+
+def list_first(deployments: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(deployments) - SHOWN_NAMES} more" if len(deployments) > SHOWN_NAMES else ""
+    return f"{', '.join(deployments[:SHOWN_NAMES])}{more}"
+
+
+def _explain_unserved(shard: str) -> str:
+    if not shard:
+        return 'no controller acts; "rukpak check" says what is missing'
+    remedy = f'start one with "--shard {shard}"' if is_shard_name(shard) else "that cannot be the name of one"
+    return f'no controller serves the shard "{shard}"; {remedy}, or change the label {names.SHARD}'
+
+
+def is_served(client: Client, namespace: str, shard: str) -> bool:
+    """Return whether a controller serves a shard, empty: the default one; true if the user may not know.
+
+    Raises: ApiError.
+    """
+    if shard and not is_shard_name(shard):
+        return False
+    try:
+        holder = read_holder(client, namespace, Shard(shard))
+    except ApiError as error:
+        if error.status == HTTPStatus.FORBIDDEN:
+            return True
+        raise
+    return holder is not None and holder.is_running

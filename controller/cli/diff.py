@@ -60,7 +60,7 @@ from controller.cli.comparison import (
 )
 from controller.cli.deployments import Deployments, ProgressLine
 from controller.cli.output import dump_as
-from controller.cli.revisions import Reviewed, find, find_new, list_stored, read_stored
+from controller.cli.render import Reviewed, find, find_new, list_stored, read_stored
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError

@@ -13,7 +13,7 @@ from controller.build import capabilities as capabilities_file
 from controller.build.revision import Revision
 from controller.cli.command import FailedError, MisuseError, tell
 from controller.cli.output import dump_as, list_of, to_json, to_yaml
-from controller.cli.revisions import Reviewed, find, read_stored
+from controller.cli.render import Reviewed, find, read_stored
 from controller.formats.objects import crd_specs
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery

@@ -22,8 +22,8 @@ from controller.cli.deployments import (
     name_of_stray,
     report,
     select,
+    tell_unserved,
 )
-from controller.cli.installation import tell_unserved
 from controller.cli.output import age, fit, show, to_table
 from controller.kube.client import Client
 from controller.kube.shard import is_unclaimed, wanted_shard

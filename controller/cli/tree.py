@@ -21,10 +21,9 @@ from controller.apply.hooks import kinds_of
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target, make_targets
 from controller.build.revision import Revision
+from controller.cli.changes import open_store
 from controller.cli.command import attempt, connect, tell
-from controller.cli.deployments import Deployments, Manifest, describe_unobserved, name_of_stray
-from controller.cli.history import open_store
-from controller.cli.installation import tell_unserved
+from controller.cli.deployments import Deployments, Manifest, describe_unobserved, name_of_stray, tell_unserved
 from controller.cli.output import dump_as, to_table
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery

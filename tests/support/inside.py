@@ -14,7 +14,7 @@ from controller.apply.replies import ApplyFailure, Recovery, classify
 from controller.build.capabilities import shipped
 from controller.build.plugins import processor_of, source_of
 from controller.build.revision import Revision, Terms
-from controller.cli import run as run_command
+from controller.cli import uninstall as run_command
 from controller.cli.permissions import Resources
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
