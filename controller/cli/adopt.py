@@ -38,7 +38,7 @@ from controller.cli.command import (
     tell,
 )
 from controller.cli.comparison import Change, Comparison, summarize
-from controller.cli.deployments import MANAGER, Awaits, Deployments, Manifest, Waiter, awaits_ready, conclude
+from controller.cli.deployments import MANAGER, Awaits, Deployments, Manifest, awaits_ready, conclude, wait_until
 from controller.cli.diff import compare, compare_two, find_targets, owner_of
 from controller.cli.other_tools import Origin, Release, Rival, Tool, find_left, make_change, other_managers
 from controller.cli.output import fit, name_of, show
@@ -176,7 +176,7 @@ class Adoption(ABC):
 
         Raises: UnfinishedError, ApiError.
         """
-        values, failures = Waiter(Deployments(self.client), awaits, seconds).wait([value])
+        values, failures = wait_until(Deployments(self.client), awaits, seconds, [value])
         for failure in failures:
             raise UnfinishedError(f"{failure.cause}{f': {failure.text}' if failure.text else ''}")
         return values[0]

@@ -37,11 +37,10 @@ from controller.cli.deployments import (
     condition,
     find_each,
     is_complete,
-    report,
     select,
     wait_if_asked,
 )
-from controller.cli.output import age, dump_as, fit, name_of, show, to_table
+from controller.cli.output import age, dump_as, fit, to_table
 from controller.cli.parser import program
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
@@ -75,27 +74,20 @@ def reconcile(options: argparse.Namespace) -> int:
     """
     requested_at = datetime.now(UTC).isoformat(timespec="microseconds")
     change = {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: requested_at}}}
-    awaits = _Reconciliation(requested_at).awaits
+    awaits = _awaits_reconciliation(requested_at)
     return _change("reconcile", options, change, done="reconciliation requested", awaits=awaits)
 
 
 def _change(verb: str, options: argparse.Namespace, change: Mapping[str, Any], *, done: str, awaits: Awaits) -> int:
     check(options, default_all=False)
     deployments = Deployments(connect(options))
-    found = _apply(verb, options, deployments, change)
-    values, failures = wait_if_asked(options, deployments, awaits, found)
-    status = conclude(verb, options, values, failures, done=done)
-    return status or (0 if is_complete(options, found) else FAILED)
-
-
-def _apply(
-    verb: str, options: argparse.Namespace, deployments: Deployments, change: Mapping[str, Any]
-) -> list[Manifest]:
-    """Merge a change into each BundleDeployment that is selected; return those that exist."""
     if not options.names:
         selected = select(verb, options, deployments, default_all=False)
         options.names = [value["metadata"]["name"] for value in selected]
-    return find_each(verb, options.names, lambda name: deployments.change(name, change))
+    found = find_each(verb, options.names, lambda name: deployments.change(name, change))
+    values, failures = wait_if_asked(options, deployments, awaits, found)
+    status = conclude(verb, options, values, failures, done=done)
+    return status or (0 if is_complete(options, found) else FAILED)
 
 
 def awaits_pause(deployment: BundleDeployment) -> Awaited:
@@ -104,22 +96,21 @@ def awaits_pause(deployment: BundleDeployment) -> Awaited:
     return DONE if status == "True" else Awaited(AWAITING_CONTROLLER)
 
 
-class _Reconciliation:
-    """A request, from when it is sent until the controller has handled it."""
+def _awaits_reconciliation(requested_at: str) -> Awaits:
+    """Return what tells, from when a request is sent until the controller has handled it, what is left to do."""
+    sent_at = time.monotonic()
 
-    def __init__(self, requested_at: str) -> None:
-        self._requested_at, self._sent_at = requested_at, time.monotonic()
-
-    def awaits(self, deployment: BundleDeployment) -> Awaited:
-        """Return what is left to do."""
-        if deployment.status.last_handled_reconcile_at == self._requested_at:
+    def _awaits(deployment: BundleDeployment) -> Awaited:
+        if deployment.status.last_handled_reconcile_at == requested_at:
             is_working, reason, message = condition(deployment, "Reconciling")
             return Awaited(message) if is_working and reason == Reason.FETCHING else awaits_ready(deployment)
         status, reason, message = condition(deployment, "Unpacked")
         if status != "False":
             return Awaited(f"sources are not re-resolved yet: {AWAITING_CONTROLLER}")
-        is_retried = time.monotonic() - self._sent_at >= RETRY_SECONDS
+        is_retried = time.monotonic() - sent_at >= RETRY_SECONDS
         return Awaited(f"{reason}: {message}", is_hopeless=is_retried and _stalls(reason))
+
+    return _awaits
 
 
 def _stalls(reason: str) -> bool:
@@ -166,7 +157,8 @@ def deny(options: argparse.Namespace) -> int:
 def _decide(verb: str, options: argparse.Namespace, done: str, awaits: Awaits) -> int:
     deployments = Deployments(connect(options))
     choice = _choose(deployments, options)
-    tell_about(verb, choice.deployment, choice.digest)
+    for line in fit(_describe_choice(verb, choice)).splitlines():
+        tell(line)
     confirm(options, f"nothing was {done}")
     value = _send(verb, deployments, choice, options)
     values, failures = wait_if_asked(options, deployments, awaits, [value])
@@ -203,12 +195,6 @@ def _digest_of(text: str, pending: Pending | None) -> str:
     if found and pending and pending.revision.removeprefix("sha256:").startswith(found[2]):
         return pending.revision
     raise MisuseError(f'--revision "{text}": no revision that waits for approval begins so; give the digest in full')
-
-
-def tell_about(verb: str, deployment: BundleDeployment, digest: str) -> None:
-    """Print on stderr what is about to be approved or denied."""
-    for line in fit(_describe_choice(verb, _Choice(deployment, digest))).splitlines():
-        tell(line)
 
 
 def _describe_choice(verb: str, choice: _Choice) -> Iterator[str]:
@@ -320,11 +306,8 @@ def roll_back(options: argparse.Namespace) -> int:
     digest = _choose_revision(deployment, options.to)
     value = _pin(deployments, deployment, digest)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
-    lines = "".join(f"{name_of(each)} rolled back to revision {short(digest)}\n" for each in values)
-    print(show(values, options.output) if options.output else lines, end="", flush=True)
     tell("its sources and config do not count until spec.pinnedRevision is removed")
-    report("rollback", failures, is_explained=False)
-    return FAILED if failures else 0
+    return conclude("rollback", options, values, failures, done=f"rolled back to revision {short(digest)}")
 
 
 def _choose_revision(deployment: BundleDeployment, text: str) -> str:

@@ -26,7 +26,7 @@ from controller.cli.output import name_of, one_line, show
 from controller.kube.client import PAGE_ITEMS, Client, Response
 from controller.kube.errors import ApiError
 from controller.kube.lease import LEASES
-from controller.kube.resources import DEPLOYMENTS
+from controller.kube.resources import DEPLOYMENTS, Resource
 from controller.kube.shard import DEFAULT_SHARD, Shard, is_shard_name
 from controller.kube.watch.collection import Collection, parse_events
 
@@ -163,6 +163,19 @@ def _typed(item: Mapping[str, Any]) -> Manifest:
     return {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, **item}
 
 
+def try_to_list(
+    client: Client, resource: Resource, namespace: str = "", label_selector: str = ""
+) -> list[Manifest] | None:
+    """Return objects of a kind, with their apiVersion and kind, which lists leave out; None if the user may not.
+
+    Raises: ApiError.
+    """
+    about, path = {"apiVersion": resource.api_version, "kind": resource.kind}, resource.path(namespace)
+    return attempt(
+        lambda: [{**about, **item} for item in client.list(path, label_selector=label_selector)], HTTPStatus.FORBIDDEN
+    )
+
+
 def follow(
     client: Client,
     path: str,
@@ -230,7 +243,7 @@ def find_each(verb: str, wanted: Iterable[str], find: Callable[[str], Manifest |
     return [value for _, value in found if value is not None]
 
 
-def is_complete(options: argparse.Namespace, found: list[Manifest]) -> bool:
+def is_complete(options: argparse.Namespace, found: Sequence[Manifest]) -> bool:
     """Return whether every name was found."""
     return not options.names or len(found) == len(set(options.names))
 
@@ -260,57 +273,52 @@ class Failure:
     """What was awaited."""
 
 
-class Waiter:
-    """Waits for BundleDeployments until each is done, is hopeless, or the time is up.
+def wait_until(
+    deployments: Deployments, awaits: Awaits, seconds: float, values: Iterable[Manifest]
+) -> tuple[list[Manifest], list[Failure]]:
+    """Wait for BundleDeployments until each is done, is hopeless, or the time is up; a terminal shows progress.
 
     Args:
+        deployments: of their cluster.
         awaits: returns what one is waiting for.
         seconds: for all of them together.
+        values: the BundleDeployments.
+
+    Returns: the last state of each, and those that are not done.
+    Raises: ApiError.
     """
+    states = {value["metadata"]["name"]: value for value in values}
+    failures: list[Failure] = []
+    line, deadline, pending = ProgressLine(), time.monotonic() + seconds, list(states)
+    try:
+        while True:
+            is_late = time.monotonic() >= deadline
+            found = {name: _find_awaited(states[name], awaits) for name in pending}
+            awaited = {name: each for name, each in found.items() if each.text}
+            failures += [
+                Failure(name, "waiting cannot help" if each.is_hopeless else "timed out", each.text)
+                for name, each in awaited.items()
+                if each.is_hopeless or is_late
+            ]
+            pending = [] if is_late else [name for name, each in awaited.items() if not each.is_hopeless]
+            if not pending:
+                return list(states.values()), failures
+            line.show(_progress(states[pending[0]], awaited[pending[0]], len(pending) - 1))
+            time.sleep(POLL_SECONDS)
+            now = _read_each(deployments, pending)
+            states |= now
+            failures += [Failure(name, "deleted", "") for name in pending if name not in now]
+            pending = [name for name in pending if name in now]
+    finally:
+        line.clear()
 
-    def __init__(self, deployments: Deployments, awaits: Awaits, seconds: float) -> None:
-        self._deployments, self._awaits, self._seconds = deployments, awaits, seconds
-        self._line = ProgressLine()
-        self._states: dict[str, Manifest] = {}
-        self._failures: list[Failure] = []
 
-    def wait(self, values: Iterable[Manifest]) -> tuple[list[Manifest], list[Failure]]:
-        """Return the last state of each, and those that are not done; progress is shown on a terminal.
-
-        Raises: ApiError.
-        """
-        self._states = {value["metadata"]["name"]: value for value in values}
-        pending, deadline = list(self._states), time.monotonic() + self._seconds
-        try:
-            while pending := self._judge(pending, is_late=time.monotonic() >= deadline):
-                time.sleep(POLL_SECONDS)
-                pending = self._read(pending)
-        finally:
-            self._line.clear()
-        return list(self._states.values()), self._failures
-
-    def _judge(self, names: Sequence[str], *, is_late: bool) -> list[str]:
-        """Return the names to wait for longer."""
-        awaited = {name: _find_awaited(self._states[name], self._awaits) for name in names}
-        awaited = {name: each for name, each in awaited.items() if each.text}
-        for name, each in awaited.items():
-            if each.is_hopeless or is_late:
-                cause = "waiting cannot help" if each.is_hopeless else "timed out"
-                self._failures.append(Failure(name, cause, each.text))
-        pending = [] if is_late else [name for name, each in awaited.items() if not each.is_hopeless]
-        if pending:
-            self._line.show(_progress(self._states[pending[0]], awaited[pending[0]], len(pending) - 1))
-        return pending
-
-    def _read(self, names: Sequence[str]) -> list[str]:
-        """Read the state of each; return the names that still exist."""
-        if len(names) > MANY:
-            found = {value["metadata"]["name"]: value for value in self._deployments.all()}
-        else:
-            found = {name: value for name in names if (value := self._deployments.get(name))}
-        self._states |= {name: found[name] for name in names if name in found}
-        self._failures += [Failure(name, "deleted", "") for name in names if name not in found]
-        return [name for name in names if name in found]
+def _read_each(deployments: Deployments, wanted: Sequence[str]) -> dict[str, Manifest]:
+    """Return those that still exist, by name; many in one request."""
+    if len(wanted) <= MANY:
+        return {name: value for name in wanted if (value := deployments.get(name))}
+    found = {value["metadata"]["name"]: value for value in deployments.all()}
+    return {name: found[name] for name in wanted if name in found}
 
 
 def wait_if_asked(
@@ -320,7 +328,7 @@ def wait_if_asked(
 
     Raises: ApiError.
     """
-    return Waiter(deployments, awaits, options.timeout).wait(values) if options.wait else (values, [])
+    return wait_until(deployments, awaits, options.timeout, values) if options.wait else (values, [])
 
 
 def conclude(

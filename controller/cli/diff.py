@@ -47,7 +47,7 @@ from controller.apply.plan import Action, ApplyOptions, Task, decide_about
 from controller.apply.replies import ApplyFailure, Recovery, classify
 from controller.apply.targets import Target, TargetSet, leave_out_missing, make_targets
 from controller.build.revision import Revision
-from controller.cli.command import REQUESTS, MisuseError, attempt, tell
+from controller.cli.command import REQUESTS, MisuseError, tell
 from controller.cli.comparison import (
     Change,
     Comparison,
@@ -58,7 +58,7 @@ from controller.cli.comparison import (
     to_value,
     write,
 )
-from controller.cli.deployments import Deployments, ProgressLine
+from controller.cli.deployments import Deployments, ProgressLine, try_to_list
 from controller.cli.output import dump_as
 from controller.cli.render import Reviewed, find, find_new, list_stored, read_stored
 from controller.kube.client import Client
@@ -284,11 +284,7 @@ class DryRun:
         if resource is None:
             return {}
         selector = f"{names.OWNER_LABEL}={self._owner.name}"
-        about, path = {"apiVersion": kind.api_version, "kind": kind.kind}, resource.path()
-        items = attempt(
-            lambda: [{**about, **item} for item in self._client.list(path, label_selector=selector)],
-            HTTPStatus.FORBIDDEN,
-        )
+        items = try_to_list(self._client, resource, label_selector=selector)
         if items is None:
             self._problems.append(f"{kind}: you cannot list this kind, so deletions of such objects are not shown")
             return {}

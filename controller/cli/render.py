@@ -459,8 +459,7 @@ def _in_file(options: argparse.Namespace) -> Reviewed:
         raise MisuseError("--from-cluster requires NAME")
     deployment = manifest.read(read_file(options.file), options.file, {"name": None, "spec": {}})
     check(deployment.spec)
-    name = options.capabilities
-    served = capabilities_file.parse(read_file(name), name) if name else capabilities_file.shipped()
+    served = read_capabilities(options.capabilities)
     return Reviewed(deployment=deployment, revision=render_deployment(options, deployment, served, options.file))
 
 
