@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from api import names
 from api.v1alpha2.fields import parse_field_path
-from controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of
+from controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, is_scaled, key_of
 from controller.untrusted import LONGEST_STEP, path_below, text
 
 Path = tuple[str, ...]
@@ -265,6 +265,24 @@ def _only(value: Manifest, tree: _Tree) -> dict[str, Any]:
         for name, below in tree.items()
         if name in value
     }
+
+
+def as_compared(body: Manifest, live: Manifest) -> Manifest:
+    """Return the fields of an object to compare: without spec.replicas if an autoscaler scales it."""
+    return without(body, [REPLICAS]) if is_scaled(live) and has_field(body, REPLICAS) else body
+
+
+def is_claimed(live: Manifest, body: Manifest, manager: str) -> bool:
+    """Whether the entry of a manager still claims every field of an object, at the same version.
+
+    Args:
+        live: the object as it is, or only its metadata.
+        body: as it is sent.
+        manager: our field manager.
+    """
+    entry = entry_of(live, manager)
+    is_comparable = entry is not None and entry.get("apiVersion") == body["apiVersion"]
+    return is_comparable and covers(fields_of(entry), as_compared(body, live))
 
 
 def covers(entry_fields: Mapping[str, Any], value: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextvars import Context, copy_context
 from dataclasses import replace
@@ -31,20 +31,18 @@ from api import names
 from controller.apply.drift import (
     DELETED,
     RECREATED,
-    REPLICAS,
     DriftedObject,
-    covers,
+    as_compared,
     equal_by_value,
     explain,
-    has_field,
-    without,
+    is_claimed,
 )
 from controller.apply.ownership import Owner, make_body
 from controller.apply.plan import Action, ApplyOptions, Task
 from controller.apply.replies import conceal_paths_of
 from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record, entries_of, entry_of, fields_of, is_scaled, project
+from controller.observe.records import ObjectKey, Record, entries_of, project
 from controller.processes.supervision import Kind, Supervisor
 
 Reply = TypeVar("Reply")
@@ -341,11 +339,13 @@ class ObjectReader:
             collections[resource.group, resource.kind].append((task, resource))
         same: dict[ObjectKey, bool | ApiError] = {}
         client = self._client.acting_as(options.user)
-        for items in collections.values():
+        for group_kind, items in collections.items():
             wanted = {task.target.key: (task, resource) for task, resource in items}
             found: dict[ObjectKey, bool | ApiError] = dict.fromkeys(wanted, False)
+            selector = f"{names.OWNER_LABEL}={options.owner.name}"
             try:
-                for key, manifest in self._owned(items, options.owner):
+                for manifest in self._client.list(items[0][1].path(), metadata=True, label_selector=selector):
+                    key = project(manifest, *group_kind).key
                     if key in wanted:
                         task, resource = wanted[key]
                         body = make_body(task.target.manifest, options.owner, orphan=options.orphan)
@@ -391,21 +391,9 @@ class ObjectReader:
             live = self._client.acting_as(options.user).get(resource.path(key.namespace, key.name)).value
         except ApiError as error:
             return DriftedObject(key=key, state=DELETED if error.status == HTTPStatus.NOT_FOUND else "")
-        if not live["metadata"].get("deletionTimestamp") and equal_by_value(_compared(body, live), live):
+        if not live["metadata"].get("deletionTimestamp") and equal_by_value(as_compared(body, live), live):
             return None
         return _explain(key, live, body, options)
-
-    def _owned(
-        self, items: Sequence[tuple[Task, Resource]], owner: Owner
-    ) -> Iterator[tuple[ObjectKey, dict[str, Any]]]:
-        """Yield the metadata of one owner's objects of a kind, including managedFields.
-
-        Raises: ApiError, while iterating.
-        """
-        key, resource = items[0][0].target.key, items[0][1]
-        selector = f"{names.OWNER_LABEL}={owner.name}"
-        manifests = self._client.list(resource.path(), metadata=True, label_selector=selector)
-        return ((project(manifest, key.group, key.kind).key, manifest) for manifest in manifests)
 
 
 def _explain(key: ObjectKey, live: Mapping[str, Any], body: Mapping[str, Any], options: ApplyOptions) -> DriftedObject:
@@ -420,22 +408,12 @@ def _explain(key: ObjectKey, live: Mapping[str, Any], body: Mapping[str, Any], o
 def _is_same(
     client: Client, manifest: Mapping[str, Any], body: Mapping[str, Any], resource: Resource, owner: Owner
 ) -> bool | ApiError:
-    entry = entry_of(manifest, names.field_manager(owner.name))
-    if entry is not None:
-        return entry.get("apiVersion") == body["apiVersion"] and covers(fields_of(entry), _compared(body, manifest))
-    return not entries_of(manifest) and _has_values(client, body, resource)
-
-
-def _has_values(client: Client, body: Mapping[str, Any], resource: Resource) -> bool | ApiError:
-    """Compare an object by its values, since its managedFields were wiped, which alone is no drift."""
+    if entries_of(manifest):
+        return is_claimed(manifest, body, names.field_manager(owner.name))
+    # Its managedFields were wiped, which alone is no drift: its values are compared.
     metadata = body["metadata"]
     try:
         live = client.get(resource.path(metadata.get("namespace", ""), metadata["name"])).value
     except ApiError as error:
         return error.status != HTTPStatus.NOT_FOUND and error
     return equal_by_value(body, live)
-
-
-def _compared(body: Mapping[str, Any], live: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields to compare: without spec.replicas if an autoscaler scales the object."""
-    return without(body, [REPLICAS]) if is_scaled(live) and has_field(body, REPLICAS) else body

@@ -29,7 +29,15 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.crd_upgrade import inspect_upgrade
-from controller.apply.drift import REPLICAS, UnclaimedItems, covers, has_field, merge_keys, only, united, without
+from controller.apply.drift import (
+    UnclaimedItems,
+    as_compared,
+    has_field,
+    is_claimed,
+    merge_keys,
+    only,
+    united,
+)
 from controller.apply.ledger import Ledger
 from controller.apply.managed_fields import claimed_fields
 from controller.apply.ownership import (
@@ -65,7 +73,7 @@ from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
-from controller.observe.records import ObjectKey, entry_of, fields_of, is_scaled, key_of, project
+from controller.observe.records import ObjectKey, entry_of, fields_of, key_of, project
 from controller.observe.relations import find_hindrance
 
 DIFFERENT = 1
@@ -362,7 +370,7 @@ class DryRun:
         if untried := _why_untried(task):
             return self._overlay(target, live, *untried)
         body = self._make_body(target, live)
-        if task.action is Action.COMPARE and self._is_ours(live, body):
+        if task.action is Action.COMPARE and is_claimed(live, body, self._manager):
             return _difference(target, Change.NONE, None, None)  # the controller would send nothing, either
         made = self._try(target, resource, live, body)
         is_adopted = task.action is Action.TAKE_BACK and made.change is Change.CHANGED
@@ -376,10 +384,6 @@ class DryRun:
         except ApiError as error:
             return self._explain(target, resource, live, error)
         return _difference(target, Change.CHANGED, live, after)
-
-    def _is_ours(self, live: Manifest, body: Manifest) -> bool:
-        entry = entry_of(live, self._manager)
-        return entry is not None and entry.get("apiVersion") == body["apiVersion"] and covers(fields_of(entry), body)
 
     def _read(self, target: Target, resource: Resource) -> Manifest:
         value: Manifest = self._client.get(resource.path(target.key.namespace, target.key.name)).value
@@ -397,7 +401,7 @@ class DryRun:
             only(live, [path for path in target.ignored.paths if has_field(live, path)]) if live else target.initial
         )
         body: Manifest = make_body(united(target.manifest, ignored), self._owner, orphan=self._orphan)
-        return without(body, [REPLICAS]) if live and is_scaled(live) and has_field(body, REPLICAS) else body
+        return as_compared(body, live) if live else body
 
     # what cannot be tried
 

@@ -16,7 +16,7 @@ from typing import Any
 from api import names
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.drift import REPLICAS, explain, has_field, without
+from controller.apply.drift import as_compared, explain
 from controller.apply.hooks import kinds_of
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target, make_targets
@@ -37,7 +37,7 @@ from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from controller.observe.health.rules import assess
 from controller.observe.health.verdict import Context
-from controller.observe.records import ObjectKey, is_scaled, key_of, project
+from controller.observe.records import ObjectKey, key_of, project
 from controller.untrusted import mapping, mappings, text
 
 STRAY = "part of no revision"
@@ -192,9 +192,7 @@ def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, or
     record = project(value, target.key.group, target.key.kind)
     if record.applied_digest != target.digest or record.wiped or target.ignored.accepts_drift:
         return ""
-    body: Mapping[str, Any] = make_body(target.manifest, owner, orphan=orphan)
-    if is_scaled(value) and has_field(body, REPLICAS):
-        body = without(body, [REPLICAS])
+    body = as_compared(make_body(target.manifest, owner, orphan=orphan), value)
     return explain(target.key, value, body, names.field_manager(owner.name)).describe_fields()
 
 

@@ -1,4 +1,4 @@
-""" """
+"""What an entry of managedFields covers, what is equal by value, what is ignored, and how drift is explained."""
 
 from __future__ import annotations
 

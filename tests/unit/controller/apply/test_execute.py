@@ -1,4 +1,4 @@
-""" """
+"""Plans over a cluster in memory: which requests are sent, what they answer, and what comes of it."""
 
 from __future__ import annotations
 

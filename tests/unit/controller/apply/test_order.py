@@ -1,4 +1,4 @@
-""" """
+"""In which order kinds are applied, and objects deleted with their BundleDeployment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""" """
+"""Who owns an object, and which objects may be deleted."""
 
 from __future__ import annotations
 

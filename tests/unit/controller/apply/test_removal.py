@@ -1,4 +1,4 @@
-""" """
+"""Objects that are deleted, released or labeled, over a cluster in memory."""
 
 from __future__ import annotations
 

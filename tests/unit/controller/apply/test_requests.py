@@ -1,4 +1,4 @@
-""" """
+"""Threads and their fair shares, and what is read of objects over a cluster in memory."""
 
 from __future__ import annotations
 

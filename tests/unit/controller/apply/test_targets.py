@@ -1,4 +1,4 @@
-""" """
+"""The objects of a revision as targets, optional and packed ones, and compared with another revision."""
 
 from __future__ import annotations
 

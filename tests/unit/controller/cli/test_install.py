@@ -1,7 +1,5 @@
 """The BundleDeployment that the flags of `rukpak install` describe.
 
-
-
 `rukpak push` where it is not clear which source a folder replaces, over a cluster in memory.
 """
 
