@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Any
@@ -169,18 +169,18 @@ def _is_below(path: str, beginning: str) -> bool:
     return path == beginning or path.startswith((f"{beginning}.", f"{beginning}["))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CheckFinding:
     """One finding of a check."""
 
     check: CrdCheck
     text: str
-    version: str = ""
-    """`v1`, or `v1 -> v2` between two versions; empty for the whole definition."""
-    path: str = ""
-    """Of the node in the schema, such as `^.spec.color`; may be empty."""
     level: Enforcement = "Error"
     """Unless a rule names its check."""
+    path: str = ""
+    """Of the node in the schema, such as `^.spec.color`; may be empty."""
+    version: str = ""
+    """`v1`, or `v1 -> v2` between two versions; empty for the whole definition."""
 
     @property
     def line(self) -> str:
@@ -250,19 +250,20 @@ INT_OR_STRING = "x-kubernetes-int-or-string"
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One change, and its path in the schema."""
-
-    path: str
-    change: SchemaChange
-    gone: bool = False
-    """Whether the new schema lacks the node: the change is that to an empty schema."""
+Remove = Callable[[str, Schema], CheckFinding]
+"""Returns what is found where the new schema lacks a node, by its path."""
 
 
-def compare_schemas(old: Schema, new: Schema) -> list[Difference]:
+def _removal(path: str, schema: Schema) -> CheckFinding:
+    """Return the change to an empty schema."""
+    if schema.get("type"):
+        return CheckFinding("type", f'type changed : {compact(schema["type"])} -> ""', path=path)
+    return CheckFinding("unhandled", "unhandled changes found (node without type removed)", path=path)
+
+
+def compare_schemas(old: Schema, new: Schema, remove: Remove = _removal) -> list[CheckFinding]:
     """Return what is narrower, or otherwise different, in the new schema."""
-    return list(_compare(old, new, ROOT))
+    return list(_compare(old, new, ROOT, remove))
 
 
 def narrows_unknown_fields(old: Schema, new: Schema) -> bool:
@@ -274,17 +275,17 @@ def narrows_unknown_fields(old: Schema, new: Schema) -> bool:
     return any(narrows_unknown_fields(child, after[path]) for path, child in before.items() if path in after)
 
 
-def _compare(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
+def _compare(old: Schema, new: Schema, path: str, remove: Remove) -> Iterator[CheckFinding]:
     for change in compare_fields(old, new):
-        yield Difference(path, change)
+        yield replace(change, path=path)
     yield from _compare_openness(old, new, path)
     yield from _compare_combinations(old, new, path)
     after = _children(new)
     for suffix, child in _children(old).items():
         if suffix in after:
-            yield from _compare(child, after[suffix], path_below(path, suffix))
+            yield from _compare(child, after[suffix], path_below(path, suffix), remove)
         else:
-            yield Difference(path_below(path, suffix), _removal(child), gone=True)
+            yield remove(path_below(path, suffix), child)
 
 
 def _children(schema: Schema) -> dict[str, Schema]:
@@ -297,24 +298,18 @@ def _children(schema: Schema) -> dict[str, Schema]:
     return children
 
 
-def _removal(schema: Schema) -> SchemaChange:
-    if schema.get("type"):
-        return SchemaChange("type", f'type changed : {compact(schema["type"])} -> ""')
-    return SchemaChange("unhandled", "unhandled changes found (node without type removed)")
-
-
-def _compare_openness(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
+def _compare_openness(old: Schema, new: Schema, path: str) -> Iterator[CheckFinding]:
     """Compare additionalProperties if it allowed everything and so has no node."""
     before, after = old.get("additionalProperties"), new.get("additionalProperties")
     if before is True and after is not True:
         text = f"unhandled changes found (additionalProperties true -> {compact(after)})"
-        yield Difference(path, SchemaChange("unhandled", text))
+        yield CheckFinding("unhandled", text, path=path)
 
 
 # allOf and anyOf
 
 
-def _compare_combinations(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
+def _compare_combinations(old: Schema, new: Schema, path: str) -> Iterator[CheckFinding]:
     if "anyOf" in old or "anyOf" in new:
         yield from _compare_alternatives(_any_of(old), _any_of(new), path)
     if "allOf" in old or "allOf" in new:
@@ -327,32 +322,32 @@ def _any_of(schema: Schema) -> Sequence[Any]:
     return [] if schema.get(INT_OR_STRING) and alternatives == _INT_OR_STRING_ALTERNATIVES else alternatives
 
 
-def _compare_alternatives(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[Difference]:
+def _compare_alternatives(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[CheckFinding]:
     lost, gained = without_equal(old, new), without_equal(new, old)
     if new and not old:
         text = f"anyOf constraint added when there was none previously: {compact(new)}"
-        yield Difference(path, SchemaChange("anyOf", text))
+        yield CheckFinding("anyOf", text, path=path)
     if not new or not old:
         return
     yield from _compare_paired(lost, gained, old, path, "anyOf")
     if rest := lost[len(gained) :]:
-        yield Difference(path, SchemaChange("anyOf", f"allowed anyOf schemas removed: {compact(rest)}"))
+        yield CheckFinding("anyOf", f"allowed anyOf schemas removed: {compact(rest)}", path=path)
 
 
-def _compare_demands(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[Difference]:
+def _compare_demands(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[CheckFinding]:
     lost, gained = without_equal(old, new), without_equal(new, old)
     yield from _compare_paired(lost, gained, old, path, "allOf")
     rest = gained[len(lost) :]
     if rest and not old:
         text = f"allOf constraint added when there was none previously: {compact(rest)}"
-        yield Difference(path, SchemaChange("allOf", text))
+        yield CheckFinding("allOf", text, path=path)
     elif rest:
-        yield Difference(path, SchemaChange("allOf", f"required allOf schemas added: {compact(rest)}"))
+        yield CheckFinding("allOf", f"required allOf schemas added: {compact(rest)}", path=path)
 
 
 def _compare_paired(
     lost: Sequence[Any], gained: Sequence[Any], old: Sequence[Any], path: str, check: CrdCheck
-) -> Iterator[Difference]:
+) -> Iterator[CheckFinding]:
     """Compare schemas that were probably changed in place: the first removed one with the first new one."""
     places = {id(schema): index for index, schema in enumerate(old)}
     for before, after in zip(lost, gained, strict=False):
@@ -360,9 +355,9 @@ def _compare_paired(
         yield from _compare_constraints(mapping(before), mapping(after), below)
 
 
-def _compare_constraints(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
+def _compare_constraints(old: Schema, new: Schema, path: str) -> Iterator[CheckFinding]:
     for change in compare_fields(old, new):
-        yield Difference(path, change)
+        yield replace(change, path=path)
     yield from _compare_combinations(old, new, path)
     before, after = _children(old), _children(new)
     for suffix in dict.fromkeys((*before, *after)):
@@ -380,15 +375,15 @@ def compare(old: CustomResourceDefinition, new: CustomResourceDefinition) -> lis
 
 def _compare_whole(old: CustomResourceDefinition, new: CustomResourceDefinition) -> Iterator[CheckFinding]:
     if old.scope != new.scope:
-        yield CheckFinding(check="scope", text=f"scope changed : {compact(old.scope)} -> {compact(new.scope)}")
+        yield CheckFinding("scope", f"scope changed : {compact(old.scope)} -> {compact(new.scope)}")
     stored = [name for name in old.stored if name not in new.versions]
     if stored:
-        yield CheckFinding(check="storedVersionRemoval", text=f"stored versions removed : [{' '.join(sorted(stored))}]")
+        yield CheckFinding("storedVersionRemoval", f"stored versions removed : [{' '.join(sorted(stored))}]")
     still_served = {version.name for version in new.served}
     served = [v.name for v in old.served if v.name not in still_served and v.name not in stored]
     if served:
         text = f"served versions removed : [{' '.join(sorted(served))}]"
-        yield CheckFinding(check="servedVersionRemoval", text=text, level="Warn")
+        yield CheckFinding("servedVersionRemoval", text, "Warn")
 
 
 # B: each version with itself
@@ -396,17 +391,13 @@ def _compare_whole(old: CustomResourceDefinition, new: CustomResourceDefinition)
 
 def _compare_versions(old: CustomResourceDefinition, new: CustomResourceDefinition) -> Iterator[CheckFinding]:
     for name, version in old.versions.items():
+
+        def _remove(path: str, _node: Schema, name: str = name) -> CheckFinding:
+            return CheckFinding("existingFieldRemoval", f"removed field : {name}.{path}", path=path)
+
         if name in new.versions:
-            for difference in compare_schemas(version.schema, new.versions[name].schema):
-                yield _in_version(name, difference)
-
-
-def _in_version(name: str, difference: Difference) -> CheckFinding:
-    path = difference.path
-    if difference.gone:
-        text = f"removed field : {name}.{path}"
-        return CheckFinding(check="existingFieldRemoval", text=text, version=name, path=path)
-    return _finding(name, difference)
+            found = compare_schemas(version.schema, new.versions[name].schema, _remove)
+            yield from (replace(finding, version=name) for finding in found)
 
 
 # C: served versions with each other
@@ -422,32 +413,14 @@ def _compare_pairs(definition: CustomResourceDefinition) -> Iterator[CheckFindin
         return
     served = definition.served
     for lower, higher in combinations(served, 2) if len(served) <= MOST_PAIRED else pairwise(served):
-        for difference in compare_schemas(lower.schema, higher.schema):
-            yield _finding(_pair(lower, higher), difference)
+        found = compare_schemas(lower.schema, higher.schema)
+        yield from (replace(finding, version=f"{lower.name} -> {higher.name}") for finding in found)
 
 
-def _pair(lower: Version, higher: Version) -> str:
-    return f"{lower.name} -> {higher.name}"
+Rule = Callable[[Schema, Schema], Iterator[CheckFinding]]
 
 
-def _finding(version: str, difference: Difference) -> CheckFinding:
-    change = difference.change
-    return CheckFinding(check=change.check, text=change.text, version=version, path=difference.path, level=change.level)
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaChange:
-    """The finding of a rule in one node."""
-
-    check: CrdCheck
-    text: str
-    level: Enforcement = "Error"
-
-
-Rule = Callable[[Schema, Schema], Iterator[SchemaChange]]
-
-
-def compare_fields(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+def compare_fields(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     """Compare the fields of two nodes, without the nodes below."""
     unhandled = []
     for name in dict.fromkeys((*old, *new)):
@@ -458,7 +431,7 @@ def compare_fields(old: Schema, new: Schema) -> Iterator[SchemaChange]:
         elif not same(old.get(name), new.get(name)):
             unhandled.append(name)
     if unhandled:
-        yield SchemaChange("unhandled", _unhandled(old, new, unhandled))
+        yield CheckFinding("unhandled", _unhandled(old, new, unhandled))
 
 
 def meaning(schema: Any) -> Any:
@@ -490,18 +463,18 @@ def _unhandled(old: Schema, new: Schema, names: Iterable[str]) -> str:
 # rules
 
 
-def _type(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+def _type(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     before, after = old.get("type", ""), new.get("type", "")
     if before != after:
-        yield SchemaChange("type", f"type changed : {compact(before)} -> {compact(after)}")
+        yield CheckFinding("type", f"type changed : {compact(before)} -> {compact(after)}")
 
 
-def _required(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+def _required(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     before = set(map(text, sequence(old, "required")))
     after = filter(None, map(text, sequence(new, "required")))
     added = [name for name in after if name not in before and not _is_defaulted(new, name)]
     if added:
-        yield SchemaChange("required", f"new required fields: [{' '.join(sorted(added))}]")
+        yield CheckFinding("required", f"new required fields: [{' '.join(sorted(added))}]")
 
 
 def _is_defaulted(schema: Schema, name: str) -> bool:
@@ -509,40 +482,40 @@ def _is_defaulted(schema: Schema, name: str) -> bool:
     return value.get("default") is not None
 
 
-def _default(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+def _default(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     before, after = old.get("default"), new.get("default")
     if same(before, after):
         return
     if before is None:
-        yield SchemaChange("default", f"default added when there was none previously : {_quoted(after)}")
+        yield CheckFinding("default", f"default added when there was none previously : {_quoted(after)}")
     elif after is None:
-        yield SchemaChange("default", f"default value removed : {_quoted(before)}")
+        yield CheckFinding("default", f"default value removed : {_quoted(before)}")
     else:
-        yield SchemaChange("default", f"default value changed : {_quoted(before)} -> {_quoted(after)}")
+        yield CheckFinding("default", f"default value changed : {_quoted(before)} -> {_quoted(after)}")
 
 
 def _quoted(value: Any) -> str:
     return compact(compact(value))
 
 
-def _enum(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+def _enum(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     before, after = sequence(old, "enum"), sequence(new, "enum")
     allowed = set(map(canonical, after))
     removed = [value for value in before if canonical(value) not in allowed]
     if after and not before:
-        yield SchemaChange("enum", f"enum constraint added when there was none previously : {listed(after)}")
+        yield CheckFinding("enum", f"enum constraint added when there was none previously : {listed(after)}")
     elif removed:
         level: Enforcement = "Error" if after else "Warn"
-        yield SchemaChange("enum", f"allowed enum values removed : {listed(removed)}", level)
+        yield CheckFinding("enum", f"allowed enum values removed : {listed(removed)}", level)
 
 
 def _at_most(check: CrdCheck) -> Rule:
-    def _rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+    def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         before, after = number(old.get(check)), number(new.get(check))
         if after is not None and before is None:
-            yield SchemaChange(check, _added(check, after))
+            yield CheckFinding(check, _added(check, after))
         elif after is not None and before is not None and after < before:
-            yield SchemaChange(check, f"{check} decreased : {compact(before)} -> {compact(after)}")
+            yield CheckFinding(check, f"{check} decreased : {compact(before)} -> {compact(after)}")
 
     return _rule
 
@@ -550,14 +523,14 @@ def _at_most(check: CrdCheck) -> Rule:
 def _at_least(check: CrdCheck, floor: float | None = None) -> Rule:
     """Return the rule of a lower bound; bounds up to `floor` have no effect."""
 
-    def _rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+    def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         before, after = number(old.get(check)), number(new.get(check))
         if after is None or (floor is not None and after <= floor):
             return
         if before is None:
-            yield SchemaChange(check, _added(check, after))
+            yield CheckFinding(check, _added(check, after))
         elif after > before:
-            yield SchemaChange(check, f"{check} increased : {compact(before)} -> {compact(after)}")
+            yield CheckFinding(check, f"{check} increased : {compact(before)} -> {compact(after)}")
 
     return _rule
 
@@ -566,12 +539,12 @@ def _added(check: str, value: Any) -> str:
     return f"{check} constraint added when there was none previously : {compact(value)}"
 
 
-def _multiple_of(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+def _multiple_of(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     before, after = number(old.get("multipleOf")), number(new.get("multipleOf"))
     if after and not before:
-        yield SchemaChange("multipleOf", _added("multipleOf", after))
+        yield CheckFinding("multipleOf", _added("multipleOf", after))
     elif after and before and _exact(before) % _exact(after):
-        yield SchemaChange("multipleOf", f"multipleOf changed : {compact(before)} -> {compact(after)}")
+        yield CheckFinding("multipleOf", f"multipleOf changed : {compact(before)} -> {compact(after)}")
 
 
 def _exact(value: float) -> Fraction:
@@ -581,24 +554,24 @@ def _exact(value: float) -> Fraction:
 def _added_flag(check: CrdCheck, field: str = "") -> Rule:
     """Return the rule of a field that narrows the schema when it is true."""
 
-    def _rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+    def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         if not old.get(field or check) and new.get(field or check):
-            yield SchemaChange(check, f"{check} added : false -> true")
+            yield CheckFinding(check, f"{check} added : false -> true")
 
     return _rule
 
 
-def _pattern(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+def _pattern(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     for change in _any_change("pattern", "pattern")(old, new):
-        yield SchemaChange("pattern", change.text, "Error" if new.get("pattern") else "Warn")
+        yield CheckFinding("pattern", change.text, "Error" if new.get("pattern") else "Warn")
 
 
-def _nullable(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+def _nullable(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     before, after = bool(old.get("nullable")), bool(new.get("nullable"))
     if after and not before:
-        yield SchemaChange("nullable", "nullable added : false -> true", "Warn")
+        yield CheckFinding("nullable", "nullable added : false -> true", "Warn")
     elif before and not after:
-        yield SchemaChange("nullable", "nullable removed : true -> false")
+        yield CheckFinding("nullable", "nullable removed : true -> false")
 
 
 def _any_change(
@@ -613,45 +586,45 @@ def _any_change(
         normal: makes values with the same meaning equal.
     """
 
-    def _rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+    def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         before, after = old.get(field) or absent, new.get(field) or absent
         if same(normal(before), normal(after)):
             return
         verb = "added" if field not in old else "removed" if field not in new else "changed"
-        yield SchemaChange(check, f"{check} {verb} : {compact(before)} -> {compact(after)}")
+        yield CheckFinding(check, f"{check} {verb} : {compact(before)} -> {compact(after)}")
 
     return _rule
 
 
-def _one_of(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+def _one_of(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     before, after = sequence(old, "oneOf"), sequence(new, "oneOf")
     removed, added = without_equal(before, after), without_equal(after, before)
     if after and not before:
-        yield SchemaChange("oneOf", f"oneOf constraint added when there was none previously: {compact(added)}")
+        yield CheckFinding("oneOf", f"oneOf constraint added when there was none previously: {compact(added)}")
         return
     if removed:
-        yield SchemaChange("oneOf", f"allowed oneOf schemas removed: {compact(removed)}", "Error" if after else "Warn")
+        yield CheckFinding("oneOf", f"allowed oneOf schemas removed: {compact(removed)}", "Error" if after else "Warn")
     if added:
-        yield SchemaChange("oneOf", f"allowed oneOf schemas added: {compact(added)}")
+        yield CheckFinding("oneOf", f"allowed oneOf schemas added: {compact(added)}")
 
 
-def _not(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+def _not(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     before, after = old.get("not"), new.get("not")
     if after is None or same(meaning(before), meaning(after)):
         return
     if before is None:
-        yield SchemaChange("not", f"not constraint added when there was none previously : {compact(after)}")
+        yield CheckFinding("not", f"not constraint added when there was none previously : {compact(after)}")
     else:
-        yield SchemaChange("not", f"not changed : {compact(before)} -> {compact(after)}")
+        yield CheckFinding("not", f"not changed : {compact(before)} -> {compact(after)}")
 
 
-def _validations(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+def _validations(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     before, after = _rules_of(old), _rules_of(new)
     known, kept = set(before), set(after)
     if added := [rule for rule in after if rule not in known]:
-        yield SchemaChange("xvalidations", f"rules added : {listed(rule[0] for rule in added)}")
+        yield CheckFinding("xvalidations", f"rules added : {listed(rule[0] for rule in added)}")
     if removed := [rule for rule in before if rule not in kept]:
-        yield SchemaChange("xvalidations", f"rules removed : {listed(rule[0] for rule in removed)}", "Warn")
+        yield CheckFinding("xvalidations", f"rules removed : {listed(rule[0] for rule in removed)}", "Warn")
 
 
 def _rules_of(schema: Schema) -> list[tuple[str, str, bool]]:
@@ -663,16 +636,16 @@ def _rules_of(schema: Schema) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _preserve(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+def _preserve(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     if old.get(PRESERVE) and not new.get(PRESERVE):
-        yield SchemaChange("preserveUnknownFields", "preserveUnknownFields removed : true -> false")
+        yield CheckFinding("preserveUnknownFields", "preserveUnknownFields removed : true -> false")
 
 
 def _documentation(field: str) -> Rule:
-    def _rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+    def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         if not same(old.get(field), new.get(field)):
             text = f"{field} changed : {compact(old.get(field, ''))} -> {compact(new.get(field, ''))}"
-            yield SchemaChange("description", text, "None")
+            yield CheckFinding("description", text, "None")
 
     return _rule
 

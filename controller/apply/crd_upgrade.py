@@ -151,7 +151,7 @@ def plan_trials(
 def _may_refuse(old: Schema, new: Schema) -> bool:
     """Whether an object may match the old schema and not the new one."""
     differences = compare_schemas(old, new)
-    return any(each.change.level == "Error" for each in differences) or narrows_unknown_fields(old, new)
+    return any(each.level == "Error" for each in differences) or narrows_unknown_fields(old, new)
 
 
 class Survey:
