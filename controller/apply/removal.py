@@ -130,16 +130,12 @@ def _patch_given_up(client: Client, path: str, owner: str, annotations: Mapping[
         "resourceVersion": metadata["resourceVersion"],
         "labels": {names.OWNER_LABEL: None, names.OWNER_SHARD: None},
         "annotations": {**dict.fromkeys(_MARKS), **annotations},
-        "ownerReferences": _without_ours(metadata, owner),
+        "ownerReferences": [each for each in mappings(metadata, "ownerReferences") if not _is_ours(each, owner)]
+        or None,
         # The server ignores an empty list; one with an empty entry clears it (Kubernetes, server-side apply).
         "managedFields": entries or [{}],
     }
     client.merge_patch(path, {"metadata": patch}, manager=ours[0], metadata=True)
-
-
-def _without_ours(metadata: Mapping[str, Any], owner: str) -> list[Mapping[str, Any]] | None:
-    """Return the owner references of others."""
-    return [each for each in mappings(metadata, "ownerReferences") if not _is_ours(each, owner)] or None
 
 
 def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
@@ -162,15 +158,12 @@ def make_way(client: Client, resource: Resource, record: Record, owner: str) -> 
         "annotations": {names.RELEASED_FROM: owner},
     }
     if record.controller_uid:
-        patch["ownerReferences"] = _without_controller(client.get(path, metadata=True).value["metadata"])
+        references = mappings(client.get(path, metadata=True).value, "metadata", "ownerReferences")
+        patch["ownerReferences"] = [each for each in references if not each.get("controller")] or None
     manager = names.field_manager(owner)
     reply = client.merge_patch(path, {"metadata": patch}, manager=manager, metadata=True).value
     version: str = reply["metadata"]["resourceVersion"]
     return version
-
-
-def _without_controller(metadata: dict[str, Any]) -> list[Mapping[str, Any]] | None:
-    return [each for each in mappings(metadata, "ownerReferences") if not each.get("controller")] or None
 
 
 def _relabel(client: Client, resource: Resource, shard: str, record: Record) -> Record | ApiError | None:

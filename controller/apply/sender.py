@@ -86,15 +86,19 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
     Raises: BundleError (InvalidConfig), ApiError.
     """
     task, record = request.task, request.task.record
+    owner, ignored = request.options.owner, task.target.ignored.paths
     try:
-        if task.action is Action.TAKE_OVER and record:
-            body = _bound_to(_take_over(request, record), body)
-        elif task.target.ignored.paths:
-            _leave_fields(request)
+        with _reporting_atomic(task.target.key):
+            if task.action is Action.TAKE_OVER and record:
+                version = managed_fields.take_over_entries(request.client, request.resource, record, owner, ignored)
+                body = _bound_to(version, body)
+            elif ignored:
+                managed_fields.leave_fields(request.client, request.path, ignored, owner.name)
         if task.action is Action.APPLY:
             _deal_with_dropped(request, body)
-        if task.action is Action.REPAIR:
-            _take_strays(request, body)
+        if task.action is Action.REPAIR and managed_fields.has_keyed_items(body):
+            # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
+            managed_fields.take_over_items(request.client, request.path, body, request.manager, request.live)
         elif task.action is Action.TAKE_BACK and record:
             body = _bound_to(_make_way(request, record), body)
     except ApiError as error:
@@ -132,19 +136,6 @@ def tidy_up(request: ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any
     return {**value, "metadata": metadata}
 
 
-def _take_over(request: ApplyRequest, record: Record) -> str:
-    """Return the resourceVersion at which to take an object over."""
-    target, owner = request.task.target, request.options.owner
-    with _reporting_atomic(target.key):
-        return managed_fields.take_over_entries(request.client, request.resource, record, owner, target.ignored.paths)
-
-
-def _leave_fields(request: ApplyRequest) -> None:
-    target = request.task.target
-    with _reporting_atomic(target.key):
-        managed_fields.leave_fields(request.client, request.path, target.ignored.paths, request.options.owner.name)
-
-
 def _deal_with_dropped(request: ApplyRequest, body: dict[str, Any]) -> None:
     """Leave replicas to an autoscaler, and take over what the API server keeps of fields that are not set any more."""
     options, key = request.options, request.task.target.key
@@ -163,12 +154,6 @@ def _is_autoscaled(request: ApplyRequest) -> bool:
         return False
     kind = {"apiVersion": AUTOSCALERS.api_version, "kind": AUTOSCALERS.kind}
     return any(scales({**each, **kind}, key) for each in found)
-
-
-def _take_strays(request: ApplyRequest, body: dict[str, Any]) -> None:
-    # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
-    if managed_fields.has_keyed_items(body):
-        managed_fields.take_over_items(request.client, request.path, body, request.manager, request.live)
 
 
 def _make_way(request: ApplyRequest, record: Record) -> str:
@@ -251,7 +236,8 @@ class Sender:
         if not options.proceed():
             return Outcome(task=task, error=out_of_date(task))
         if request.drift is None and is_drift(task, options, installed=False):
-            request = self._with_drift(request)
+            drift, live = self._reader.explain_repair(task, request.resource, options)
+            request = replace(request, drift=drift, live=live)
         try:
             return self._apply(request)
         except BundleError as error:
@@ -376,7 +362,9 @@ class Sender:
         log.info("object applied", extra={**about, **_describe(request.drift)})
         record = self._watches.learn(_project(tidy_up(request, reply.value), task.target.key))
         options.retries.succeeded(task.target.key)
-        drift = None if _was_idle(task, record) else request.drift
+        # Idle: the apply has changed nothing but our entry, as after a change of the schema.
+        is_idle = task.record is not None and task.record.resource_version == record.resource_version
+        drift = None if is_idle else request.drift
         if drift:
             options.ledger.repaired(task.target.key)
         error = _terminating(task) if record.deleting else None
@@ -412,10 +400,6 @@ class Sender:
             withdraw(request.client, request.path, owner)
             raise ApiError(HTTPStatus.CONFLICT, "AlreadyExists", "already exists: another client was faster")
         return reply
-
-    def _with_drift(self, request: ApplyRequest) -> ApplyRequest:
-        drift, live = self._reader.explain_repair(request.task, request.resource, request.options)
-        return replace(request, drift=drift, live=live)
 
 
 def _take_over_sender(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
@@ -463,11 +447,6 @@ def _describe(drift: DriftedObject | None) -> dict[str, str]:
         "drift": drift.state,
     }
     return {key: text for key, text in found.items() if text}
-
-
-def _was_idle(task: Task, record: Record) -> bool:
-    """Whether an apply has changed nothing but our entry, as after a change of the schema."""
-    return task.record is not None and task.record.resource_version == record.resource_version
 
 
 def _namespace_of(task: Task) -> ObjectKey:

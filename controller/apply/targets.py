@@ -253,7 +253,7 @@ def _target(
     return Target(
         key=key_of(manifest),
         kind=GroupVersionKind.of(manifest),
-        digest=_digest(make_body(manifest, owner, orphan=orphan)),
+        digest=make_body(manifest, owner, orphan=orphan)["metadata"]["annotations"][names.APPLIED_DIGEST],
         carries_reference=carries_owner_reference(manifest, orphan=orphan),
         manifest=manifest,
         optional=optional,
@@ -270,11 +270,6 @@ def _is_optional(manifest: Mapping[str, Any], kinds: Sequence[Mapping[str, str]]
 
 def _annotations(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     return manifest["metadata"].get("annotations") or {}
-
-
-def _digest(body: Mapping[str, Any]) -> str:
-    digest: str = body["metadata"]["annotations"][names.APPLIED_DIGEST]
-    return digest
 
 
 def make_install_namespace(revision: Revision) -> dict[str, Any]:
