@@ -42,6 +42,15 @@ LINES = 10
 _UNPLACED = frozenset(
     {"scope", "existingFieldRemoval", "storedVersionRemoval", "servedVersionRemoval", "existingResources"}
 )
+ROOT = "^"
+MOST_PAIRED = 6
+"""Versions that are served at once, up to which each is compared with each; of more, each with the next."""
+_INT_OR_STRING_ALTERNATIVES = [{"type": "integer"}, {"type": "string"}]
+WALKED = frozenset({"properties", "items", "additionalProperties", "allOf", "anyOf"})
+"""Fields that are compared as nodes of their own."""
+_DOCUMENTATION = ("description", "title", "example", "externalDocs")
+INT_OR_STRING = "x-kubernetes-int-or-string"
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,17 +246,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-ROOT = "^"
-MOST_PAIRED = 6
-"""Versions that are served at once, up to which each is compared with each; of more, each with the next."""
-_INT_OR_STRING_ALTERNATIVES = [{"type": "integer"}, {"type": "string"}]
-WALKED = frozenset({"properties", "items", "additionalProperties", "allOf", "anyOf"})
-"""Fields that are compared as nodes of their own."""
-_DOCUMENTATION = ("description", "title", "example", "externalDocs")
-INT_OR_STRING = "x-kubernetes-int-or-string"
-PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
 Remove = Callable[[str, Schema], CheckFinding]

@@ -43,6 +43,8 @@ MORE = "*"
 """Stands for the names if they are too many: the revisions that contain the objects are kept then."""
 _CRD, _NAMESPACE = ("apiextensions.k8s.io", "CustomResourceDefinition"), ("", "Namespace")
 _DATA = frozenset({_CRD, ("", "PersistentVolumeClaim")})
+Exists = Callable[[str, str], bool]
+"""Whether a BundleDeployment with a name and UID exists."""
 
 
 class Situation(Enum):
@@ -86,10 +88,6 @@ class Judgement:
     """Whether another controller reference must be removed first: two of them are a 422."""
     handed_to: str = ""
     """The BundleDeployment that has taken it over from its owner; empty: none has."""
-
-
-Exists = Callable[[str, str], bool]
-"""Whether a BundleDeployment with a name and UID exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,9 @@ HOLD_SECONDS = 1.0
 """The least time between two changes: the limit grows by one request per second."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+LIST_FROM = 4
+ReadObjects = Mapping[ObjectKey, Record | ApiError | None]
+ComparedObjects = Mapping[ObjectKey, bool | ApiError]
 
 
 class ConcurrencyLimit:
@@ -272,11 +275,6 @@ class Pool:
     def _may_start(self, batch: _Batch) -> bool:
         busy, free = self._busy[batch.concurrency], self._workers - self._busy.total()
         return free > 0 and busy < batch.concurrency.limit and (busy < free or not batch.shares)
-
-
-LIST_FROM = 4
-ReadObjects = Mapping[ObjectKey, Record | ApiError | None]
-ComparedObjects = Mapping[ObjectKey, bool | ApiError]
 
 
 class ObjectReader:

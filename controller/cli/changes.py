@@ -49,6 +49,12 @@ from controller.status.texts import describe_changes, short
 
 RETRY_SECONDS = 10.0
 """After a request that changes no condition, the failure from before it counts as that of the retry, too."""
+TRIES = 5
+"""Status may change between reading and writing; what waits usually does not."""
+_DIGEST = re.compile(r"(sha256:)?([0-9a-f]{64})").fullmatch
+_ABBREVIATED = re.compile(r"(sha256:)?([0-9a-f]{8,64})").fullmatch
+HEADING = ("REVISION", "STATE", "OUTCOME", "INSTALLED", "SOURCES", "MESSAGE")
+_NAMED = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch
 
 
 def pause(options: argparse.Namespace) -> int:
@@ -116,12 +122,6 @@ def _awaits_reconciliation(requested_at: str) -> Awaits:
 def _stalls(reason: str) -> bool:
     """Return whether a failed source is not expected to recover: what is installed may be Ready meanwhile."""
     return any(each.value == reason and each.retry.stalls for each in Reason)
-
-
-TRIES = 5
-"""Status may change between reading and writing; what waits usually does not."""
-_DIGEST = re.compile(r"(sha256:)?([0-9a-f]{64})").fullmatch
-_ABBREVIATED = re.compile(r"(sha256:)?([0-9a-f]{8,64})").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +261,6 @@ def _decision(verb: str, choice: _Choice) -> Mapping[str, Any]:
 
 def _awaits_denial(deployment: BundleDeployment) -> Awaited:
     return DONE if condition(deployment, "Installed")[0] else Awaited(AWAITING_CONTROLLER)
-
-
-HEADING = ("REVISION", "STATE", "OUTCOME", "INSTALLED", "SOURCES", "MESSAGE")
-_NAMED = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch
 
 
 def show_history(options: argparse.Namespace) -> int:

@@ -40,6 +40,7 @@ MANY = 3
 SHOWN_OBJECTS = 3
 AWAITING_CONTROLLER = 'waiting for the controller; "rukpak check" shows whether one is running'
 _CLEAR = "\r\x1b[K"
+SHOWN_NAMES = 5
 
 
 class NoApiError(ApiError):
@@ -436,9 +437,6 @@ def name_of_stray(stray: Stray) -> str:
 
 
 # the controllers that act
-
-
-SHOWN_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,12 @@ _FLAGS_OF = {
     "repository": ("chart",),
     "version": ("chart",),
 }
+_DIGITS = 12
+"""Of the digest in names."""
+_KIND = "configMap"
+_PLACE = "image"
+"""Starts the messages about the registry."""
+_EXECUTABLE = 0o111
 
 
 def install(options: argparse.Namespace) -> int:
@@ -88,7 +94,13 @@ def install(options: argparse.Namespace) -> int:
         print(show([value], options.output) if options.output else f"{name_of(value)} created (dry run)\n", end="")
         return 0
     confirm(options, "nothing was created")
-    return _create(deployments, value, reviewed, options)
+    values, failures = wait_if_asked(options, deployments, awaits_ready, [deployments.create(value)])
+    shown = reviewed.revision.digest
+    for each in values:
+        found = (each.get("status") or {}).get("revision") or shown
+        if found != shown:
+            tell(f"warning: revision {short(found)} is installed, not {short(shown)}: the source has changed meanwhile")
+    return conclude("install", options, values, failures, done="created")
 
 
 def make_deployment(options: argparse.Namespace) -> Manifest:
@@ -157,28 +169,6 @@ def _approved(value: Manifest, reviewed: Reviewed, options: argparse.Namespace) 
         return value
     account = {"approvedServiceAccountName": options.service_account} if options.service_account else {}
     return {**value, "spec": {**value["spec"], "approvedRevision": reviewed.revision.digest, **account}}
-
-
-def _create(deployments: Deployments, value: Manifest, reviewed: Reviewed, options: argparse.Namespace) -> int:
-    made = deployments.create(value)
-    values, failures = wait_if_asked(options, deployments, awaits_ready, [made])
-    _warn_of_another(values, reviewed.revision.digest)
-    return conclude("install", options, values, failures, done="created")
-
-
-def _warn_of_another(values: Sequence[Manifest], shown: str) -> None:
-    for value in values:
-        found = (value.get("status") or {}).get("revision") or shown
-        if found != shown:
-            tell(f"warning: revision {short(found)} is installed, not {short(shown)}: the source has changed meanwhile")
-
-
-_DIGITS = 12
-"""Of the digest in names."""
-_KIND = "configMap"
-_PLACE = "image"
-"""Starts the messages about the registry."""
-_EXECUTABLE = 0o111
 
 
 def push(options: argparse.Namespace) -> int:

@@ -37,6 +37,20 @@ MOST_FIELDS = 5
 """Fields that a message names."""
 NOT_INSTALLED = "not installed"
 UNKNOWN = "unknown"
+OLDEST, NEWEST = 34, 36
+"""Minor versions of Kubernetes 1 that are supported."""
+SKEW_SECONDS = 30.0
+"""Difference of clocks above which certificates and tokens begin to be refused."""
+INSTALL_API = 'run "rukpak crd | kubectl apply --server-side -f -"'
+INSTALL = "kubectl apply -k config/default"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+WORKLOADS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
+POLICIES = Resource(
+    "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
+)
+LABEL = "app.kubernetes.io/name=rukpak"
+GIT_SECONDS = 10.0
+_HERE = "only for rukpak run and rukpak render on this machine"
 
 
 def compare_definitions(served: Mapping[str, Any]) -> str:
@@ -159,22 +173,6 @@ def _api(api: dict[str, Any]) -> str:
     if not api["difference"]:
         return f"{versions}, as in the client"
     return f"{versions}; differs from the client: {api['difference']}"
-
-
-OLDEST, NEWEST = 34, 36
-"""Minor versions of Kubernetes 1 that are supported."""
-SKEW_SECONDS = 30.0
-"""Difference of clocks above which certificates and tokens begin to be refused."""
-INSTALL_API = 'run "rukpak crd | kubectl apply --server-side -f -"'
-INSTALL = "kubectl apply -k config/default"
-REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-WORKLOADS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
-POLICIES = Resource(
-    "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
-)
-LABEL = "app.kubernetes.io/name=rukpak"
-GIT_SECONDS = 10.0
-_HERE = "only for rukpak run and rukpak render on this machine"
 
 
 def check_installation(options: argparse.Namespace) -> int:

@@ -48,6 +48,18 @@ MOST_BYTES = 64 << 20
 """Of a release as JSON; etcd limits what is stored of it to 1.5 MiB."""
 _BUSY = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")
 _FLUX_KINDS = {KUSTOMIZATION: "Kustomization", HELM_RELEASE: "HelmRelease"}
+Tree = Mapping[str, Any]
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MARKS = {
+    "annotations": (RELEASE_NAME, RELEASE_NAMESPACE, LAST_APPLIED),
+    "labels": (
+        MANAGED_BY,
+        *(f"{group}/{key}" for group in (KUSTOMIZATION, HELM_RELEASE) for key in ("name", "namespace")),
+    ),
+}
+"""By which Helm and Flux recognize what they may change and delete, and kubectl what it may remove."""
+# Those that create objects, whose entries contain all that the server has defaulted.
+_CREATORS = ("kubectl-create", "kubectl-replace", "kubectl-client-side-apply", "kubectl-run", "kubectl-expose", "helm")
 
 
 class Tool(Enum):
@@ -283,26 +295,6 @@ def _read_rival(client: Client, discovery: Discovery, group: str, namespace: str
         return None
     is_suspended = bool((found.value.get("spec") or {}).get("suspend"))
     return Rival(kind=_FLUX_KINDS[group], namespace=namespace, name=name, path=path, is_suspended=is_suspended)
-
-
-Tree = Mapping[str, Any]
-
-
-MANAGED_BY = "app.kubernetes.io/managed-by"
-
-
-MARKS = {
-    "annotations": (RELEASE_NAME, RELEASE_NAMESPACE, LAST_APPLIED),
-    "labels": (
-        MANAGED_BY,
-        *(f"{group}/{key}" for group in (KUSTOMIZATION, HELM_RELEASE) for key in ("name", "namespace")),
-    ),
-}
-"""By which Helm and Flux recognize what they may change and delete, and kubectl what it may remove."""
-
-
-# Those that create objects, whose entries contain all that the server has defaulted.
-_CREATORS = ("kubectl-create", "kubectl-replace", "kubectl-client-side-apply", "kubectl-run", "kubectl-expose", "helm")
 
 
 def make_change(metadata: Mapping[str, Any], owner: str, origin: Origin) -> dict[str, Any] | None:
