@@ -93,7 +93,7 @@ Path = tuple[str, ...]
 def main(options: argparse.Namespace) -> int:
     """Show what a revision would change; return the exit status.
 
-    Raises: as `revisions.find`.
+    Raises: as `render.find`.
     """
     if (options.before or options.to) and options.file:
         raise MisuseError("--from and --to name revisions of the revision store and require NAME")

@@ -31,7 +31,7 @@ Find = Callable[[GroupVersionKind], Resource | None]
 def show_permissions(options: argparse.Namespace) -> int:
     """Show permissions; return the exit status.
 
-    Raises: as `revisions.find`.
+    Raises: as `render.find`.
     """
     if options.new and options.file:
         raise MisuseError("--new compares with the installed revision and requires NAME")
@@ -108,7 +108,7 @@ def describe(lines: list[Line]) -> Iterator[str]:
 def show_rights(options: argparse.Namespace) -> int:
     """Show rights; return the exit status.
 
-    Raises: as `revisions.find`; MisuseError without an account.
+    Raises: as `render.find`; MisuseError without an account.
     """
     reviewed = find(options)
     account = options.service_account or reviewed.deployment.spec.service_account_name
