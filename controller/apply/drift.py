@@ -5,31 +5,21 @@ Rules come from spec.drift.ignore, and from annotations and autoscalers in the b
 Where no hash of our entry is known, an object is as we left it by coverage: our managedFields entry still claims every
 field that we would apply. The tree itself shows what is atomic, so no schema is needed. By value: if the server lost
 all managedFields, which alone is no drift.
-
-`status.managedState` is one digest for the state in which all objects were left (rule 6): of a sum, to which each
-object adds a number of its own. So it does not depend on their order, and changes with one object without a look at the
-others. The sum is 2,048 bits wide: for narrow ones, other sets of objects with an equal sum can be found (Wagner, A
-Generalized Birthday Problem).
-
-Earlier releases wrote `v1`, a digest of the sorted list.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import reduce
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from api import names
 from api.v1alpha2.fields import parse_field_path
-from controller.content.digests import digest_of, digest_of_json
-from controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of
+from controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, is_scaled, key_of
 from controller.untrusted import LONGEST_STEP, path_below, text
 
 Path = tuple[str, ...]
@@ -40,6 +30,8 @@ _ABSENT = object()
 _IDENTITY = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name"), ("metadata", "namespace")})
 _Tree: TypeAlias = "dict[str, _Tree | None]"
 """Paths by their steps; None where one ends, and longer ones are left out."""
+IgnoreRules: TypeAlias = Mapping[tuple[str, str, str], _Tree]
+"""The fields to ignore by group, kind and name; an empty name: of all objects of the kind."""
 MOST_FIELDS, MOST_MANAGERS = 100, 20
 """How many fields of an object are named, and among how many managers, the latest, their owners are looked for."""
 MOST_SHAPES = 16
@@ -97,9 +89,6 @@ _QUANTITY_MAPS = frozenset(
 DELETED = "deleted"
 RECREATED = "deleted to be recreated"
 """By the controller, since an immutable field was modified."""
-_BYTES = 256
-_MODULUS = 1 << (8 * _BYTES)
-_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,41 +105,31 @@ class IgnoredFields:
 NOTHING_IGNORED = IgnoredFields()
 
 
-class IgnoreRules:
-    """The rules of spec.drift.ignore, for any number of objects: each costs what it has, however many rules there are.
-
-    Args:
-        rules: items of spec.drift.ignore, as JSON.
-    """
-
-    def __init__(self, rules: Iterable[Manifest]) -> None:
-        paths: dict[tuple[str, str, str], list[Path]] = {}
-        for rule in rules:
-            concerned = paths.setdefault((rule.get("group") or "", rule["kind"], rule.get("name") or ""), [])
-            concerned += [path for path in map(parse_field_path, rule["paths"]) if path not in _IDENTITY]
-        self._trees = {key: _tree_of(found) for key, found in paths.items()}
-
-    def find(self, manifest: Manifest, key: ObjectKey) -> list[Path]:
-        """Return the fields of an object that rules ignore."""
-        trees = (self._trees.get((*key[:2], name)) for name in ("", key.name))
-        return [path for tree in trees if tree for path in _find_all(manifest, tree)]
+def read_ignore_rules(rules: Iterable[Manifest]) -> IgnoreRules:
+    """Return the items of spec.drift.ignore for any number of objects: each costs what it has, not more."""
+    paths: dict[tuple[str, str, str], list[Path]] = {}
+    for rule in rules:
+        concerned = paths.setdefault((rule.get("group") or "", rule["kind"], rule.get("name") or ""), [])
+        concerned += [path for path in map(parse_field_path, rule["paths"]) if path not in _IDENTITY]
+    return {key: _tree_of(found) for key, found in paths.items()}
 
 
 def find_ignored_fields(
-    manifest: Manifest, rules: Iterable[Manifest] | IgnoreRules, autoscalers: Mapping[ObjectKey, ObjectKey]
+    manifest: Manifest, rules: IgnoreRules, autoscalers: Mapping[ObjectKey, ObjectKey]
 ) -> IgnoredFields:
     """Return what is ignored in an object of the bundle.
 
     Args:
         manifest: the object.
-        rules: items of spec.drift.ignore, as JSON; read once for many objects.
+        rules: from `read_ignore_rules`.
         autoscalers: from `find_autoscalers`.
     """
     key = key_of(manifest)
     annotations = manifest["metadata"].get("annotations") or {}
-    by_rules = (rules if isinstance(rules, IgnoreRules) else IgnoreRules(rules)).find(manifest, key)
     by_annotation, warnings = _annotated(key, annotations.get(names.IGNORE_FIELDS, ""))
-    paths = [*by_rules, *_find_all(manifest, _tree_of(path for path in by_annotation if path not in _IDENTITY))]
+    trees = [rules.get((*key[:2], name), {}) for name in ("", key.name)]
+    trees.append(_tree_of(path for path in by_annotation if path not in _IDENTITY))
+    paths = [path for tree in trees for path in _find_all(manifest, tree)]
     if key in autoscalers and not {REPLICAS, REPLICAS[:1]}.intersection(paths) and has_field(manifest, REPLICAS):
         paths.append(REPLICAS)
         warnings.append(
@@ -286,6 +265,24 @@ def _only(value: Manifest, tree: _Tree) -> dict[str, Any]:
         for name, below in tree.items()
         if name in value
     }
+
+
+def as_compared(body: Manifest, live: Manifest) -> Manifest:
+    """Return the fields of an object to compare: without spec.replicas if an autoscaler scales it."""
+    return without(body, [REPLICAS]) if is_scaled(live) and has_field(body, REPLICAS) else body
+
+
+def is_claimed(live: Manifest, body: Manifest, manager: str) -> bool:
+    """Whether the entry of a manager still claims every field of an object, at the same version.
+
+    Args:
+        live: the object as it is, or only its metadata.
+        body: as it is sent.
+        manager: our field manager.
+    """
+    entry = entry_of(live, manager)
+    is_comparable = entry is not None and entry.get("apiVersion") == body["apiVersion"]
+    return is_comparable and covers(fields_of(entry), as_compared(body, live))
 
 
 def covers(entry_fields: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
@@ -607,41 +604,3 @@ def _containing(path: str) -> Iterator[str]:
     """Yield a field, and those that it is part of."""
     yield path
     yield from (path[:end] for end, sign in enumerate(path) if sign in ".[")
-
-
-class Row(NamedTuple):
-    """An object as it was left."""
-
-    key: ObjectKey
-    digest: str
-    """The applied-digest annotation."""
-    entry_hash: str
-
-
-def add(total: int, row: Row) -> int:
-    """Return a sum with one more object."""
-    return (total + _weigh(row)) % _MODULUS
-
-
-def subtract(total: int, row: Row) -> int:
-    """Return a sum without one of its objects."""
-    return (total - _weigh(row)) % _MODULUS
-
-
-def describe(total: int) -> str:
-    """Return the state of the objects in a sum; 0 is the sum of none."""
-    return f"v2:{digest_of(total.to_bytes(_BYTES, 'little'))}"
-
-
-def is_state_of(state: str, rows: Iterable[Row]) -> bool:
-    """Whether this release or an earlier one has recorded a state for these objects."""
-    return state == (_describe_in_v1(rows) if state.startswith("v1:") else describe(reduce(add, rows, 0)))
-
-
-def _weigh(row: Row) -> int:
-    text = _ENCODE((*row.key, row.digest, row.entry_hash))
-    return int.from_bytes(hashlib.shake_128(text.encode()).digest(_BYTES), "little")
-
-
-def _describe_in_v1(rows: Iterable[Row]) -> str:
-    return f"v1:{digest_of_json(sorted((*row.key, row.digest, row.entry_hash) for row in rows))}"

@@ -1,34 +1,60 @@
 """Execute the steps of a plan: tasks that are ready run at the same time, the others return why they wait.
 
-Nothing blocks here: the event that ends a wait starts the next pass. Not here: what a task waits for (dependencies.py),
-and the requests for one object (object/).
+Nothing blocks here: the event that ends a wait starts the next pass. A failure blocks only what needs the object: the
+content of a namespace, the instances of a CustomResourceDefinition, the last stage.
+
+The API server is asked which rights an account lacks only after a refusal that is about rights, and before another
+account takes over installed objects. The account asks about itself, which every account may; a question without an
+answer adds nothing. Where objects change hands, the account of the giver is asked whether it may still apply them, so
+that a hand-over launders nobody's rights.
+
+Not here: the requests for one object (sender.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, islice
+from typing import Any
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.dependencies import StepResults, hindrance
+from controller.apply.crd_upgrade import inspect_upgrade
 from controller.apply.drift import DriftedObject
-from controller.apply.lookup import ObjectReader
-from controller.apply.order import Stage
-from controller.apply.ownership import is_changing_hands
-from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, Step, Task
-from controller.apply.pool import ConcurrencyLimits, Pool
-from controller.apply.removal import Relabeler
-from controller.apply.reviews import AccessReviewer, Examiner, GiverRights
-from controller.apply.rights import LackOfRightsError, MissingRightsError, list_all
+from controller.apply.order import Stage, served_group
+from controller.apply.ownership import Giver, is_changing_hands
+from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, Step, Task, is_drift, out_of_date
+from controller.apply.replies import classify
+from controller.apply.requests import ObjectReader, Pool
+from controller.apply.rights import (
+    LackOfRightsError,
+    MissingRightsError,
+    RbacRight,
+    Rules,
+    grants_in,
+    lack_of,
+    list_all,
+    rights_to_apply,
+)
 from controller.apply.sender import Sender
 from controller.apply.targets import Target
-from controller.kube.client import ApiError, Client
+from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
-from controller.kube.resources import Resource
+from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
+from controller.observe.health.verdict import State
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+MAX_QUESTIONS = 1000
+"""For one refusal. The next one, once these rights are granted, reports the others."""
+_MOST_RIGHTS = 20 * MAX_QUESTIONS
+"""That are looked at for the questions: rules may repeat rights."""
+_ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
+_SHOWN = 5
+_CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _REVIEW = "review of rights"
 
 
@@ -40,9 +66,9 @@ class Survey:
     same: tuple[Record, ...]
     """Objects that are as the last apply left them."""
     handed_over: Mapping[ObjectKey, str]
+    """Objects that another BundleDeployment has taken over, with its name."""
     refused: Mapping[ObjectKey, BundleError]
     """Objects that belong to others, and to whom."""
-    """Objects that another BundleDeployment has taken over, with its name."""
 
 
 class Applier:
@@ -54,20 +80,15 @@ class Applier:
     Attributes:
         pool: sends these requests.
         reader: reads objects.
-        relabeler: changes the shard of objects.
     """
 
     def __init__(self, client: Client, discovery: Discovery, watches: Watches, workers: int) -> None:
         self._discovery = discovery
-        limits = ConcurrencyLimits(workers)
-        self.pool = Pool(workers, limits, client.supervisor)
-        self.reader = self._reader = ObjectReader(client, self.pool)
-        self.relabeler = Relabeler(client, discovery, self.pool)
-        self._watches = watches
+        self._client, self._watches = client, watches
+        self.pool = Pool(workers, client.supervisor)
+        self.reader = ObjectReader(client, self.pool)
         self._reviewer = AccessReviewer(client, self.pool)
-        self._examiner = Examiner(client, self.pool, self._reviewer)
-        self._giver_rights = GiverRights(self._reviewer)
-        self._sender = Sender(client, discovery, watches, self._reader, limits=limits)
+        self._sender = Sender(client, discovery, watches, self.reader)
 
     def stop(self) -> None:
         """Start no more requests."""
@@ -96,7 +117,11 @@ class Applier:
         denied = list_all(errors)
         if denied is None:
             return outcomes
-        failed = [(o.task, resource) for o in outcomes if o.error and (resource := self._resource(o.task, options))]
+        failed = [
+            (o.task, resource)
+            for o in outcomes
+            if o.error and (resource := self._find_resource(o.task.target, options))
+        ]
         lack = (
             list_all(errors, self._reviewer.missing([(task.target, each) for task, each in failed], options)) or denied
         )
@@ -136,17 +161,32 @@ class Applier:
         Returns: the rights that the account lacks, and unsafe upgrades of CustomResourceDefinitions.
         Raises: ApiError if discovery does not answer; CancelledError after `stop`.
         """
-        return self._examiner.find_problems(self._applied(options), options, changed)
+        items = self._applied(options)
+        lack = self._reviewer.lack(items, options, options.user) if options.user else None
+        upgraded = [item for item in items if item[0].key[:2] == _CRD and item[0].key in changed]
+        unsafe = self.pool.run(lambda item: self._judge_upgrade(*item, options), upgraded, options.user)
+        return [error for error in (lack, *unsafe) if error]
+
+    def _judge_upgrade(self, target: Target, resource: Resource, options: ApplyOptions) -> BundleError | None:
+        client, path = self._client.acting_as(options.user), resource.path("", target.key.name)
+        try:
+            inspect_upgrade(client, path, target.manifest, options.crd_upgrade_safety)
+        except BundleError as error:
+            return error
+        except ApiError as error:
+            failure = classify(error, target.key, install_namespace="")
+            return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+        return None
 
     def survey(self, plan: Plan, options: ApplyOptions) -> Survey:
         """Compare without writing.
 
         Raises: ApiError if discovery does not answer; CancelledError after `stop`.
         """
-        tasks = [(task, resource) for task in plan.tasks if (resource := self._resource(task, options))]
+        tasks = [(task, resource) for task in plan.tasks if (resource := self._find_resource(task.target, options))]
         settled = self._compared(self._read_unknown(tasks, options, StepResults()), options)
         staying = [item for item in settled if not is_changing_hands(item[0].record, options.hand_over)]
-        changed = [item for item in staying if _is_drift(item[0], options)]
+        changed = [item for item in staying if is_drift(item[0], options, installed=options.installed)]
         return Survey(
             drifted=tuple(found for found in self._explanations(changed, options) if found),
             same=tuple(task.record for task, _ in settled if task.action is Action.NONE and task.record),
@@ -159,7 +199,7 @@ class Applier:
         ready: list[tuple[Task, Resource]] = []
         for task in step.tasks:
             outcome = self._held(task, step, options, results)
-            resource = None if outcome else self._resource(task, options)
+            resource = None if outcome else self._find_resource(task.target, options)
             error = _unaddressable(task, resource) if resource else self._unserved(task)
             if outcome:
                 held.append(outcome)
@@ -168,7 +208,7 @@ class Applier:
             else:
                 ready.append((task, resource))
         ready = self._compared(self._read_unknown(ready, options, results), options)
-        ready = self._giver_rights.examine(ready, options)
+        ready = refuse_unheld(ready, options, self._reviewer)
         spared, ready = self._spare(ready, options)
         return held + spared + self.pool.run(lambda item: self._sender.carry_out(*item, options), ready, options.user)
 
@@ -187,9 +227,6 @@ class Applier:
             return _not_served(task)
         return _not_served(task, f': discovery of API group "{group}" failed; repair its APIService')
 
-    def _resource(self, task: Task, options: ApplyOptions) -> Resource | None:
-        return self._find_resource(task.target, options)
-
     def _applied(self, options: ApplyOptions) -> list[tuple[Target, Resource]]:
         """Return the objects that are applied, of kinds that are served."""
         targets = [t for t in options.wanted.targets if not t.bare and t.key not in options.ledger.used]
@@ -205,7 +242,11 @@ class Applier:
         self, items: list[tuple[Task, Resource]], options: ApplyOptions
     ) -> tuple[list[Outcome], list[tuple[Task, Resource]]]:
         """Split off drifted objects if drift is only reported; returns their outcomes and the other items."""
-        changed = [] if options.repairs else [item for item in items if _is_drift(item[0], options)]
+        changed = (
+            []
+            if options.repairs
+            else [item for item in items if is_drift(item[0], options, installed=options.installed)]
+        )
         explanations = self._explanations(changed, options)
         keys = {task.target.key for task, _ in changed}
         pairs = zip(changed, explanations, strict=True)
@@ -213,7 +254,7 @@ class Applier:
         return spared, [item for item in items if item[0].target.key not in keys]
 
     def _explanations(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[DriftedObject | None]:
-        return self.pool.run(lambda item: self._reader.explain_drift(*item, options), items, options.user)
+        return self.pool.run(lambda item: self.reader.explain_drift(*item, options), items, options.user)
 
     # reading what the watches do not know
 
@@ -223,10 +264,11 @@ class Applier:
         """Read the objects of `READ` tasks, unless they are known to be absent, and decide about them."""
         unknown = [item for item in items if item[0].action is Action.READ]
         to_read = [(t.target.key, r) for t, r in unknown if not self._is_absent(t.target, results)]
-        found = self._reader.read_all(to_read, options.user)
+        found = self.reader.read_all(to_read, options.user)
+        is_forbidden = self._watches.is_forbidden
         for record in found.values():
             # Objects of a kind that is not watched are known only from here.
-            if isinstance(record, Record) and record.owner == options.owner.name and self._is_unseen(record):
+            if isinstance(record, Record) and record.owner == options.owner.name and is_forbidden(*record.key[:2]):
                 self._watches.learn(record)
         settled = {
             task.target.key: self._sender.decide(task, found.get(task.target.key), options) for task, _ in unknown
@@ -242,13 +284,10 @@ class Applier:
         is_empty = target.bare and target.manifest["metadata"].keys() == {"name"}
         return key.namespace in results.created_namespaces or (is_empty and self._watches.lacks_namespace(key.name))
 
-    def _is_unseen(self, record: Record) -> bool:
-        return self._watches.is_forbidden(record.key.group, record.key.kind)
-
     def _compared(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[tuple[Task, Resource]]:
         """Compare the objects of `COMPARE` tasks and decide about them."""
         to_compare = [item for item in items if item[0].action is Action.COMPARE]
-        same = self._reader.compare(to_compare, options) if to_compare else {}
+        same = self.reader.compare(to_compare, options) if to_compare else {}
 
         def _settle(task: Task) -> Task:
             if task.action is not Action.COMPARE:
@@ -259,13 +298,6 @@ class Applier:
             return replace(task, action=Action.NONE if found else Action.REPAIR)
 
         return [(_settle(task), resource) for task, resource in items]
-
-
-def _is_drift(task: Task, options: ApplyOptions) -> bool:
-    """Whether another client has modified or deleted an object that was applied."""
-    if task.action in (Action.CREATE, Action.TAKE_BACK, Action.AWAIT):
-        return not task.target.bare and (options.installed or task.target.key in options.ledger.left)
-    return task.action is Action.REPAIR
 
 
 def _not_served(task: Task, why: str = "; install its API") -> BundleError:
@@ -281,3 +313,182 @@ def _unaddressable(task: Task, resource: Resource) -> BundleError | None:
     except ValueError as error:
         return BundleError(Reason.REFUSED, f"{task.target.key}: {error}")
     return None
+
+
+@dataclass(slots=True)
+class StepResults:
+    """The results of the previous steps."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    failed: dict[ObjectKey, BundleError] = field(default_factory=dict)
+    created_namespaces: set[str] = field(default_factory=set)
+    gate: BundleError | None = None
+    """Why all following steps wait."""
+
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """Add the outcomes of a step."""
+        self.outcomes += outcomes
+        for outcome in outcomes:
+            key = outcome.task.target.key
+            if outcome.error:
+                self.failed[key] = outcome.error
+            elif key.kind == "Namespace" and outcome.task.action is Action.CREATE:
+                self.created_namespaces.add(key.name)
+
+
+def hindrance(
+    task: Task, step: Step, options: ApplyOptions, results: StepResults, watches: Watches
+) -> BundleError | None:
+    """Return why a task must wait; None if it is ready."""
+    target = task.target
+    if not options.proceed():
+        return out_of_date(task)
+    if held := options.retries.holding(target.key, options.attempt(target, task.seen)):
+        return held
+    if error := results.failed.get(ObjectKey("", "Namespace", "", target.key.namespace)):
+        return BundleError(Reason.APPLYING, f"{target.key}: waiting for its namespace: {error.message}")
+    if target.kind[::2] in options.wanted.resources:
+        return _crd_hindrance(task, options, results, watches)
+    if step.position.stage is Stage.GATES and (blocker := _find_blocker(task, step, results)):
+        return BundleError(Reason.APPLYING, f"{target.key}: waiting for all other objects; not applied: {blocker}")
+    return None
+
+
+def _crd_hindrance(task: Task, options: ApplyOptions, results: StepResults, watches: Watches) -> BundleError | None:
+    """Return why an instance of a CustomResourceDefinition of the same bundle must wait for that."""
+    resource = options.wanted.resources[task.target.kind[::2]]
+    name = f"{resource.plural}.{resource.group}"
+    key = ObjectKey("apiextensions.k8s.io", "CustomResourceDefinition", "", name)
+    if error := results.failed.get(key):
+        message = f"{task.target.key}: waiting for its CustomResourceDefinition: {error.message}"
+        return BundleError(Reason.WAITING_FOR_CRD, message)
+    record = watches.managed(options.owner.name).get(key)
+    if record is None or record.verdict is None or record.verdict.state is not State.HEALTHY:
+        message = f'{task.target.key}: waiting for CustomResourceDefinition "{name}" to be established'
+        return BundleError(Reason.WAITING_FOR_CRD, message)
+    return None
+
+
+def _find_blocker(task: Task, step: Step, results: StepResults) -> ObjectKey | None:
+    """Return an object that was not applied, and that a task of the last stage waits for.
+
+    An APIService does not wait for objects of the groups that those of this bundle add: these wait for it.
+    """
+    own = served_group(task.target.key)
+    added = {served_group(each.target.key) for each in step.tasks} - {""} if own else set()
+    return next((key for key in results.failed if key.group not in added), None)
+
+
+class AccessReviewer:
+    """Thread-safe.
+
+    Args:
+        client: acts as the controller.
+        pool: sends concurrent requests.
+    """
+
+    def __init__(self, client: Client, pool: Pool) -> None:
+        self._client, self._pool = client, pool
+
+    def missing(self, items: Sequence[tuple[Target, Resource]], options: ApplyOptions) -> list[RbacRight]:
+        """Return the rights that objects need and the account does not have.
+
+        Raises: CancelledError if the pool was stopped.
+        """
+        client = self._client.acting_as(options.user)
+        granting = grants_in((target.manifest for target, _ in items), partial(self._rules, options))
+        grants = list(islice(granting, MAX_QUESTIONS))
+        held_instead = self._held(client, options, [grant.instead for grant in grants])
+        to_hold = (right for grant in grants if grant.instead not in held_instead for right in grant.rights)
+        some = islice(chain(rights_to_apply(items), to_hold), _MOST_RIGHTS)
+        needed = list(islice(dict.fromkeys(some), MAX_QUESTIONS))
+        held = self._held(client, options, needed)
+        return [right for right in needed if right not in held]
+
+    def lack(
+        self, items: Sequence[tuple[Target, Resource]], options: ApplyOptions, user: User
+    ) -> LackOfRightsError | None:
+        """Return all rights that an account lacks if it could not repair the objects; None if it could.
+
+        Raises: CancelledError if the pool was stopped.
+        """
+        missing = self.missing(items, options)
+        deletions = {right for right in rights_to_apply(items) if right.verbs == ("delete",)}  # no repair needs them
+        return None if deletions.issuperset(missing) else lack_of(missing, user.name)
+
+    def _held(self, client: Client, options: ApplyOptions, rights: Iterable[RbacRight]) -> set[RbacRight]:
+        """Return which rights, with one verb each, are held or cannot be asked about."""
+        asked = list(dict.fromkeys(rights))
+        denied = self._pool.run(partial(_is_denied, client), asked, options.user)
+        return {right for right, is_denied in zip(asked, denied, strict=True) if not is_denied}
+
+    def _rules(self, options: ApplyOptions, kind: str, namespace: str, name: str) -> Rules:
+        """Return the rules of a bound Role, from the bundle or the cluster."""
+        bundled = options.wanted.by_key.get(ObjectKey(RBAC, kind, namespace, name))
+        if bundled:
+            return bundled.manifest.get("rules") or ()
+        try:
+            found: Mapping[str, Any] = self._client.get(_ROLES[kind].path(namespace, name)).value
+        except (ApiError, KeyError, ValueError):  # the API server will refuse the binding
+            return ()
+        return found.get("rules") or ()
+
+
+def _is_denied(client: Client, right: RbacRight) -> bool:
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": _question(right)}
+    try:
+        value = client.create(REVIEWS, body).value
+    except ApiError:
+        return False
+    return not (value.get("status") or {}).get("allowed")
+
+
+def _question(right: RbacRight) -> dict[str, Any]:
+    [verb] = right.verbs
+    if right.paths:
+        return {"nonResourceAttributes": {"path": right.paths[0], "verb": verb}}
+    plural, _, subresource = right.resources[0].partition("/")
+    attributes = {
+        "namespace": right.namespace,
+        "group": right.groups[0],
+        "resource": plural,
+        "subresource": subresource,
+        "name": "".join(right.resource_names),
+        "verb": verb,
+    }
+    return {"resourceAttributes": {name: value for name, value in attributes.items() if value}}
+
+
+def refuse_unheld(
+    items: Sequence[tuple[Task, Resource]], options: ApplyOptions, reviewer: AccessReviewer
+) -> list[tuple[Task, Resource]]:
+    """Return tasks with those refused that take over objects which the giver's account may not apply.
+
+    Raises: CancelledError if the pool was stopped.
+    """
+    found = list(items)
+    for giver in options.hand_over.givers.values():
+        taken = [item for item in found if _is_taken_from(item[0], giver)]
+        if not taken or giver.user in (None, options.user):
+            continue
+        as_giver = replace(options, user=giver.user)
+        if missing := reviewer.missing([(task.target, resource) for task, resource in taken], as_giver):
+            found = [
+                (_refuse(task, giver, missing) if _is_taken_from(task, giver) else task, resource)
+                for task, resource in found
+            ]
+    return found
+
+
+def _is_taken_from(task: Task, giver: Giver) -> bool:
+    return task.action is Action.TAKE_OVER and task.record is not None and task.record.owner == giver.owner.name
+
+
+def _refuse(task: Task, giver: Giver, missing: Sequence[RbacRight]) -> Task:
+    account = giver.user.name if giver.user else ""
+    listed = "; ".join(map(str, missing[:_SHOWN])) + (f"; and {len(missing) - _SHOWN} more" if missing[_SHOWN:] else "")
+    message = (
+        f'{task.target.key}: "{account}", the account of BundleDeployment "{giver.owner.name}", may not hand it over; '
+        f"grant it {listed}"
+    )
+    return replace(task, action=Action.REFUSE, refusal=BundleError(Reason.FORBIDDEN, message))

@@ -1,19 +1,27 @@
-"""Who owns an object, what that means for an apply, and which marks ours carry (rule 5; README.md). Pure.
+"""Who owns an object, what that means for an apply, and which objects may be deleted (rule 5; README.md). Pure.
 
 An object is ours if it has our label, our UID as an annotation and, where its kind carries one, our controller
-reference. Not here: reading an object before its first apply, adopting and releasing (object/).
+reference. A BundleDeployment may delete those of its objects that a kept revision names. Marks alone prove nothing: any
+client that may write an object can write label, annotation, owner reference and field manager, and would borrow the
+rights of the controller or the account. A stray that has all marks is reported and left alone, unless a revision named
+it that is retired or deleted: then the BundleDeployment had it, and has it again. Without a kept revision nothing is
+pruned or torn down except by the garbage collector.
+
+Not here: reading an object before its first apply (requests.py), adopting (sender.py) and releasing (removal.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from api import names
+from controller.build.revision import Revision, Terms
 from controller.content.digests import digest_of_json
 from controller.kube.configuration import User
+from controller.kube.resources import GroupVersionKind
 from controller.observe.records import BEFORE_FIRST_APPLY, RESOURCE_POLICY, ObjectKey, Record, key_of
 
 API_VERSION = f"{names.GROUP}/v1alpha2"
@@ -27,6 +35,16 @@ DATA_KINDS = frozenset(
     }
 )
 """Kinds whose deletion loses data or other objects: the garbage collector must not delete them (rule 5)."""
+LEFT_BYTES = 256 * 1024
+"""Size of the names of left objects in a revision: they share a Secret of 1 MiB with a chunk of 512 KiB."""
+PAST_BYTES = 64 * 1024
+"""Size of the names of objects that earlier revisions had, in the same Secret."""
+MORE = "*"
+"""Stands for the names if they are too many: the revisions that contain the objects are kept then."""
+_CRD, _NAMESPACE = ("apiextensions.k8s.io", "CustomResourceDefinition"), ("", "Namespace")
+_DATA = frozenset({_CRD, ("", "PersistentVolumeClaim")})
+Exists = Callable[[str, str], bool]
+"""Whether a BundleDeployment with a name and UID exists."""
 
 
 class Situation(Enum):
@@ -72,10 +90,6 @@ class Judgement:
     """The BundleDeployment that has taken it over from its owner; empty: none has."""
 
 
-Exists = Callable[[str, str], bool]
-"""Whether a BundleDeployment with a name and UID exists."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Giver:
     """A BundleDeployment that `spec.takeOver` names."""
@@ -103,10 +117,7 @@ class HandOver:
     def giver_of(self, record: Record) -> Giver | None:
         """Return the giver that has an object, by all its marks."""
         giver = self.givers.get(record.owner)
-        if giver is None:
-            return None
-        carries_reference = not loses_reference(record, orphan=giver.orphan)
-        return giver if is_ours(record, giver.owner, carries_reference=carries_reference) else None
+        return giver if giver and has_all_marks(record, giver.owner, orphan=giver.orphan) else None
 
 
 NO_HAND_OVER = HandOver()
@@ -184,6 +195,14 @@ def is_ours(record: Record, owner: Owner, *, carries_reference: bool) -> bool:
     if (record.owner, record.owner_uid) != (owner.name, owner.uid):
         return False
     return record.controller_uid == owner.uid or not carries_reference
+
+
+def has_all_marks(record: Record, owner: Owner, *, orphan: bool) -> bool:
+    """Whether an observed object is an owner's, as far as it shows itself whether it carries a reference.
+
+    `orphan`: the deletionPolicy of the owner is Orphan, or what that would leave suffices.
+    """
+    return is_ours(record, owner, carries_reference=not loses_reference(record, orphan=orphan))
 
 
 def needs_mark(record: Record, owner: Owner, *, evicts: bool) -> bool:
@@ -343,3 +362,182 @@ def _collision_message(key: ObjectKey, claimant: str, deployment: str) -> str:
             f"{key}: already exists and belongs to {claimant}; remove it there, or set spec.collisionProtection to None"
         )
     return f"{key}: already exists; delete it, or set spec.collisionProtection to IfNoController to adopt it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionObject:
+    """What a kept revision says about an object."""
+
+    kind: GroupVersionKind
+    carries_reference: bool
+    """Whether the garbage collector deletes it after its BundleDeployment."""
+
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        """The kind without its version."""
+        return (self.kind.group, self.kind.kind)
+
+
+def name_objects(
+    revisions: Iterable[Revision], is_namespaced: Callable[[GroupVersionKind], bool | None], *, orphan: bool
+) -> dict[ObjectKey, RevisionObject]:
+    """Return all objects that revisions name: their own, and those left over from dropped revisions.
+
+    Args:
+        revisions: of one BundleDeployment.
+        is_namespaced: whether a kind is namespaced; None: the cluster does not serve it.
+        orphan: whether the deletionPolicy is Orphan.
+    """
+    found: dict[ObjectKey, RevisionObject] = {}
+    for revision in revisions:
+        for kind, key in map(_parse, filter(MORE.__ne__, revision.terms.left)):
+            found[key] = _named(kind, key, orphan=orphan)
+        for manifest in revision.objects:
+            key = place(manifest, revision.terms.install_namespace, is_namespaced)
+            reference = carries_owner_reference(manifest, orphan=orphan)
+            found[key] = RevisionObject(kind=GroupVersionKind.of(manifest), carries_reference=reference)
+    return found
+
+
+def place(
+    manifest: Mapping[str, Any], namespace: str, is_namespaced: Callable[[GroupVersionKind], bool | None]
+) -> ObjectKey:
+    """Return the key of an object of a revision; `namespace` is used if its kind was not served at rendering."""
+    key = key_of(manifest)
+    if key.namespace or not is_namespaced(GroupVersionKind.of(manifest)):
+        return key
+    return key._replace(namespace=namespace)
+
+
+def describe_left(left: Mapping[ObjectKey, RevisionObject], most: int = LEFT_BYTES) -> tuple[str, ...]:
+    """Return the names of objects left over from older revisions, as kept in `Terms.left`; `most` is in bytes."""
+    texts = tuple(sorted(_write(named.kind, key) for key, named in left.items()))
+    return texts if sum(len(text.encode()) + 4 for text in texts) <= most else (MORE,)
+
+
+def name_past(
+    revisions: Iterable[Revision], observed: Collection[ObjectKey], *, orphan: bool
+) -> dict[ObjectKey, RevisionObject]:
+    """Return the objects that exist again although the revisions that named them are retired or deleted.
+
+    Args:
+        revisions: of one BundleDeployment; their terms have the names.
+        observed: the objects that carry its label.
+        orphan: whether the deletionPolicy is Orphan.
+    """
+    parsed = (_parse(text) for revision in revisions for text in revision.terms.past)
+    return {key: _named(kind, key, orphan=orphan) for kind, key in parsed if key in observed}
+
+
+def past_keys(terms: Terms) -> frozenset[ObjectKey]:
+    """Return the objects that revisions named which are retired or deleted."""
+    return frozenset(_parse(text)[1] for text in terms.past)
+
+
+def describe_past(
+    older: Mapping[ObjectKey, RevisionObject],
+    earlier: Iterable[str],
+    own: Collection[ObjectKey],
+    most: int = PAST_BYTES,
+) -> tuple[str, ...]:
+    """Return the names of objects that earlier revisions had, as kept in `Terms.past`: the newest, as many as fit.
+
+    Args:
+        older: what the revisions name that are about to be retired or deleted.
+        earlier: what `Terms.past` of all kept revisions has.
+        own: what the installed revision names itself.
+        most: in bytes.
+    """
+    texts = [*(_write(named.kind, key) for key, named in sorted(older.items())), *earlier]
+    found, size = [], 0
+    for text in dict.fromkeys(texts):
+        size += len(text.encode()) + 4
+        if size > most:
+            break
+        if _parse(text)[1] not in own:
+            found.append(text)
+    return tuple(found)
+
+
+def find_strays(
+    observed: Mapping[ObjectKey, Record], *known: Collection[ObjectKey], owner: Owner, orphan: bool
+) -> list[Record]:
+    """Return the objects that have all marks of a BundleDeployment although none of its revisions names them.
+
+    Args:
+        observed: the objects that carry its label.
+        known: the objects that its revisions name.
+        owner: the BundleDeployment.
+        orphan: whether its deletionPolicy is Orphan.
+    """
+    others = (observed[key] for key in set(observed).difference(*known))
+    return [each for each in others if not each.deleting and has_all_marks(each, owner, orphan=orphan)]
+
+
+def find_surplus(
+    wanted: Collection[ObjectKey],
+    older: Collection[ObjectKey],
+    observed: Mapping[ObjectKey, Record],
+    owner: Owner,
+    *,
+    orphan: bool,
+    deleting: bool = False,
+) -> list[Record]:
+    """Return our objects that only older revisions name.
+
+    Args:
+        wanted: the objects of the wanted revision.
+        older: those of older revisions that may still exist.
+        observed: the objects that carry our label.
+        owner: the BundleDeployment.
+        orphan: whether its deletionPolicy is Orphan.
+        deleting: whether those that are being deleted are returned, instead of the others.
+    """
+    named = (observed[key] for key in older if key in observed and key not in wanted)
+    return [each for each in named if each.deleting is deleting and has_all_marks(each, owner, orphan=orphan)]
+
+
+def _named(kind: GroupVersionKind, key: ObjectKey, *, orphan: bool) -> RevisionObject:
+    stub = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": key.name}}
+    return RevisionObject(kind=kind, carries_reference=carries_owner_reference(stub, orphan=orphan))
+
+
+def _write(kind: GroupVersionKind, key: ObjectKey) -> str:
+    return f"{kind} {key.namespace} {key.name}"
+
+
+def _parse(text: str) -> tuple[GroupVersionKind, ObjectKey]:
+    kind_text, namespace, name = text.split(" ", 2)
+    kind = GroupVersionKind.parse(kind_text)
+    return kind, ObjectKey(kind.group, kind.kind, namespace, name)
+
+
+class Disposal(Enum):
+    """What is done with an object that is no longer wanted."""
+
+    DELETE = "delete"
+    RELEASE = "release"
+    DELETE_UNUSED = "delete unless in use"
+    """CustomResourceDefinitions at teardown, Namespaces always."""
+
+
+class RemovalCause(Enum):
+    """Why objects are removed."""
+
+    PRUNE = "prune"
+    TEARDOWN = "teardown"
+    ORPHAN = "teardown with deletionPolicy Orphan"
+
+
+def dispose(record: Record, cause: RemovalCause) -> Disposal:
+    """Decide what is done with an object of ours that is removed. Pure."""
+    group_kind = (record.key.group, record.key.kind)
+    if cause is RemovalCause.ORPHAN or is_marked_to_stay(record):
+        return Disposal.RELEASE
+    if group_kind == _NAMESPACE:
+        return Disposal.DELETE_UNUSED
+    if group_kind == _CRD and cause is RemovalCause.TEARDOWN:
+        return Disposal.DELETE_UNUSED
+    if group_kind in _DATA and record.prune != "true":
+        return Disposal.RELEASE
+    return Disposal.DELETE

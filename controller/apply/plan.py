@@ -16,8 +16,18 @@ from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply import order
 from controller.apply.drift import DriftedObject
 from controller.apply.ledger import Ledger
-from controller.apply.ownership import NO_HAND_OVER, Exists, HandOver, Judgement, Owner, Situation, is_unfinished, judge
-from controller.apply.possession import RevisionObject, find_surplus
+from controller.apply.ownership import (
+    NO_HAND_OVER,
+    Exists,
+    HandOver,
+    Judgement,
+    Owner,
+    RevisionObject,
+    Situation,
+    find_surplus,
+    is_unfinished,
+    judge,
+)
 from controller.apply.targets import Target, TargetSet
 from controller.kube.client import User
 from controller.kube.resources import GroupVersionKind
@@ -246,6 +256,19 @@ def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapp
     return Plan(steps=tuple(steps), prune=tuple(surplus))
 
 
+def is_drift(task: Task, options: ApplyOptions, *, installed: bool) -> bool:
+    """Whether another client has modified or deleted an object that was applied.
+
+    Args:
+        task: what is done with it.
+        options: of its BundleDeployment, whose ledger has what was applied.
+        installed: whether everything was; without that, what the ledger does not know may never have been there.
+    """
+    if task.action in (Action.CREATE, Action.TAKE_BACK, Action.AWAIT):
+        return not task.target.bare and (installed or task.target.key in options.ledger.left)
+    return task.action is Action.REPAIR
+
+
 def is_finished(target: Target, record: Record | None, *, started: bool) -> bool:
     """Whether an object is a Job that its TTL has removed: applied again, it would run again.
 
@@ -332,3 +355,8 @@ def _compare(target: Target, record: Record, ledger: Ledger) -> Action:
     if left.entry_hash in (record.entry_hash, record.scaled_hash):
         return Action.NONE
     return Action.COMPARE if record.wiped else Action.REPAIR
+
+
+def out_of_date(task: Task) -> BundleError:
+    """Return why nothing more is sent: the spec has changed since the plan was made."""
+    return BundleError(Reason.APPLYING, f"{task.target.key}: spec changed; waiting for the next reconcile")

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import partial
 from http import HTTPStatus
 from itertools import groupby
@@ -23,9 +22,9 @@ from typing import Any
 from api import names
 from api.errors import BundleError
 from controller.apply.order import teardown_order, teardown_position
-from controller.apply.ownership import Owner, is_marked_to_stay, is_ours, loses_reference
-from controller.apply.pool import Pool
+from controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, has_all_marks
 from controller.apply.replies import classify
+from controller.apply.requests import Pool
 from controller.apply.rights import MissingRightsError, list_all
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
@@ -40,7 +39,6 @@ Relabeled = Mapping[ObjectKey, Record | ApiError]
 log = logging.getLogger(__name__)
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _NAMESPACE = ("", "Namespace")
-_DATA = frozenset({_CRD, ("", "PersistentVolumeClaim")})
 PAGE = 50
 # What the API server and its controllers create in every namespace.
 _DEFAULTS = frozenset(
@@ -132,16 +130,12 @@ def _patch_given_up(client: Client, path: str, owner: str, annotations: Mapping[
         "resourceVersion": metadata["resourceVersion"],
         "labels": {names.OWNER_LABEL: None, names.OWNER_SHARD: None},
         "annotations": {**dict.fromkeys(_MARKS), **annotations},
-        "ownerReferences": _without_ours(metadata, owner),
+        "ownerReferences": [each for each in mappings(metadata, "ownerReferences") if not _is_ours(each, owner)]
+        or None,
         # The server ignores an empty list; one with an empty entry clears it (Kubernetes, server-side apply).
         "managedFields": entries or [{}],
     }
     client.merge_patch(path, {"metadata": patch}, manager=ours[0], metadata=True)
-
-
-def _without_ours(metadata: Mapping[str, Any], owner: str) -> list[Mapping[str, Any]] | None:
-    """Return the owner references of others."""
-    return [each for each in mappings(metadata, "ownerReferences") if not _is_ours(each, owner)] or None
 
 
 def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
@@ -164,42 +158,12 @@ def make_way(client: Client, resource: Resource, record: Record, owner: str) -> 
         "annotations": {names.RELEASED_FROM: owner},
     }
     if record.controller_uid:
-        patch["ownerReferences"] = _without_controller(client.get(path, metadata=True).value["metadata"])
+        references = mappings(client.get(path, metadata=True).value, "metadata", "ownerReferences")
+        patch["ownerReferences"] = [each for each in references if not each.get("controller")] or None
     manager = names.field_manager(owner)
     reply = client.merge_patch(path, {"metadata": patch}, manager=manager, metadata=True).value
     version: str = reply["metadata"]["resourceVersion"]
     return version
-
-
-def _without_controller(metadata: dict[str, Any]) -> list[Mapping[str, Any]] | None:
-    return [each for each in mappings(metadata, "ownerReferences") if not each.get("controller")] or None
-
-
-class Relabeler:
-    """Thread-safe; `pool` sends concurrent requests."""
-
-    def __init__(self, client: Client, discovery: Discovery, pool: Pool) -> None:
-        self._client, self._discovery, self._pool = client, discovery, pool
-
-    def relabel(self, kind: GroupVersionKind, owner: Owner, user: User | None, *, orphan: bool) -> Relabeled:
-        """Give the objects and hooks of an owner the label of its shard where they have another one.
-
-        Returns: for each what it is now, or why it could not be changed; those that are gone are left out.
-        Raises: ApiError if they cannot be listed; CancelledError if the pool was stopped.
-        """
-        resource = self._discovery.resource(kind) or self._discovery.any_version(kind.group, kind.kind)
-        found = self._find(resource, owner, orphan=orphan) if resource else []
-        if resource is None or not found:
-            return {}
-        relabel = partial(_relabel, self._client.acting_as(user), resource, owner.shard)
-        replies = self._pool.run(relabel, found, user)
-        return {record.key: reply for record, reply in zip(found, replies, strict=True) if reply}
-
-    def _find(self, resource: Resource, owner: Owner, *, orphan: bool) -> list[Record]:
-        selector = Shard(owner.shard).strange_objects_selector(owner.name)
-        manifests = self._client.list(resource.path(), metadata=True, label_selector=selector)
-        records = (project(manifest, resource.group, resource.kind) for manifest in manifests)
-        return [each for each in records if each.is_hook or _is_ours_labels(each, owner, orphan=orphan)]
 
 
 def _relabel(client: Client, resource: Resource, shard: str, record: Record) -> Record | ApiError | None:
@@ -211,27 +175,6 @@ def _relabel(client: Client, resource: Resource, shard: str, record: Record) -> 
     except ApiError as error:
         return None if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) else error
     return project(value, record.key.group, record.key.kind)
-
-
-def _is_ours_labels(record: Record, owner: Owner, *, orphan: bool) -> bool:
-    return is_ours(record, owner, carries_reference=not loses_reference(record, orphan=orphan))
-
-
-class Disposal(Enum):
-    """What is done with an object that is no longer wanted."""
-
-    DELETE = "delete"
-    RELEASE = "release"
-    DELETE_UNUSED = "delete unless in use"
-    """CustomResourceDefinitions at teardown, Namespaces always."""
-
-
-class RemovalCause(Enum):
-    """Why objects are removed."""
-
-    PRUNE = "prune"
-    TEARDOWN = "teardown"
-    ORPHAN = "teardown with deletionPolicy Orphan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,22 +191,8 @@ class Removal:
     error: BundleError | None = None
 
 
-def dispose(record: Record, cause: RemovalCause) -> Disposal:
-    """Decide what is done with an object of ours that is removed. Pure."""
-    group_kind = (record.key.group, record.key.kind)
-    if cause is RemovalCause.ORPHAN or is_marked_to_stay(record):
-        return Disposal.RELEASE
-    if group_kind == _NAMESPACE:
-        return Disposal.DELETE_UNUSED
-    if group_kind == _CRD and cause is RemovalCause.TEARDOWN:
-        return Disposal.DELETE_UNUSED
-    if group_kind in _DATA and record.prune != "true":
-        return Disposal.RELEASE
-    return Disposal.DELETE
-
-
 class Remover:
-    """Deletes and releases objects, in order; those of one step at the same time.
+    """Deletes, releases and relabels objects.
 
     Args:
         pool: sends concurrent requests.
@@ -305,6 +234,23 @@ class Remover:
             removals += self._pool.run(_remove_one, list(step), user)
         lack = list_all(removal.error for removal in removals)
         return [replace(each, error=lack) if isinstance(each.error, MissingRightsError) else each for each in removals]
+
+    def relabel(self, kind: GroupVersionKind, owner: Owner, user: User | None, *, orphan: bool) -> Relabeled:
+        """Give the objects and hooks of an owner the label of its shard where they have another one.
+
+        Returns: for each what it is now, or why it could not be changed; those that are gone are left out.
+        Raises: ApiError if they cannot be listed; CancelledError if the pool was stopped.
+        """
+        resource = self._discovery.resource(kind) or self._discovery.any_version(kind.group, kind.kind)
+        if resource is None:
+            return {}
+        selector = Shard(owner.shard).strange_objects_selector(owner.name)
+        manifests = self._client.list(resource.path(), metadata=True, label_selector=selector)
+        records = (project(manifest, resource.group, resource.kind) for manifest in manifests)
+        found = [each for each in records if each.is_hook or has_all_marks(each, owner, orphan=orphan)]
+        relabel = partial(_relabel, self._client.acting_as(user), resource, owner.shard)
+        replies = self._pool.run(relabel, found, user) if found else []
+        return {record.key: reply for record, reply in zip(found, replies, strict=True) if reply}
 
     def _remove(self, client: Client, record: Record, resource: Resource, owner: str, disposal: Disposal) -> Removal:
         remaining = None

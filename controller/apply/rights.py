@@ -5,7 +5,7 @@ Reads that only explain or speed things up are left out: they are the controller
 A client that writes a Role or a binding must hold every right in it, or `escalate` on the Role, or `bind` on the bound
 Role (Kubernetes, RBAC good practices).
 
-Pure. Not here: asking the API server (reviews.py).
+Pure. Not here: asking the API server (execute.py).
 """
 
 from __future__ import annotations

@@ -17,16 +17,14 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import managed_fields
-from controller.apply.crd_upgrade.validation import Inspector
-from controller.apply.dependencies import out_of_date
+from controller.apply.crd_upgrade import inspect_upgrade
 from controller.apply.drift import REPLICAS, DriftedObject, has_field, scales, united, without
-from controller.apply.lookup import ObjectReader
 from controller.apply.managed_fields import Replaced
 from controller.apply.ownership import make_body, needs_mark, with_shard
-from controller.apply.plan import Action, ApplyOptions, Outcome, Task, decide_about, state_of
-from controller.apply.pool import ConcurrencyLimits
+from controller.apply.plan import Action, ApplyOptions, Outcome, Task, decide_about, is_drift, out_of_date, state_of
 from controller.apply.removal import delete, is_shared, make_way, withdraw
 from controller.apply.replies import ApplyFailure, Recovery, classify, conceal_quotes
+from controller.apply.requests import ObjectReader
 from controller.apply.rights import MissingRightsError, for_apply
 from controller.kube.client import ApiError, Client, Response
 from controller.kube.discovery import Discovery
@@ -88,15 +86,19 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
     Raises: BundleError (InvalidConfig), ApiError.
     """
     task, record = request.task, request.task.record
+    owner, ignored = request.options.owner, task.target.ignored.paths
     try:
-        if task.action is Action.TAKE_OVER and record:
-            body = _bound_to(_take_over(request, record), body)
-        elif task.target.ignored.paths:
-            _leave_fields(request)
+        with _reporting_atomic(task.target.key):
+            if task.action is Action.TAKE_OVER and record:
+                version = managed_fields.take_over_entries(request.client, request.resource, record, owner, ignored)
+                body = _bound_to(version, body)
+            elif ignored:
+                managed_fields.leave_fields(request.client, request.path, ignored, owner.name)
         if task.action is Action.APPLY:
             _deal_with_dropped(request, body)
-        if task.action is Action.REPAIR:
-            _take_strays(request, body)
+        if task.action is Action.REPAIR and managed_fields.has_keyed_items(body):
+            # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
+            managed_fields.take_over_items(request.client, request.path, body, request.manager, request.live)
         elif task.action is Action.TAKE_BACK and record:
             body = _bound_to(_make_way(request, record), body)
     except ApiError as error:
@@ -134,19 +136,6 @@ def tidy_up(request: ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any
     return {**value, "metadata": metadata}
 
 
-def _take_over(request: ApplyRequest, record: Record) -> str:
-    """Return the resourceVersion at which to take an object over."""
-    target, owner = request.task.target, request.options.owner
-    with _reporting_atomic(target.key):
-        return managed_fields.take_over_entries(request.client, request.resource, record, owner, target.ignored.paths)
-
-
-def _leave_fields(request: ApplyRequest) -> None:
-    target = request.task.target
-    with _reporting_atomic(target.key):
-        managed_fields.leave_fields(request.client, request.path, target.ignored.paths, request.options.owner.name)
-
-
 def _deal_with_dropped(request: ApplyRequest, body: dict[str, Any]) -> None:
     """Leave replicas to an autoscaler, and take over what the API server keeps of fields that are not set any more."""
     options, key = request.options, request.task.target.key
@@ -165,12 +154,6 @@ def _is_autoscaled(request: ApplyRequest) -> bool:
         return False
     kind = {"apiVersion": AUTOSCALERS.api_version, "kind": AUTOSCALERS.kind}
     return any(scales({**each, **kind}, key) for each in found)
-
-
-def _take_strays(request: ApplyRequest, body: dict[str, Any]) -> None:
-    # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
-    if managed_fields.has_keyed_items(body):
-        managed_fields.take_over_items(request.client, request.path, body, request.manager, request.live)
 
 
 def _make_way(request: ApplyRequest, record: Record) -> str:
@@ -205,17 +188,8 @@ def _as_conflict(error: ApiError) -> ApiError:
 class Sender:
     """Applies objects."""
 
-    def __init__(
-        self,
-        client: Client,
-        discovery: Discovery,
-        watches: Watches,
-        reader: ObjectReader,
-        *,
-        limits: ConcurrencyLimits,
-    ) -> None:
-        self._client, self._discovery, self._watches = client, discovery, watches
-        self._reader, self._limits = reader, limits
+    def __init__(self, client: Client, discovery: Discovery, watches: Watches, reader: ObjectReader) -> None:
+        self._client, self._discovery, self._watches, self._reader = client, discovery, watches, reader
 
     def carry_out(self, task: Task, resource: Resource, options: ApplyOptions) -> Outcome:
         """Execute a task that is ready. Raises nothing but bugs."""
@@ -261,8 +235,9 @@ class Sender:
         task, options = request.task, request.options
         if not options.proceed():
             return Outcome(task=task, error=out_of_date(task))
-        if request.drift is None and _is_repair(task, options):
-            request = self._with_drift(request)
+        if request.drift is None and is_drift(task, options, installed=False):
+            drift, live = self._reader.explain_repair(task, request.resource, options)
+            request = replace(request, drift=drift, live=live)
         try:
             return self._apply(request)
         except BundleError as error:
@@ -387,7 +362,9 @@ class Sender:
         log.info("object applied", extra={**about, **_describe(request.drift)})
         record = self._watches.learn(_project(tidy_up(request, reply.value), task.target.key))
         options.retries.succeeded(task.target.key)
-        drift = None if _was_idle(task, record) else request.drift
+        # Idle: the apply has changed nothing but our entry, as after a change of the schema.
+        is_idle = task.record is not None and task.record.resource_version == record.resource_version
+        drift = None if is_idle else request.drift
         if drift:
             options.ledger.repaired(task.target.key)
         error = _terminating(task) if record.deleting else None
@@ -401,7 +378,7 @@ class Sender:
         task = request.task
         if task.target.key[:2] != _CRD or task.action not in (Action.APPLY, Action.TAKE_BACK, Action.TAKE_OVER):
             return ()
-        return Inspector(request.client).inspect(request.path, task.target.manifest, request.options.crd_upgrade_safety)
+        return inspect_upgrade(request.client, request.path, task.target.manifest, request.options.crd_upgrade_safety)
 
     def _create_with_initial(self, request: ApplyRequest) -> None:
         """Create an object with its ignored fields.
@@ -413,7 +390,7 @@ class Sender:
         self._send_apply(request, with_shard(body, owner), force=False)
 
     def _send_apply(self, request: ApplyRequest, body: Mapping[str, Any], *, force: bool) -> Response:
-        reply = self._limits.of(request.options.user).watch(
+        reply = self._reader.pool.limit_of(request.options.user).watch(
             lambda: request.client.apply(request.path, body, manager=request.manager, force=force)
         )
         owner = request.options.owner.name
@@ -423,10 +400,6 @@ class Sender:
             withdraw(request.client, request.path, owner)
             raise ApiError(HTTPStatus.CONFLICT, "AlreadyExists", "already exists: another client was faster")
         return reply
-
-    def _with_drift(self, request: ApplyRequest) -> ApplyRequest:
-        drift, live = self._reader.explain_repair(request.task, request.resource, request.options)
-        return replace(request, drift=drift, live=live)
 
 
 def _take_over_sender(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
@@ -474,17 +447,6 @@ def _describe(drift: DriftedObject | None) -> dict[str, str]:
         "drift": drift.state,
     }
     return {key: text for key, text in found.items() if text}
-
-
-def _is_repair(task: Task, options: ApplyOptions) -> bool:
-    """Whether an apply repairs an object that another client has modified or deleted."""
-    is_lost = task.action in (Action.CREATE, Action.TAKE_BACK) and task.target.key in options.ledger.left
-    return task.action is Action.REPAIR or is_lost
-
-
-def _was_idle(task: Task, record: Record) -> bool:
-    """Whether an apply has changed nothing but our entry, as after a change of the schema."""
-    return task.record is not None and task.record.resource_version == record.resource_version
 
 
 def _namespace_of(task: Task) -> ObjectKey:

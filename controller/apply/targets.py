@@ -1,6 +1,10 @@
-"""The objects of a revision, prepared for comparison with the cluster.
+"""The objects of a revision, prepared for comparison with the cluster, or with another revision. Pure.
 
-Targets are distributed over blocks by their keys, so that no index is needed, and serialized one by one in their block.
+How many objects another revision would change is found without the cluster: what drifts meanwhile is repaired in either
+case, and the answer stays the same.
+
+Packed targets are distributed over blocks by their keys, so that no index is needed, and serialized one by one in their
+block.
 """
 
 from __future__ import annotations
@@ -16,23 +20,25 @@ from typing import Any
 
 from api import names
 from api.v1alpha2.status import STARTED_LENGTH
+from api.v1alpha2.types import Changes
 from controller.apply.drift import (
     NOTHING_IGNORED,
     REPLICAS,
     IgnoredFields,
-    IgnoreRules,
     Path,
     find_autoscalers,
     find_ignored_fields,
     get_field,
     has_field,
     only,
+    read_ignore_rules,
+    united,
     without,
 )
-from controller.apply.ownership import Owner, carries_owner_reference, make_body
+from controller.apply.ownership import Disposal, Owner, RemovalCause, carries_owner_reference, dispose, make_body
 from controller.build.revision import Revision
 from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.records import ObjectKey, Record, key_of
+from controller.observe.records import ObjectKey, Record, key_of, project
 from controller.untrusted import mapping
 
 # A group or a plural: anything else could lead to another path.
@@ -232,7 +238,7 @@ def _place(
 def _targets(
     placed: Sequence[Mapping[str, Any]], revision: Revision, owner: Owner, *, orphan: bool
 ) -> Iterator[Target]:
-    rules, autoscalers = IgnoreRules((revision.terms.drift or {}).get("ignore", ())), find_autoscalers(placed)
+    rules, autoscalers = read_ignore_rules((revision.terms.drift or {}).get("ignore", ())), find_autoscalers(placed)
     for manifest in placed:
         ignored = find_ignored_fields(manifest, rules, autoscalers)
         optional = _is_optional(manifest, revision.terms.optional)
@@ -247,7 +253,7 @@ def _target(
     return Target(
         key=key_of(manifest),
         kind=GroupVersionKind.of(manifest),
-        digest=_digest(make_body(manifest, owner, orphan=orphan)),
+        digest=make_body(manifest, owner, orphan=orphan)["metadata"]["annotations"][names.APPLIED_DIGEST],
         carries_reference=carries_owner_reference(manifest, orphan=orphan),
         manifest=manifest,
         optional=optional,
@@ -264,11 +270,6 @@ def _is_optional(manifest: Mapping[str, Any], kinds: Sequence[Mapping[str, str]]
 
 def _annotations(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     return manifest["metadata"].get("annotations") or {}
-
-
-def _digest(body: Mapping[str, Any]) -> str:
-    digest: str = body["metadata"]["annotations"][names.APPLIED_DIGEST]
-    return digest
 
 
 def make_install_namespace(revision: Revision) -> dict[str, Any]:
@@ -413,3 +414,54 @@ def _unpack_target(packed: bytes) -> Target:
         optional=optional,
         recreate=recreate,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """The objects that a revision would change."""
+
+    created: tuple[ObjectKey, ...] = ()
+    changed: tuple[ObjectKey, ...] = ()
+    deleted: tuple[ObjectKey, ...] = ()
+    recreated: tuple[ObjectKey, ...] = ()
+    """Those of `changed` that may be deleted and created again."""
+
+    @property
+    def counts(self) -> Changes:
+        """How many objects would change."""
+        return Changes(
+            create=len(self.created), change=len(self.changed), delete=len(self.deleted), recreate=len(self.recreated)
+        )
+
+
+def find_differences(before: TargetSet | None, after: TargetSet, *, prunes: bool) -> Differences:
+    """Return the objects that a revision would change.
+
+    Args:
+        before: the targets of the revision on the cluster; None if there is none.
+        after: the targets of the other revision.
+        prunes: whether objects that only the first one contains are deleted.
+    """
+    old, new = _managed(before), _managed(after)
+    changed = [target for key, target in new.items() if key in old and _differ(old[key], target)]
+    deleted = [key for key, target in old.items() if key not in after.by_key and _is_deleted(target)]
+    return Differences(
+        created=tuple(key for key in new if key not in old),
+        changed=tuple(target.key for target in changed),
+        deleted=tuple(deleted) if prunes else (),
+        recreated=tuple(target.key for target in changed if target.recreate),
+    )
+
+
+def _managed(targets: TargetSet | None) -> Mapping[ObjectKey, Target]:
+    return {target.key: target for target in (targets.targets if targets else ()) if not target.bare}
+
+
+def _differ(old: Target, new: Target) -> bool:
+    """Whether their objects differ; the digests also differ when other fields are ignored."""
+    return old.digest != new.digest and united(old.manifest, old.initial) != united(new.manifest, new.initial)
+
+
+def _is_deleted(target: Target) -> bool:
+    record = project(target.manifest, target.key.group, target.key.kind)
+    return dispose(record, RemovalCause.PRUNE) is not Disposal.RELEASE

@@ -9,8 +9,7 @@ need neither the Kubernetes client nor the models of the API.
     completion     what shells and kubectl ask to complete command lines
     command        shared by the verbs: exit statuses, the client, files, stderr, questions
     output         formats of results
-    deployments    BundleDeployments: reading and changing them, which ones are named, --wait
-    installation   RukPak itself on a cluster; version
+    deployments    BundleDeployments: reading and changing them, which ones are named, --wait, who acts
 
 A verb, or a family of verbs, is a module; README.md has the table.
 """

@@ -3,50 +3,119 @@
 What would fight is stopped first. What a tool knows about the objects is deleted last, when all of them are taken over
 and ready: whatever fails before that, the tool still has its records, and the command can be run again. From another
 BundleDeployment the controller takes objects over (spec.takeOver), once that one is paused.
+
+Objects are read with the user's permissions. The rules are those by which the controller decides (apply/ownership.py).
 """
 
 from __future__ import annotations
 
 import argparse
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
+from controller.apply.ownership import Judgement, Owner, Situation, is_ours, judge
+from controller.apply.targets import Target, TargetSet
 from controller.cli import manifest, other_tools
-from controller.cli.adopted_objects import (
-    Finding,
-    Standing,
-    Tidied,
-    Tidier,
-    assess_for_giver,
-    assess_for_tool,
-    find_protection,
-    survey,
-)
 from controller.cli.changes import awaits_pause
-from controller.cli.command import FAILED, FailedError, MisuseError, confirm, connect, explain, read_file, tell
+from controller.cli.command import (
+    FAILED,
+    REQUESTS,
+    FailedError,
+    MisuseError,
+    attempt,
+    confirm,
+    connect,
+    explain,
+    read_file,
+    tell,
+)
 from controller.cli.comparison import Change, Comparison, summarize
-from controller.cli.deployments import Awaits, Deployments, Manifest, Waiter, awaits_ready, conclude
+from controller.cli.deployments import MANAGER, Awaits, Deployments, Manifest, awaits_ready, conclude, wait_until
 from controller.cli.diff import compare, compare_two, find_targets, owner_of
-from controller.cli.other_tools import Origin, Release, Rival, Tool
+from controller.cli.other_tools import Origin, Release, Rival, Tool, find_left, make_change, other_managers
 from controller.cli.output import fit, name_of, show
-from controller.cli.revisions import Reviewed, find, read_stored, render_new
+from controller.cli.render import Reviewed, find, read_stored, render_new
 from controller.cli.tree import ObjectLister
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.observe.records import ObjectKey
+from controller.kube.resources import Resource
+from controller.observe.records import ObjectKey, Record, project
 
 SHOWN_MANAGERS = 5
 SHOWN = 10
 """Names that a line lists."""
+PROTECTIONS = ("Prevent", "IfNoController", "None")
+"""Values of spec.collisionProtection: each allows more than the one before."""
+
+
+Metadata = Mapping[str, Any]
+
+
+Exists = Callable[[str, str], bool]
+"""Whether a BundleDeployment with a name and UID exists."""
+
+
+TRIES = 5
+"""Status of a workload may change between reading and writing."""
 
 
 class UnfinishedError(Exception):
     """The adoption is not complete; the message is one line."""
+
+
+class Standing(Enum):
+    """What becomes of an object."""
+
+    CREATED = "created"
+    OURS = "already ours"
+    TAKEN = "taken over"
+    ADOPTED = "adopted"
+    """It has no owner, and spec.collisionProtection allows that; nothing has to be given away."""
+    USED = "used"
+    """A Namespace, which is not changed."""
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """An object of the revision, and what becomes of it."""
+
+    key: ObjectKey
+    standing: Standing
+    resource: Resource | None = None
+    """None if the cluster does not serve its kind yet."""
+    metadata: Metadata | None = None
+    """None if it does not exist."""
+    problem: str = ""
+    """Why it is refused."""
+    protection: str = PROTECTIONS[0]
+    """The least that spec.collisionProtection must be."""
+
+
+Assess = Callable[[Target, Record, Metadata], Finding]
+"""Returns what becomes of an object that exists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tidied:
+    """What became of an object."""
+
+    key: ObjectKey
+    problem: str = ""
+    """Why it was not tidied."""
+    left: tuple[str, ...] = ()
+    """Paths of fields that only the tool has set."""
+    managers: tuple[str, ...] = ()
+    """Other field managers that have set fields of ours, too."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,7 +176,7 @@ class Adoption(ABC):
 
         Raises: UnfinishedError, ApiError.
         """
-        values, failures = Waiter(Deployments(self.client), awaits, seconds).wait([value])
+        values, failures = wait_until(Deployments(self.client), awaits, seconds, [value])
         for failure in failures:
             raise UnfinishedError(f"{failure.cause}{f': {failure.text}' if failure.text else ''}")
         return values[0]
@@ -309,9 +378,10 @@ class ToolAdoption(Adoption):
         spec = {**(self.value.get("spec") or {}), "collisionProtection": self.protection}
         adopted = self.apply({**self.value, "spec": spec}, seconds)
         deployment, _ = try_to_read(adopted)
-        owner = owner_of(deployment or self.deployment)
-        tidier = Tidier(self.client, Discovery(self.client), owner, self.origin, self.rendered)
-        self.tidied = tidier.tidy([*self.with_standing(Standing.TAKEN), *self.with_standing(Standing.OURS)])
+        tidy = partial(self._tidy, Discovery(self.client), owner_of(deployment or self.deployment))
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            found = (*self.with_standing(Standing.TAKEN), *self.with_standing(Standing.OURS))
+            self.tidied = list(pool.map(tidy, found))
         if problems := [f"{each.key}: {each.problem}" for each in self.tidied if each.problem]:
             raise UnfinishedError("; ".join(problems))
         if self.protection != self.deployment.spec.collision_protection:
@@ -319,6 +389,40 @@ class ToolAdoption(Adoption):
         if self.release:
             other_tools.delete_release(self.client, self.release)
         return adopted
+
+    def _tidy(self, discovery: Discovery, owner: Owner, finding: Finding) -> Tidied:
+        """Remove from an object what the tool has left on it.
+
+        Raises: ApiError if the server cannot answer.
+        """
+        for _ in range(TRIES):
+            try:
+                return self._try_to_tidy(discovery, owner, finding)
+            except ApiError as error:
+                if error.status == HTTPStatus.FORBIDDEN:
+                    return Tidied(key=finding.key, problem=str(error))
+                if error.status != HTTPStatus.CONFLICT:
+                    raise
+        return Tidied(key=finding.key, problem="is changed all the time")
+
+    def _try_to_tidy(self, discovery: Discovery, owner: Owner, finding: Finding) -> Tidied:
+        """Tidy an object.
+
+        Raises: ApiError; a 409 if it has changed meanwhile.
+        """
+        key = finding.key
+        resource = finding.resource or discovery.any_version(key.group, key.kind)
+        metadata = read_metadata(self.client, resource, key) if resource else None
+        if resource is None or metadata is None:
+            return Tidied(key=key, problem="does not exist")
+        record = project({"metadata": metadata}, key.group, key.kind)
+        if (record.owner, record.owner_uid) != (owner.name, owner.uid):
+            return Tidied(key=key, problem=f"does not belong to {owner.name}")
+        left = find_left(finding.metadata or metadata, metadata, owner.name, self.origin, self.rendered.get(key))
+        if change := make_change(metadata, owner.name, self.origin):
+            path = resource.path(key.namespace, key.name)
+            metadata = self.client.merge_patch(path, change, manager=MANAGER, metadata=True).value["metadata"]
+        return Tidied(key=key, left=tuple(left), managers=tuple(other_managers(metadata, owner.name, self.origin)))
 
     def kept(self) -> Iterator[str]:
         """Yield the release."""
@@ -449,3 +553,89 @@ def name_giver(value: Manifest, giver: str) -> Manifest:
     if not any(each.get("name") == giver for each in named):
         named.append({"name": giver})
     return {**value, "spec": {**spec, "takeOver": named}}
+
+
+# what becomes of the objects
+
+
+def survey(client: Client, discovery: Discovery, targets: TargetSet, assess: Assess) -> list[Finding]:
+    """Return the objects that a revision contains, in its order; `assess` decides about each that exists.
+
+    Raises: ApiError.
+    """
+
+    def _find(target: Target) -> Finding:
+        resource = discovery.resource(target.kind)
+        if resource is None or (resource.namespaced and not target.key.namespace):
+            return Finding(key=target.key, standing=Standing.CREATED)
+        metadata = read_metadata(client, resource, target.key)
+        if metadata is None:
+            return Finding(key=target.key, standing=Standing.CREATED, resource=resource)
+        record = project({"metadata": metadata}, target.key.group, target.key.kind)
+        return replace(assess(target, record, metadata), resource=resource, metadata=metadata)
+
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        return list(pool.map(_find, (each for each in targets.targets if not each.bare)))
+
+
+def assess_for_tool(owner: Owner, origin: Origin, exists: Exists) -> Assess:
+    """Return how objects are assessed that a tool has installed: those with its marks, or nobody's, are taken over."""
+
+    def _assess(target: Target, record: Record, metadata: Metadata) -> Finding:
+        def _judge(protection: str) -> Judgement:
+            carries = target.carries_reference
+            return judge(record, owner, exists=exists, collision_protection=protection, carries_reference=carries)
+
+        found = _judge(PROTECTIONS[-1])
+        if found.situation is Situation.USED:
+            return Finding(key=target.key, standing=Standing.USED)
+        if found.situation is not Situation.ADOPT:
+            return Finding(key=target.key, standing=Standing.OURS)
+        if found.owner and not (found.owner == record.marks and origin.has_marked(metadata)):
+            problem = f"belongs to {found.owner}, not to {origin}"
+            return Finding(key=target.key, standing=Standing.REFUSED, problem=problem)
+        least = next(each for each in PROTECTIONS if _judge(each).situation is Situation.ADOPT)
+        return Finding(key=target.key, standing=Standing.TAKEN, protection=least)
+
+    return _assess
+
+
+def assess_for_giver(owner: Owner, giver: Owner, protection: str, exists: Exists) -> Assess:
+    """Return how objects are assessed that one BundleDeployment takes over from another.
+
+    Args:
+        owner: the one that takes.
+        giver: the other.
+        protection: spec.collisionProtection of the one that takes.
+        exists: whether a BundleDeployment exists.
+    """
+
+    def _assess(target: Target, record: Record, _: Metadata) -> Finding:
+        carries = target.carries_reference
+        if is_ours(record, owner, carries_reference=carries):
+            return Finding(key=target.key, standing=Standing.OURS)
+        if (record.owner, record.owner_uid) == (giver.name, giver.uid):
+            return Finding(key=target.key, standing=Standing.TAKEN)
+        found = judge(record, owner, exists=exists, collision_protection=protection, carries_reference=carries)
+        if found.situation is Situation.COLLISION:
+            problem = found.message.removeprefix(f"{record.key}: ")
+            return Finding(key=target.key, standing=Standing.REFUSED, problem=problem)
+        is_used = found.situation is Situation.USED
+        return Finding(key=target.key, standing=Standing.USED if is_used else Standing.ADOPTED)
+
+    return _assess
+
+
+def find_protection(findings: Iterable[Finding], asked: str) -> str:
+    """Return the spec.collisionProtection that is needed: what is asked for, or else the least that allows all."""
+    return max((asked, *(each.protection for each in findings)), key=PROTECTIONS.index)
+
+
+def read_metadata(client: Client, resource: Resource, key: ObjectKey) -> Mapping[str, Any] | None:
+    """Return the metadata of an object; None if it does not exist.
+
+    Raises: ApiError.
+    """
+    path = resource.path(key.namespace, key.name)
+    found = attempt(lambda: client.get(path, metadata=True), HTTPStatus.NOT_FOUND)
+    return found.value["metadata"] if found else None

@@ -1,17 +1,29 @@
-"""`rukpak pause`, `resume` and `reconcile`: a change of spec or annotation, and with `--wait` what it leads to."""
+"""`rukpak pause`, `resume`, `reconcile`, `approve`, `deny`, `rollback` and `history`: changes of a BundleDeployment.
+
+Each changes spec or an annotation, and tells with `--wait` what that leads to. What waits for approval is shown, and
+then exactly that is approved or denied: the request carries the resourceVersion of what was shown, so that what has
+changed meanwhile is neither approved nor denied.
+
+`history` shows the revisions that are kept, to which `rollback` goes back.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 from api import names
 from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment
-from controller.cli.command import FAILED, connect
+from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.types import BundleDeployment, HistoryEntry, Pending, Status, dump
+from controller.build.revision import Revision
+from controller.cli.command import FAILED, FailedError, MisuseError, confirm, connect, tell
 from controller.cli.deployments import (
     AWAITING_CONTROLLER,
     DONE,
@@ -28,9 +40,21 @@ from controller.cli.deployments import (
     select,
     wait_if_asked,
 )
+from controller.cli.output import age, dump_as, fit, to_table
+from controller.cli.parser import program
+from controller.kube.client import Client
+from controller.kube.errors import ApiError
+from controller.revisions.store import RevisionSecrets, RevisionStore
+from controller.status.report import describe_changes, short
 
 RETRY_SECONDS = 10.0
 """After a request that changes no condition, the failure from before it counts as that of the retry, too."""
+TRIES = 5
+"""Status may change between reading and writing; what waits usually does not."""
+_DIGEST = re.compile(r"(sha256:)?([0-9a-f]{64})").fullmatch
+_ABBREVIATED = re.compile(r"(sha256:)?([0-9a-f]{8,64})").fullmatch
+HEADING = ("REVISION", "STATE", "OUTCOME", "INSTALLED", "SOURCES", "MESSAGE")
+_NAMED = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch
 
 
 def pause(options: argparse.Namespace) -> int:
@@ -56,27 +80,20 @@ def reconcile(options: argparse.Namespace) -> int:
     """
     requested_at = datetime.now(UTC).isoformat(timespec="microseconds")
     change = {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: requested_at}}}
-    awaits = _Reconciliation(requested_at).awaits
+    awaits = _awaits_reconciliation(requested_at)
     return _change("reconcile", options, change, done="reconciliation requested", awaits=awaits)
 
 
 def _change(verb: str, options: argparse.Namespace, change: Mapping[str, Any], *, done: str, awaits: Awaits) -> int:
     check(options, default_all=False)
     deployments = Deployments(connect(options))
-    found = _apply(verb, options, deployments, change)
-    values, failures = wait_if_asked(options, deployments, awaits, found)
-    status = conclude(verb, options, values, failures, done=done)
-    return status or (0 if is_complete(options, found) else FAILED)
-
-
-def _apply(
-    verb: str, options: argparse.Namespace, deployments: Deployments, change: Mapping[str, Any]
-) -> list[Manifest]:
-    """Merge a change into each BundleDeployment that is selected; return those that exist."""
     if not options.names:
         selected = select(verb, options, deployments, default_all=False)
         options.names = [value["metadata"]["name"] for value in selected]
-    return find_each(verb, options.names, lambda name: deployments.change(name, change))
+    found = find_each(verb, options.names, lambda name: deployments.change(name, change))
+    values, failures = wait_if_asked(options, deployments, awaits, found)
+    status = conclude(verb, options, values, failures, done=done)
+    return status or (0 if is_complete(options, found) else FAILED)
 
 
 def awaits_pause(deployment: BundleDeployment) -> Awaited:
@@ -85,24 +102,281 @@ def awaits_pause(deployment: BundleDeployment) -> Awaited:
     return DONE if status == "True" else Awaited(AWAITING_CONTROLLER)
 
 
-class _Reconciliation:
-    """A request, from when it is sent until the controller has handled it."""
+def _awaits_reconciliation(requested_at: str) -> Awaits:
+    """Return what tells, from when a request is sent until the controller has handled it, what is left to do."""
+    sent_at = time.monotonic()
 
-    def __init__(self, requested_at: str) -> None:
-        self._requested_at, self._sent_at = requested_at, time.monotonic()
-
-    def awaits(self, deployment: BundleDeployment) -> Awaited:
-        """Return what is left to do."""
-        if deployment.status.last_handled_reconcile_at == self._requested_at:
+    def _awaits(deployment: BundleDeployment) -> Awaited:
+        if deployment.status.last_handled_reconcile_at == requested_at:
             is_working, reason, message = condition(deployment, "Reconciling")
             return Awaited(message) if is_working and reason == Reason.FETCHING else awaits_ready(deployment)
         status, reason, message = condition(deployment, "Unpacked")
         if status != "False":
             return Awaited(f"sources are not re-resolved yet: {AWAITING_CONTROLLER}")
-        is_retried = time.monotonic() - self._sent_at >= RETRY_SECONDS
+        is_retried = time.monotonic() - sent_at >= RETRY_SECONDS
         return Awaited(f"{reason}: {message}", is_hopeless=is_retried and _stalls(reason))
+
+    return _awaits
 
 
 def _stalls(reason: str) -> bool:
     """Return whether a failed source is not expected to recover: what is installed may be Ready meanwhile."""
     return any(each.value == reason and each.retry.stalls for each in Reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A revision to approve or deny, of a BundleDeployment as it was read."""
+
+    deployment: BundleDeployment
+    digest: str
+
+    @property
+    def pending(self) -> Pending | None:
+        """What status says about the revision; None if it does not wait."""
+        pending = self.deployment.status.pending
+        return pending if pending and pending.revision == self.digest else None
+
+
+def approve(options: argparse.Namespace) -> int:
+    """Approve a revision; return the exit status.
+
+    Raises: MisuseError, ApiError, ConfigurationError.
+    """
+    return _decide("approve", options, "approved", awaits_ready)
+
+
+def deny(options: argparse.Namespace) -> int:
+    """Deny a revision; return the exit status.
+
+    Raises: MisuseError, ApiError, ConfigurationError.
+    """
+    return _decide("deny", options, "denied", _awaits_denial)
+
+
+def _decide(verb: str, options: argparse.Namespace, done: str, awaits: Awaits) -> int:
+    deployments = Deployments(connect(options))
+    choice = _choose(deployments, options)
+    for line in fit(_describe_choice(verb, choice)).splitlines():
+        tell(line)
+    confirm(options, f"nothing was {done}")
+    value = _send(verb, deployments, choice, options)
+    values, failures = wait_if_asked(options, deployments, awaits, [value])
+    return conclude(verb, options, values, failures, done=f"revision {short(choice.digest)} {done}")
+
+
+def _choose(deployments: Deployments, options: argparse.Namespace) -> _Choice:
+    """Return the revision that the options name, or else the one that waits."""
+    _, deployment = deployments.read(options.name)
+    pending = deployment.status.pending
+    if options.revision:
+        return _Choice(deployment, _digest_of(options.revision, pending))
+    if pending is None:
+        raise FailedError(f"{options.name}: no revision waits for approval{_denied(deployment)}")
+    return _Choice(deployment, pending.revision)
+
+
+def _denied(deployment: BundleDeployment) -> str:
+    """Return which revision was denied, and how to approve it all the same."""
+    if not (digest := deployment.spec.denied_revision):
+        return ""
+    remedy = f'"{program()} approve {deployment.metadata.name} --revision {digest}" withdraws that and approves it'
+    return f"; {short(digest)} was denied (spec.deniedRevision); {remedy}"
+
+
+def _digest_of(text: str, pending: Pending | None) -> str:
+    """Return the digest that `--revision` names: in full, or the beginning of the one that waits.
+
+    Raises: MisuseError.
+    """
+    if found := _DIGEST(text):
+        return f"sha256:{found[2]}"
+    found = _ABBREVIATED(text)
+    if found and pending and pending.revision.removeprefix("sha256:").startswith(found[2]):
+        return pending.revision
+    raise MisuseError(f'--revision "{text}": no revision that waits for approval begins so; give the digest in full')
+
+
+def _describe_choice(verb: str, choice: _Choice) -> Iterator[str]:
+    pending, status = choice.pending, choice.deployment.status
+    yield f"{choice.deployment.metadata.name}: {verb} revision {choice.digest}"
+    if status.installed_revision:
+        yield f"  Installed: {status.installed_revision}"
+    if pending is None:
+        yield "  It does not wait for approval: it is not known yet, or not what the spec asks for"
+        return
+    yield f"  Changes:   {describe_changes(pending.changes)}"
+    yield f'  Details:   "{program()} diff {choice.deployment.metadata.name}" shows them'
+    for line in pending.permissions.added:
+        yield f"  Permission: {line}"
+    if pending.permissions.truncated:
+        yield "  Permission: and more"
+    account = pending.service_account_name
+    yield f"  Applied as: {f'ServiceAccount {account}' if account else 'the controller'}"
+    for pin in pending.sources:
+        yield f"  Source:    {pin.kind} {pin.resolved}"
+    for problem in pending.problems:
+        yield f"  Problem:   {problem}"
+
+
+def _send(verb: str, deployments: Deployments, choice: _Choice, options: argparse.Namespace) -> Manifest:
+    """Write the decision, unless what was shown has changed since; a new status alone changes nothing."""
+    for _ in range(TRIES):
+        version = choice.deployment.metadata.resource_version
+        change = {"metadata": {"resourceVersion": version}, "spec": _decision(verb, choice)}
+        try:
+            value = deployments.change(options.name, change)
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+        else:
+            if value is None:
+                break
+            return value
+        again = _choose(deployments, options)
+        if _shown(again) != _shown(choice):
+            break
+        choice = again
+    raise FailedError(f'"{options.name}" has changed meanwhile; run the command again')
+
+
+def _shown(choice: _Choice) -> tuple[object, ...]:
+    metadata = choice.deployment.metadata
+    return metadata.uid, metadata.generation, choice.digest, choice.pending
+
+
+def _decision(verb: str, choice: _Choice) -> Mapping[str, Any]:
+    """Return the fields of the spec that change; None removes one."""
+    spec, digest = choice.deployment.spec, choice.digest
+    if verb == "deny":
+        withdrawn = {"approvedRevision": None, "approvedServiceAccountName": None}
+        return {"deniedRevision": digest, **(withdrawn if spec.approved_revision == digest else {})}
+    if choice.pending:
+        account: str | None = choice.pending.service_account_name
+    else:  # the controller may complete an account that is not named
+        account = spec.service_account_name or None
+    reconsidered = {"deniedRevision": None} if spec.denied_revision == digest else {}
+    return {"approvedRevision": digest, "approvedServiceAccountName": account, **reconsidered}
+
+
+def _awaits_denial(deployment: BundleDeployment) -> Awaited:
+    return DONE if condition(deployment, "Installed")[0] else Awaited(AWAITING_CONTROLLER)
+
+
+def show_history(options: argparse.Namespace) -> int:
+    """Show the history of a BundleDeployment, the newest revision first; return the exit status.
+
+    Raises: ApiError, ConfigurationError.
+    """
+    _, deployment = Deployments(connect(options)).read(options.name)
+    entries = deployment.status.history
+    if options.output:
+        items = dump(deployment.status).get("history", [])
+        print(dump_as(options.output, items), end="")
+    elif entries:
+        now = datetime.now(UTC)
+        print(to_table(HEADING, [_row(each, deployment.status, now) for each in entries]), end="")
+    else:
+        tell(f"{options.name}: no revision was applied yet")
+    return 0
+
+
+def _row(entry: HistoryEntry, status: Status, now: datetime) -> tuple[str, ...]:
+    installed = age((now - entry.installed_at).total_seconds()) if entry.installed_at else ""
+    return (short(entry.revision), _state(entry, status), entry.outcome or "", installed, entry.sources, entry.message)
+
+
+def _state(entry: HistoryEntry, status: Status) -> str:
+    if entry.revision == status.installed_revision:
+        return "installed"
+    return "desired" if entry.revision == status.revision else "kept"
+
+
+def roll_back(options: argparse.Namespace) -> int:
+    """Roll a BundleDeployment back; return the exit status.
+
+    Raises: ApiError, ConfigurationError.
+    """
+    deployments = Deployments(connect(options))
+    _, deployment = deployments.read(options.name, missing=f"{options.name}: not found")
+    digest = _choose_revision(deployment, options.to)
+    value = _pin(deployments, deployment, digest)
+    values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
+    tell("its sources and config do not count until spec.pinnedRevision is removed")
+    return conclude("rollback", options, values, failures, done=f"rolled back to revision {short(digest)}")
+
+
+def _choose_revision(deployment: BundleDeployment, text: str) -> str:
+    """Return the digest of the revision that the user names, or else of the last one that was healthy."""
+    status, name = deployment.status, deployment.metadata.name
+    if not text:
+        if found := find_previous(status):
+            return found
+        raise FailedError(f"{name}: no earlier revision that was healthy is kept; name one with --to")
+    if found := find_kept(status, text):
+        return found
+    kept = ", ".join(map(short, kept_revisions(status))) or "none"
+    raise FailedError(f"{name}: --to: not one of the revisions that are kept: {kept}")
+
+
+def find_previous(status: Status) -> str:
+    """Return the digest of the last revision before the desired one that was healthy; empty if there is none."""
+    return next(
+        (each.revision for each in status.history if each.outcome == "Healthy" and each.revision != status.revision), ""
+    )
+
+
+def _pin(deployments: Deployments, deployment: BundleDeployment, digest: str) -> dict[str, object]:
+    """Set the field, unless the BundleDeployment has changed since it was read."""
+    metadata = deployment.metadata
+    change = {"metadata": {"resourceVersion": metadata.resource_version}, "spec": {"pinnedRevision": digest}}
+    try:
+        value = deployments.change(metadata.name, change)
+    except ApiError as error:
+        if error.status == HTTPStatus.CONFLICT:
+            raise FailedError(f"{metadata.name}: changed meanwhile; run the command again") from None
+        raise
+    if value is None:
+        raise FailedError(f"{metadata.name}: not found")
+    return value
+
+
+def read_kept(options: argparse.Namespace) -> Revision:
+    """Return the revision that `--revision NAME@DIGEST` names.
+
+    Raises: MisuseError; FailedError if it is not kept; ApiError, also if the user may not read the Secrets of the
+    revision store; ConfigurationError.
+    """
+    given = _NAMED(options.revision)
+    if given is None:
+        raise MisuseError(f'--revision "{options.revision}": write it like shop@sha256:1f2e3d4c5b6a')
+    name, client = given["name"], connect(options)
+    value = Deployments(client).get(name)
+    deployment = try_to_read(value)[0] if value else None
+    if deployment is None:
+        raise FailedError(f'BundleDeployment "{name}" {"cannot be read" if value else "not found"}')
+    digest = find_kept(deployment.status, given["digest"])
+    found = open_store(client, options.namespace).read(name, digest) if digest else None
+    if found is None:
+        kept = ", ".join(map(short, kept_revisions(deployment.status))) or "none"
+        raise FailedError(f"{name}: revision {given['digest'][:12]} is not kept; kept revisions: {kept}")
+    return found
+
+
+def kept_revisions(status: Status) -> list[str]:
+    """Return the digests of the revisions that status says are kept, newest first."""
+    named = [*(each.revision for each in status.history), status.revision, status.installed_revision]
+    pending = [status.pending.revision] if status.pending else []
+    return [digest for digest in dict.fromkeys([*named, *pending]) if digest]
+
+
+def find_kept(status: Status, text: str) -> str:
+    """Return the digest of the one kept revision that begins so, with or without `sha256:`; empty if there is none."""
+    beginning = text.removeprefix("sha256:")
+    found = [each for each in kept_revisions(status) if each.removeprefix("sha256:").startswith(beginning)]
+    return found[0] if len(found) == 1 else ""
+
+
+def open_store(client: Client, namespace: str) -> RevisionStore:
+    """Return the revision store in the namespace of the controller, as far as the user may read it."""
+    return RevisionStore(client, RevisionSecrets(client, namespace, lambda _: None, lambda: None))

@@ -21,11 +21,10 @@ from typing import Any
 
 from api import names
 from api.v1alpha2.status import Changes
-from controller.apply import differences
 from controller.apply.drift import united
 from controller.apply.hooks import HookEvent, PlannedHook, hooks_of
 from controller.apply.managed_fields import LAST_APPLIED
-from controller.apply.targets import TargetSet
+from controller.apply.targets import TargetSet, find_differences
 from controller.build.revision import Revision
 from controller.cli.output import one_line, to_yaml
 from controller.observe.records import ObjectKey
@@ -121,7 +120,7 @@ class Comparison:
 
 def compare_revisions(name: str, before: TargetSet, after: TargetSet, hooks: Sequence[Difference]) -> Comparison:
     """Compare two revisions as they were rendered; hooks are those that differ."""
-    found = differences.find_differences(before, after, prunes=True)
+    found = find_differences(before, after, prunes=True)
     manifests = [
         {target.key: clean(united(target.manifest, target.initial)) for target in targets.targets if not target.bare}
         for targets in (before, after)

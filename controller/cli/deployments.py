@@ -1,6 +1,6 @@
-"""BundleDeployments on a cluster: reading and changing them, which ones a command line names, and `--wait`.
+"""BundleDeployments on a cluster: reading and changing them, which ones a command line names, `--wait`, and who acts.
 
-Not here: what each verb awaits (changes.py, approval.py).
+Not here: what each verb awaits (changes.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -19,11 +21,13 @@ from api import names
 from api.v1alpha2.conditions import DECISIONS, Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Stray
-from controller.cli.command import FAILED, FailedError, MisuseError, tell
+from controller.cli.command import FAILED, FailedError, MisuseError, attempt, tell
 from controller.cli.output import name_of, one_line, show
 from controller.kube.client import PAGE_ITEMS, Client, Response
 from controller.kube.errors import ApiError
-from controller.kube.resources import DEPLOYMENTS
+from controller.kube.lease import LEASES
+from controller.kube.resources import DEPLOYMENTS, Resource
+from controller.kube.shard import DEFAULT_SHARD, Shard, is_shard_name
 from controller.kube.watch import Collection, parse_events
 
 Manifest = dict[str, Any]
@@ -36,6 +40,7 @@ MANY = 3
 SHOWN_OBJECTS = 3
 AWAITING_CONTROLLER = 'waiting for the controller; "rukpak check" shows whether one is running'
 _CLEAR = "\r\x1b[K"
+SHOWN_NAMES = 5
 
 
 class NoApiError(ApiError):
@@ -159,6 +164,19 @@ def _typed(item: Mapping[str, Any]) -> Manifest:
     return {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, **item}
 
 
+def try_to_list(
+    client: Client, resource: Resource, namespace: str = "", label_selector: str = ""
+) -> list[Manifest] | None:
+    """Return objects of a kind, with their apiVersion and kind, which lists leave out; None if the user may not.
+
+    Raises: ApiError.
+    """
+    about, path = {"apiVersion": resource.api_version, "kind": resource.kind}, resource.path(namespace)
+    return attempt(
+        lambda: [{**about, **item} for item in client.list(path, label_selector=label_selector)], HTTPStatus.FORBIDDEN
+    )
+
+
 def follow(
     client: Client,
     path: str,
@@ -226,7 +244,7 @@ def find_each(verb: str, wanted: Iterable[str], find: Callable[[str], Manifest |
     return [value for _, value in found if value is not None]
 
 
-def is_complete(options: argparse.Namespace, found: list[Manifest]) -> bool:
+def is_complete(options: argparse.Namespace, found: Sequence[Manifest]) -> bool:
     """Return whether every name was found."""
     return not options.names or len(found) == len(set(options.names))
 
@@ -256,57 +274,52 @@ class Failure:
     """What was awaited."""
 
 
-class Waiter:
-    """Waits for BundleDeployments until each is done, is hopeless, or the time is up.
+def wait_until(
+    deployments: Deployments, awaits: Awaits, seconds: float, values: Iterable[Manifest]
+) -> tuple[list[Manifest], list[Failure]]:
+    """Wait for BundleDeployments until each is done, is hopeless, or the time is up; a terminal shows progress.
 
     Args:
+        deployments: of their cluster.
         awaits: returns what one is waiting for.
         seconds: for all of them together.
+        values: the BundleDeployments.
+
+    Returns: the last state of each, and those that are not done.
+    Raises: ApiError.
     """
+    states = {value["metadata"]["name"]: value for value in values}
+    failures: list[Failure] = []
+    line, deadline, pending = ProgressLine(), time.monotonic() + seconds, list(states)
+    try:
+        while True:
+            is_late = time.monotonic() >= deadline
+            found = {name: _find_awaited(states[name], awaits) for name in pending}
+            awaited = {name: each for name, each in found.items() if each.text}
+            failures += [
+                Failure(name, "waiting cannot help" if each.is_hopeless else "timed out", each.text)
+                for name, each in awaited.items()
+                if each.is_hopeless or is_late
+            ]
+            pending = [] if is_late else [name for name, each in awaited.items() if not each.is_hopeless]
+            if not pending:
+                return list(states.values()), failures
+            line.show(_progress(states[pending[0]], awaited[pending[0]], len(pending) - 1))
+            time.sleep(POLL_SECONDS)
+            now = _read_each(deployments, pending)
+            states |= now
+            failures += [Failure(name, "deleted", "") for name in pending if name not in now]
+            pending = [name for name in pending if name in now]
+    finally:
+        line.clear()
 
-    def __init__(self, deployments: Deployments, awaits: Awaits, seconds: float) -> None:
-        self._deployments, self._awaits, self._seconds = deployments, awaits, seconds
-        self._line = ProgressLine()
-        self._states: dict[str, Manifest] = {}
-        self._failures: list[Failure] = []
 
-    def wait(self, values: Iterable[Manifest]) -> tuple[list[Manifest], list[Failure]]:
-        """Return the last state of each, and those that are not done; progress is shown on a terminal.
-
-        Raises: ApiError.
-        """
-        self._states = {value["metadata"]["name"]: value for value in values}
-        pending, deadline = list(self._states), time.monotonic() + self._seconds
-        try:
-            while pending := self._judge(pending, is_late=time.monotonic() >= deadline):
-                time.sleep(POLL_SECONDS)
-                pending = self._read(pending)
-        finally:
-            self._line.clear()
-        return list(self._states.values()), self._failures
-
-    def _judge(self, names: Sequence[str], *, is_late: bool) -> list[str]:
-        """Return the names to wait for longer."""
-        awaited = {name: _find_awaited(self._states[name], self._awaits) for name in names}
-        awaited = {name: each for name, each in awaited.items() if each.text}
-        for name, each in awaited.items():
-            if each.is_hopeless or is_late:
-                cause = "waiting cannot help" if each.is_hopeless else "timed out"
-                self._failures.append(Failure(name, cause, each.text))
-        pending = [] if is_late else [name for name, each in awaited.items() if not each.is_hopeless]
-        if pending:
-            self._line.show(_progress(self._states[pending[0]], awaited[pending[0]], len(pending) - 1))
-        return pending
-
-    def _read(self, names: Sequence[str]) -> list[str]:
-        """Read the state of each; return the names that still exist."""
-        if len(names) > MANY:
-            found = {value["metadata"]["name"]: value for value in self._deployments.all()}
-        else:
-            found = {name: value for name in names if (value := self._deployments.get(name))}
-        self._states |= {name: found[name] for name in names if name in found}
-        self._failures += [Failure(name, "deleted", "") for name in names if name not in found]
-        return [name for name in names if name in found]
+def _read_each(deployments: Deployments, wanted: Sequence[str]) -> dict[str, Manifest]:
+    """Return those that still exist, by name; many in one request."""
+    if len(wanted) <= MANY:
+        return {name: value for name in wanted if (value := deployments.get(name))}
+    found = {value["metadata"]["name"]: value for value in deployments.all()}
+    return {name: found[name] for name in wanted if name in found}
 
 
 def wait_if_asked(
@@ -316,7 +329,7 @@ def wait_if_asked(
 
     Raises: ApiError.
     """
-    return Waiter(deployments, awaits, options.timeout).wait(values) if options.wait else (values, [])
+    return wait_until(deployments, awaits, options.timeout, values) if options.wait else (values, [])
 
 
 def conclude(
@@ -421,3 +434,119 @@ def describe_unobserved(deployment: BundleDeployment) -> str:
 def name_of_stray(stray: Stray) -> str:
     """Return the name of a stray, such as `ConfigMap shop/settings`."""
     return f"{stray.kind} {f'{stray.namespace}/' if stray.namespace else ''}{stray.name}"
+
+
+# the controllers that act
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The controller that holds the Lease."""
+
+    identity: str
+    version: str
+    """Empty: unknown, since an older release does not record it."""
+    seconds: float
+    """Since it renewed the Lease, by the clocks of the cluster and of the controller."""
+    duration: float
+    """Seconds after which a silent controller has lost the Lease."""
+
+    @property
+    def host(self) -> str:
+        """The pod or machine that it runs on."""
+        return self.identity.rpartition("_")[0] or self.identity
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has renewed the Lease in time."""
+        return self.seconds <= self.duration
+
+
+def read_if_exists(client: Client, path: str) -> Response | None:
+    """Return the reply with an object; None if it does not exist.
+
+    Raises: ApiError.
+    """
+    return attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
+
+
+def read_holder(client: Client, namespace: str, shard: Shard = DEFAULT_SHARD) -> Holder | None:
+    """Return the controller that holds the Lease of a shard in a namespace; None: nobody does.
+
+    Raises: ApiError.
+    """
+    reply = read_if_exists(client, LEASES.path(namespace, shard.lease))
+    spec: Mapping[str, Any] = (reply.value.get("spec") or {}) if reply else {}
+    if reply is None or not spec.get("holderIdentity"):
+        return None
+    renewed = datetime.fromisoformat(str(spec.get("renewTime") or "1970-01-01T00:00:00Z"))
+    return Holder(
+        identity=str(spec["holderIdentity"]),
+        version=str((reply.value["metadata"].get("annotations") or {}).get(names.VERSION) or ""),
+        seconds=(server_time(reply) - renewed).total_seconds(),
+        duration=float(spec.get("leaseDurationSeconds") or 0),
+    )
+
+
+def server_time(reply: Response) -> datetime:
+    """Return when the API server sent a reply, to the second; the time of this machine if it does not say."""
+    try:
+        return parsedate_to_datetime(reply.headers.get("Date", ""))
+    except ValueError:
+        return datetime.now(UTC)
+
+
+def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Manifest]) -> None:
+    """Print on stderr on which BundleDeployments no controller acts, and what to do.
+
+    Nothing is printed about those of the default shard that were observed, so that no Lease is read for them, or if
+    the user may not read Leases.
+
+    Args:
+        verb: of the command line.
+        client: of the cluster.
+        namespace: of the controller.
+        values: the BundleDeployments.
+
+    Raises: ApiError.
+    """
+    found: dict[tuple[str, bool], list[str]] = {}
+    for value in values:
+        metadata, status = value["metadata"], value.get("status") or {}
+        shard = (metadata.get("labels") or {}).get(names.SHARD)
+        if shard is not None or status.get("observedGeneration") != metadata.get("generation"):
+            is_stood_in = bool(shard and status.get("conditions") and not status.get("shard"))
+            found.setdefault((shard or "", is_stood_in), []).append(metadata["name"])
+    for (shard, is_stood_in), deployments in sorted(found.items()):
+        if not is_served(client, namespace, shard):
+            meanwhile = "; meanwhile the default shard acts" if is_stood_in else ""
+            tell(f"rukpak {verb}: {list_first(deployments)}: {_explain_unserved(shard)}{meanwhile}")
+
+
+def list_first(deployments: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(deployments) - SHOWN_NAMES} more" if len(deployments) > SHOWN_NAMES else ""
+    return f"{', '.join(deployments[:SHOWN_NAMES])}{more}"
+
+
+def _explain_unserved(shard: str) -> str:
+    if not shard:
+        return 'no controller acts; "rukpak check" says what is missing'
+    remedy = f'start one with "--shard {shard}"' if is_shard_name(shard) else "that cannot be the name of one"
+    return f'no controller serves the shard "{shard}"; {remedy}, or change the label {names.SHARD}'
+
+
+def is_served(client: Client, namespace: str, shard: str) -> bool:
+    """Return whether a controller serves a shard, empty: the default one; true if the user may not know.
+
+    Raises: ApiError.
+    """
+    if shard and not is_shard_name(shard):
+        return False
+    try:
+        holder = read_holder(client, namespace, Shard(shard))
+    except ApiError as error:
+        if error.status == HTTPStatus.FORBIDDEN:
+            return True
+        raise
+    return holder is not None and holder.is_running

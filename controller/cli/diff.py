@@ -28,18 +28,34 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.crd_upgrade.validation import Inspector
-from controller.apply.drift import REPLICAS, UnclaimedItems, covers, has_field, merge_keys, only, united, without
+from controller.apply.crd_upgrade import inspect_upgrade
+from controller.apply.drift import (
+    UnclaimedItems,
+    as_compared,
+    has_field,
+    is_claimed,
+    merge_keys,
+    only,
+    united,
+)
 from controller.apply.ledger import Ledger
 from controller.apply.managed_fields import claimed_fields
-from controller.apply.ownership import Giver, HandOver, Owner, make_body
+from controller.apply.ownership import (
+    Disposal,
+    Giver,
+    HandOver,
+    Owner,
+    RemovalCause,
+    dispose,
+    find_surplus,
+    make_body,
+    name_objects,
+)
 from controller.apply.plan import Action, ApplyOptions, Task, decide_about
-from controller.apply.possession import find_surplus, name_objects
-from controller.apply.removal import Disposal, RemovalCause, dispose
 from controller.apply.replies import ApplyFailure, Recovery, classify
 from controller.apply.targets import Target, TargetSet, leave_out_missing, make_targets
 from controller.build.revision import Revision
-from controller.cli.command import REQUESTS, MisuseError, attempt, tell
+from controller.cli.command import REQUESTS, MisuseError, tell
 from controller.cli.comparison import (
     Change,
     Comparison,
@@ -50,14 +66,14 @@ from controller.cli.comparison import (
     to_value,
     write,
 )
-from controller.cli.deployments import Deployments, ProgressLine
+from controller.cli.deployments import Deployments, ProgressLine, try_to_list
 from controller.cli.output import dump_as
-from controller.cli.revisions import Reviewed, find, find_new, list_stored, read_stored
+from controller.cli.render import Reviewed, find, find_new, list_stored, read_stored
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
-from controller.observe.records import ObjectKey, entry_of, fields_of, is_scaled, key_of, project
+from controller.observe.records import ObjectKey, entry_of, fields_of, key_of, project
 from controller.observe.relations import find_hindrance
 
 DIFFERENT = 1
@@ -77,7 +93,7 @@ Path = tuple[str, ...]
 def main(options: argparse.Namespace) -> int:
     """Show what a revision would change; return the exit status.
 
-    Raises: as `revisions.find`.
+    Raises: as `render.find`.
     """
     if (options.before or options.to) and options.file:
         raise MisuseError("--from and --to name revisions of the revision store and require NAME")
@@ -276,11 +292,7 @@ class DryRun:
         if resource is None:
             return {}
         selector = f"{names.OWNER_LABEL}={self._owner.name}"
-        about, path = {"apiVersion": kind.api_version, "kind": kind.kind}, resource.path()
-        items = attempt(
-            lambda: [{**about, **item} for item in self._client.list(path, label_selector=selector)],
-            HTTPStatus.FORBIDDEN,
-        )
+        items = try_to_list(self._client, resource, label_selector=selector)
         if items is None:
             self._problems.append(f"{kind}: you cannot list this kind, so deletions of such objects are not shown")
             return {}
@@ -358,7 +370,7 @@ class DryRun:
         if untried := _why_untried(task):
             return self._overlay(target, live, *untried)
         body = self._make_body(target, live)
-        if task.action is Action.COMPARE and self._is_ours(live, body):
+        if task.action is Action.COMPARE and is_claimed(live, body, self._manager):
             return _difference(target, Change.NONE, None, None)  # the controller would send nothing, either
         made = self._try(target, resource, live, body)
         is_adopted = task.action is Action.TAKE_BACK and made.change is Change.CHANGED
@@ -372,10 +384,6 @@ class DryRun:
         except ApiError as error:
             return self._explain(target, resource, live, error)
         return _difference(target, Change.CHANGED, live, after)
-
-    def _is_ours(self, live: Manifest, body: Manifest) -> bool:
-        entry = entry_of(live, self._manager)
-        return entry is not None and entry.get("apiVersion") == body["apiVersion"] and covers(fields_of(entry), body)
 
     def _read(self, target: Target, resource: Resource) -> Manifest:
         value: Manifest = self._client.get(resource.path(target.key.namespace, target.key.name)).value
@@ -393,7 +401,7 @@ class DryRun:
             only(live, [path for path in target.ignored.paths if has_field(live, path)]) if live else target.initial
         )
         body: Manifest = make_body(united(target.manifest, ignored), self._owner, orphan=self._orphan)
-        return without(body, [REPLICAS]) if live and is_scaled(live) and has_field(body, REPLICAS) else body
+        return as_compared(body, live) if live else body
 
     # what cannot be tried
 
@@ -453,14 +461,13 @@ class DryRun:
 
     def _inspect(self, objects: Iterable[Difference]) -> Iterator[str]:
         """Yield what is unsafe about changes of CustomResourceDefinitions."""
-        inspector = Inspector(self._client)
         for each in objects:
             if each.key[:2] != _CRD or each.change is not Change.CHANGED:
                 continue
             target = self._targets.by_key[each.key]
             path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{each.key.name}"
             try:
-                yield from inspector.inspect(path, target.manifest, self._options.crd_upgrade_safety)
+                yield from inspect_upgrade(self._client, path, target.manifest, self._options.crd_upgrade_safety)
             except BundleError as error:
                 yield error.message
             except ApiError as error:

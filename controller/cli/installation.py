@@ -1,96 +1,56 @@
-"""RukPak itself on a cluster: the API, and the controllers that act; and `rukpak version`."""
+"""`rukpak version`, `check` and `crd`: RukPak itself on a cluster and this machine, and what to do about it."""
 
 from __future__ import annotations
 
 import argparse
 import platform
+import shutil
+import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from http import HTTPStatus
+from enum import Enum
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from api import names
-from api.plugins import ProgramVersion
+from api.errors import BundleError
+from api.plugins import Means, ProgramVersion
 from api.v1alpha2.schema import crd
 from controller.build.plugins import find_programs
-from controller.cli.command import FAILED, attempt, connect, explain, tell
-from controller.cli.deployments import Manifest
-from controller.cli.output import dump_as, one_line
-from controller.kube.client import Client, Response
+from controller.cli.command import FAILED, connect, explain
+from controller.cli.deployments import Holder, is_served, list_first, read_holder, read_if_exists, server_time
+from controller.cli.output import dump_as, one_line, show
+from controller.formats.helm.program import ProgramFinder
+from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError, ConfigurationError
-from controller.kube.lease import LEASES
-from controller.kube.shard import DEFAULT_SHARD, Shard, is_shard_name
+from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
+from controller.processes.programs import Mechanisms
 from controller.settings import Settings
 
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.DEFINITION}"
 MOST_FIELDS = 5
 """Fields that a message names."""
-SHOWN_NAMES = 5
 NOT_INSTALLED = "not installed"
 UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """The controller that holds the Lease."""
-
-    identity: str
-    version: str
-    """Empty: unknown, since an older release does not record it."""
-    seconds: float
-    """Since it renewed the Lease, by the clocks of the cluster and of the controller."""
-    duration: float
-    """Seconds after which a silent controller has lost the Lease."""
-
-    @property
-    def host(self) -> str:
-        """The pod or machine that it runs on."""
-        return self.identity.rpartition("_")[0] or self.identity
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it has renewed the Lease in time."""
-        return self.seconds <= self.duration
-
-
-def read_if_exists(client: Client, path: str) -> Response | None:
-    """Return the reply with an object; None if it does not exist.
-
-    Raises: ApiError.
-    """
-    return attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
-
-
-def read_holder(client: Client, namespace: str, shard: Shard = DEFAULT_SHARD) -> Holder | None:
-    """Return the controller that holds the Lease of a shard in a namespace; None: nobody does.
-
-    Raises: ApiError.
-    """
-    reply = read_if_exists(client, LEASES.path(namespace, shard.lease))
-    spec: Mapping[str, Any] = (reply.value.get("spec") or {}) if reply else {}
-    if reply is None or not spec.get("holderIdentity"):
-        return None
-    renewed = datetime.fromisoformat(str(spec.get("renewTime") or "1970-01-01T00:00:00Z"))
-    return Holder(
-        identity=str(spec["holderIdentity"]),
-        version=str((reply.value["metadata"].get("annotations") or {}).get(names.VERSION) or ""),
-        seconds=(server_time(reply) - renewed).total_seconds(),
-        duration=float(spec.get("leaseDurationSeconds") or 0),
-    )
-
-
-def server_time(reply: Response) -> datetime:
-    """Return when the API server sent a reply, to the second; the time of this machine if it does not say."""
-    try:
-        return parsedate_to_datetime(reply.headers.get("Date", ""))
-    except ValueError:
-        return datetime.now(UTC)
+OLDEST, NEWEST = 34, 36
+"""Minor versions of Kubernetes 1 that are supported."""
+SKEW_SECONDS = 30.0
+"""Difference of clocks above which certificates and tokens begin to be refused."""
+INSTALL_API = 'run "rukpak crd | kubectl apply --server-side -f -"'
+INSTALL = "kubectl apply -k config/default"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+WORKLOADS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
+POLICIES = Resource(
+    "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
+)
+LABEL = "app.kubernetes.io/name=rukpak"
+GIT_SECONDS = 10.0
+_HERE = "only for rukpak run and rukpak render on this machine"
 
 
 def compare_definitions(served: Mapping[str, Any]) -> str:
@@ -126,62 +86,6 @@ def _properties(schema: Mapping[str, Any], path: str) -> Iterator[str]:
 def _list_fields(fields: list[str]) -> str:
     more = f" and {len(fields) - MOST_FIELDS} more" if len(fields) > MOST_FIELDS else ""
     return ", ".join(fields[:MOST_FIELDS]) + more
-
-
-def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Manifest]) -> None:
-    """Print on stderr on which BundleDeployments no controller acts, and what to do.
-
-    Nothing is printed about those of the default shard that were observed, so that no Lease is read for them, or if
-    the user may not read Leases.
-
-    Args:
-        verb: of the command line.
-        client: of the cluster.
-        namespace: of the controller.
-        values: the BundleDeployments.
-
-    Raises: ApiError.
-    """
-    found: dict[tuple[str, bool], list[str]] = {}
-    for value in values:
-        metadata, status = value["metadata"], value.get("status") or {}
-        shard = (metadata.get("labels") or {}).get(names.SHARD)
-        if shard is not None or status.get("observedGeneration") != metadata.get("generation"):
-            is_stood_in = bool(shard and status.get("conditions") and not status.get("shard"))
-            found.setdefault((shard or "", is_stood_in), []).append(metadata["name"])
-    for (shard, is_stood_in), deployments in sorted(found.items()):
-        if not is_served(client, namespace, shard):
-            meanwhile = "; meanwhile the default shard acts" if is_stood_in else ""
-            tell(f"rukpak {verb}: {list_first(deployments)}: {_explain_unserved(shard)}{meanwhile}")
-
-
-def list_first(deployments: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(deployments) - SHOWN_NAMES} more" if len(deployments) > SHOWN_NAMES else ""
-    return f"{', '.join(deployments[:SHOWN_NAMES])}{more}"
-
-
-def _explain_unserved(shard: str) -> str:
-    if not shard:
-        return 'no controller acts; "rukpak check" says what is missing'
-    remedy = f'start one with "--shard {shard}"' if is_shard_name(shard) else "that cannot be the name of one"
-    return f'no controller serves the shard "{shard}"; {remedy}, or change the label {names.SHARD}'
-
-
-def is_served(client: Client, namespace: str, shard: str) -> bool:
-    """Return whether a controller serves a shard, empty: the default one; true if the user may not know.
-
-    Raises: ApiError.
-    """
-    if shard and not is_shard_name(shard):
-        return False
-    try:
-        holder = read_holder(client, namespace, Shard(shard))
-    except ApiError as error:
-        if error.status == HTTPStatus.FORBIDDEN:
-            return True
-        raise
-    return holder is not None and holder.is_running
 
 
 def show_version(options: argparse.Namespace) -> int:
@@ -269,3 +173,283 @@ def _api(api: dict[str, Any]) -> str:
     if not api["difference"]:
         return f"{versions}, as in the client"
     return f"{versions}; differs from the client: {api['difference']}"
+
+
+def check_installation(options: argparse.Namespace) -> int:
+    """Print the result of each check; return 1 if one failed, else 0."""
+    findings = [*_check_cluster(options), *check_machine(options.helm)]
+    width = max(len(subject) for subject, _ in findings)
+    for subject, (level, text) in findings:
+        print(one_line(f"{level.value:8} {subject:{width}}  {text}"))
+    return FAILED if any(found.level is Level.FAILED for _, found in findings) else 0
+
+
+def _check_cluster(options: argparse.Namespace) -> Iterator[tuple[str, Finding]]:
+    try:
+        client = connect(options)
+        yield "Kubernetes", check_kubernetes(client)
+    except (ApiError, ConfigurationError) as error:
+        yield "API server", failed(explain(error))
+        return
+    for subject, check in CHECKS.items():
+        try:
+            found = list(check(client, options.namespace))
+        except ApiError as error:  # a question that the user may not ask is no failure
+            found = [Finding(Level.UNKNOWN, f"cannot be checked: {error}")]
+        yield from ((subject, each) for each in found)
+
+
+class Level(Enum):
+    """How a part is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    """RukPak does not work without its remedy."""
+    UNKNOWN = "unknown"
+    """The user may not ask."""
+
+
+class Finding(NamedTuple):
+    """What a check found about a part, and what to do if it is not in order."""
+
+    level: Level
+    text: str
+
+
+ok, warning, failed = (partial(Finding, level) for level in (Level.OK, Level.WARNING, Level.FAILED))
+Check = Callable[[Client, str], Iterator[Finding]]
+"""Checks a part of a cluster; it gets the client and the namespace of the controller, and may raise ApiError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A permission that the controller needs."""
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str = ""
+    namespace: str = ""
+    """Empty: in all namespaces. `.`: in that of the controller."""
+
+    def __str__(self) -> str:
+        """Return `patch bundledeployments.core.rukpak.io`."""
+        group = f".{self.group}" if self.group else ""
+        return f"{self.verb} {self.resource}{group}{f'/{self.subresource}' if self.subresource else ''}"
+
+
+RIGHTS = (
+    *(Right(verb, names.GROUP, names.PLURAL) for verb in ("list", "watch", "patch")),
+    Right("patch", names.GROUP, names.PLURAL, "status"),
+    *(Right(verb, "", "secrets", namespace=".") for verb in ("get", "list", "create", "patch", "delete")),
+    *(Right(verb, "coordination.k8s.io", "leases", namespace=".") for verb in ("get", "create", "update")),
+    *(Right(verb, "events.k8s.io", "events", namespace="default") for verb in ("create", "patch")),
+    *(Right(verb, "apiextensions.k8s.io", "customresourcedefinitions") for verb in ("list", "watch")),
+    *(Right(verb, "", "namespaces") for verb in ("get", "list", "watch")),
+)
+"""What the controller needs, whatever it installs (config/rbac, config/restricted)."""
+
+
+def check_kubernetes(client: Client) -> Finding:
+    """Return whether the version of Kubernetes is supported.
+
+    Raises: ApiError.
+    """
+    found = Discovery(client).version()
+    major, _, rest = found.removeprefix("v").partition(".")
+    minor = rest.partition(".")[0]
+    is_tested = major == "1" and minor.isdecimal() and OLDEST <= int(minor) <= NEWEST
+    text = f"{found} at {client.host}"
+    return ok(text) if is_tested else warning(f"{text}; supported are 1.{OLDEST} to 1.{NEWEST}")
+
+
+def _check_api(client: Client, _namespace: str) -> Iterator[Finding]:
+    reply = read_if_exists(client, DEFINITION)
+    if reply is None:
+        yield failed(f"CustomResourceDefinition not installed; {INSTALL_API}")
+        return
+    difference = compare_definitions(reply.value)
+    conditions = {each["type"]: each["status"] for each in (reply.value.get("status") or {}).get("conditions") or []}
+    if conditions.get("Established") != "True":
+        yield failed("CustomResourceDefinition not established; see its conditions")
+    elif difference:
+        yield warning(f"CustomResourceDefinition of another release: {difference}; {INSTALL_API}")
+    else:
+        yield ok(f"CustomResourceDefinition of release {version('rukpak')}")
+
+
+def _check_controller(client: Client, namespace: str) -> Iterator[Finding]:
+    holder = read_holder(client, namespace)
+    where = f'Lease "{namespace}/{names.LEASE}"'
+    if holder is None:
+        yield failed(f'{where}: no controller holds it; run "rukpak run" or "{INSTALL}"')
+    elif not holder.is_running:
+        yield failed(f'{where}: "{holder.host}" stopped renewing it; see its log, or start another one')
+    else:
+        yield ok(f'release {holder.version or "unknown"} on "{holder.host}"')
+        if holder.version not in ("", version("rukpak")):
+            yield warning(f"release {holder.version}, but this program is {version('rukpak')}; use the same")
+
+
+def _check_clock(client: Client, _namespace: str) -> Iterator[Finding]:
+    seconds = (datetime.now(UTC) - server_time(client.get("/version"))).total_seconds()
+    if abs(seconds) > SKEW_SECONDS:
+        word = "ahead of" if seconds > 0 else "behind"
+        yield warning(f"this machine is more than {SKEW_SECONDS:.0f} s {word} the API server; synchronize both")
+    else:
+        yield ok("same time here and on the API server")
+
+
+def _check_rights(client: Client, namespace: str) -> Iterator[Finding]:
+    account = _account(client, namespace)
+    if not account:
+        yield ok(f'no Deployment of the controller in namespace "{namespace}": it has those of its user')
+        return
+    lacking = [str(right) for right in RIGHTS if not _is_allowed(client, account, right, namespace)]
+    if lacking:
+        yield failed(f"ServiceAccount {account} lacks: {', '.join(lacking)}; apply config/rbac again")
+    else:
+        yield ok(f"ServiceAccount {account} has those that the controller needs")
+
+
+def _account(client: Client, namespace: str) -> str:
+    """Return the account of the controller as namespace/name; empty if it does not run in the cluster."""
+    found = next(client.list(WORKLOADS.path(namespace), label_selector=LABEL), None)
+    return f"{namespace}/{found['spec']['template']['spec'].get('serviceAccountName') or 'default'}" if found else ""
+
+
+def _is_allowed(client: Client, account: str, right: Right, namespace: str) -> bool:
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": right.resource,
+        "subresource": right.subresource,
+        "namespace": namespace if right.namespace == "." else right.namespace,
+        "name": names.LEASE if right.resource == "leases" and right.verb != "create" else "",
+    }
+    user = f"system:serviceaccount:{account.replace('/', ':')}"
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{account.partition('/')[0]}", "system:authenticated"]
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
+    }
+    status: Mapping[str, Any] = client.create(REVIEWS, body).value.get("status") or {}
+    return bool(status.get("allowed"))
+
+
+def _check_watched(client: Client, namespace: str) -> Iterator[Finding]:
+    if read_if_exists(client, DEFINITION) is None:
+        return
+    values = list(client.list(DEPLOYMENTS.path()))
+    kinds = sorted({kind for value in values for kind in (value.get("status") or {}).get("managedKinds") or []})
+    yield ok(f"{len(kinds)} kinds for {len(values)} BundleDeployments")
+    account, discovery = _account(client, namespace), Discovery(client)
+    resources = [(kind, discovery.resource(GroupVersionKind.parse(kind))) for kind in kinds]
+    if missing := [kind for kind, resource in resources if resource is None]:
+        yield warning(f"not served by the cluster: {', '.join(missing)}; install their API, or wait for it")
+    denied = [kind for kind, found in resources if found and account and not _may_watch(client, account, found)]
+    if denied:
+        remedy = "grant list and watch to have it detected (config/README.md, Tenants)"
+        yield warning(f"drift is not detected of {', '.join(denied)}; {remedy}")
+
+
+def _may_watch(client: Client, account: str, resource: Resource) -> bool:
+    rights = (Right(verb, resource.group, resource.plural) for verb in ("list", "watch"))
+    return all(_is_allowed(client, account, right, "") for right in rights)
+
+
+def _check_states(client: Client, _namespace: str) -> Iterator[Finding]:
+    if read_if_exists(client, DEFINITION) is None:
+        return
+    stalled = [value["metadata"]["name"] for value in client.list(DEPLOYMENTS.path()) if _is_stalled(value)]
+    if stalled:
+        shown = ", ".join(stalled[:5]) + (f" and {len(stalled) - 5} more" if len(stalled) > 5 else "")  # noqa: PLR2004
+        yield warning(f'stalled: {shown}; "rukpak status NAME" says why')
+
+
+def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
+    if read_if_exists(client, DEFINITION) is None:
+        return
+    found = client.list(DEPLOYMENTS.path(), metadata=True, label_selector=names.SHARD)
+    by_shard: dict[str, list[str]] = {}
+    for value in found:
+        by_shard.setdefault(value["metadata"]["labels"][names.SHARD], []).append(value["metadata"]["name"])
+    for shard, deployments in sorted(by_shard.items()):
+        count = f"{len(deployments)} BundleDeployments"
+        if is_served(client, namespace, shard):
+            yield ok(f'a controller serves the shard "{shard}" with {count}')
+        else:
+            remedy = f"start one with --shard, or change the label {names.SHARD}"
+            shown = list_first(deployments)
+            yield failed(f'no controller serves the shard "{shard}" of {count} ({shown}); {remedy}')
+
+
+def _is_stalled(value: Mapping[str, Any]) -> bool:
+    conditions: Sequence[Mapping[str, Any]] = (value.get("status") or {}).get("conditions") or []
+    return any(each.get("type") == "Stalled" and each.get("status") == "True" for each in conditions)
+
+
+def _check_policies(client: Client, _namespace: str) -> Iterator[Finding]:
+    found = [item["metadata"]["name"] for item in client.list(POLICIES.path(), metadata=True, label_selector=LABEL)]
+    if found:
+        yield ok(", ".join(sorted(found)))
+    else:
+        remedy = "grant rukpak-editor to administrators only, or apply config/policy"
+        yield warning(f"none: whoever can write BundleDeployments can install anything; {remedy}")
+
+
+CHECKS: Mapping[str, Check] = {
+    "API": _check_api,
+    "controller": _check_controller,
+    "shards": _check_shards,
+    "clock": _check_clock,
+    "permissions": _check_rights,
+    "policies": _check_policies,
+    "watched": _check_watched,
+    "BundleDeployments": _check_states,
+}
+
+
+def check_machine(helm: str) -> Iterator[tuple[str, Finding]]:
+    """Yield what was found about the programs of this machine; `helm` is the option --helm."""
+    yield "helm", _check_helm(helm)
+    yield "git", _check_git()
+    found = Mechanisms.found()
+    if lack := found.lack():
+        yield "confinement", warning(f"{lack}; use another kernel, or --confinement=best-effort ({_HERE})")
+    else:
+        yield "confinement", ok(", ".join(found.described().values()))
+
+
+def _check_helm(named: str) -> Finding:
+    with tempfile.TemporaryDirectory(prefix="rukpak-") as scratch:
+        programs = {"helm": named} if named else {}
+        means = Means(programs=programs, confinement_required=False, scratch=Path(scratch))
+        try:
+            program = ProgramFinder().find(means)
+        except BundleError as error:
+            return warning(f"{error.message.partition(': ')[2]} ({_HERE})")
+    return ok(f"{program.version} ({program.path})")
+
+
+def _check_git() -> Finding:
+    path = shutil.which("git")
+    if path is None:
+        return warning(f"no git on PATH; install it ({_HERE})")
+    return ok(f"{_version_of_git(path).removeprefix('git version ')} ({path})")
+
+
+def _version_of_git(path: str) -> str:
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=GIT_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown version"
+    return (done.stdout.splitlines() or ["unknown version"])[0]
+
+
+def show_definition(options: argparse.Namespace) -> int:
+    """Print the CustomResourceDefinition; return the exit status."""
+    print(show([crd()], options.output), end="")
+    return 0

@@ -13,7 +13,7 @@ from controller.build import capabilities as capabilities_file
 from controller.build.revision import Revision
 from controller.cli.command import FailedError, MisuseError, tell
 from controller.cli.output import dump_as, list_of, to_json, to_yaml
-from controller.cli.revisions import Reviewed, find, read_stored
+from controller.cli.render import Reviewed, find, read_stored
 from controller.formats.objects import crd_specs
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
@@ -31,7 +31,7 @@ Find = Callable[[GroupVersionKind], Resource | None]
 def show_permissions(options: argparse.Namespace) -> int:
     """Show permissions; return the exit status.
 
-    Raises: as `revisions.find`.
+    Raises: as `render.find`.
     """
     if options.new and options.file:
         raise MisuseError("--new compares with the installed revision and requires NAME")
@@ -108,7 +108,7 @@ def describe(lines: list[Line]) -> Iterator[str]:
 def show_rights(options: argparse.Namespace) -> int:
     """Show rights; return the exit status.
 
-    Raises: as `revisions.find`; MisuseError without an account.
+    Raises: as `render.find`; MisuseError without an account.
     """
     reviewed = find(options)
     account = options.service_account or reviewed.deployment.spec.service_account_name

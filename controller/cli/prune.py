@@ -15,12 +15,11 @@ from http import HTTPStatus
 from api import names
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.order import teardown_order
-from controller.apply.ownership import Owner
-from controller.apply.possession import find_strays, name_objects
-from controller.apply.removal import Disposal, RemovalCause, delete, dispose
+from controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, find_strays, name_objects
+from controller.apply.removal import delete
+from controller.cli.changes import open_store
 from controller.cli.command import FAILED, FailedError, attempt, confirm, connect, tell
 from controller.cli.deployments import Deployments
-from controller.cli.history import open_store
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError

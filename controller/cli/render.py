@@ -4,6 +4,10 @@ A local SOURCE becomes content by the same rules as what a source fetches, witho
 or URL is fetched. With `-f`, the sources of a BundleDeployment are resolved and fetched, and pins in its status are
 honored; its Secrets are read only with the user's consent. With `--revision`, a revision that was applied once is read
 from the revision store.
+
+Here is also the revision that another verb is about (`Reviewed`): of a BundleDeployment in a file, or of one on the
+cluster. That of the cluster is read from the revision store. Users who may not read its Secrets render the pins
+themselves, and get the same objects: the digest is compared.
 """
 
 from __future__ import annotations
@@ -14,14 +18,16 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
 from api.plugins import Capabilities, ContentTree, Credentials, Entry, Limits, LocalContent, Network, RenderRequest
 from api.v1alpha2.conditions import Reason
+from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Source, Spec
 from controller.build import capabilities as capabilities_file
 from controller.build.builder import Builder
@@ -30,8 +36,9 @@ from controller.build.rendering import render
 from controller.build.request import BuildContext, BuildSettings, Request, check, check_config, match_pins
 from controller.build.revision import PackedRevision, Revision
 from controller.cli import manifest
-from controller.cli.command import MisuseError, NoConsentError, connect, read_file, tell
-from controller.cli.history import read_kept
+from controller.cli.changes import open_store, read_kept
+from controller.cli.command import FailedError, MisuseError, NoConsentError, attempt, connect, read_file, tell
+from controller.cli.deployments import Deployments
 from controller.cli.manifest import SecretUse, find_secret_uses, is_consent_given
 from controller.cli.output import list_of, name_of, to_json, to_yaml
 from controller.cli.verbs import RENDERING
@@ -48,6 +55,7 @@ from controller.formats.recognition import (
     recognize_first,
     recognize_manifests,
 )
+from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.settings import Settings
 from controller.sources.http import read_body
@@ -406,3 +414,144 @@ def show_capabilities(options: argparse.Namespace) -> int:
         to_json(capabilities_file.dump(found)) if options.output == "json" else capabilities_file.write(found), end=""
     )
     return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """A revision, and the BundleDeployment that it is of."""
+
+    deployment: BundleDeployment
+    revision: Revision
+    client: Client | None = None
+    """Of its cluster; None for a file."""
+
+    def on_cluster(self) -> Client:
+        """Return the client.
+
+        Raises: MisuseError for a file without a cluster.
+        """
+        if self.client is None:
+            raise MisuseError("requires a cluster")
+        return self.client
+
+    def of(self, revision: Revision) -> Reviewed:
+        """Return another revision of the same BundleDeployment."""
+        return replace(self, revision=revision)
+
+
+def find(options: argparse.Namespace) -> Reviewed:
+    """Return the revision that a BundleDeployment asks for.
+
+    Raises: FailedError if there is none to show; MisuseError, NoConsentError, BundleError, ApiError and
+    ConfigurationError as `rukpak render`.
+    """
+    if (options.name is None) == (options.file is None):
+        raise MisuseError("specify either NAME or -f FILE")
+    return _in_file(options) if options.file else _on_cluster(options)
+
+
+def _in_file(options: argparse.Namespace) -> Reviewed:
+    if options.file == options.capabilities == "-":
+        raise MisuseError("only one file can be read from stdin")
+    if options.from_cluster:
+        raise MisuseError("--from-cluster requires NAME")
+    deployment = manifest.read(read_file(options.file), options.file, {"name": None, "spec": {}})
+    check(deployment.spec)
+    served = read_capabilities(options.capabilities)
+    return Reviewed(deployment=deployment, revision=render_deployment(options, deployment, served, options.file))
+
+
+def _on_cluster(options: argparse.Namespace) -> Reviewed:
+    client = connect(options)
+    value = Deployments(client).get(options.name)
+    if value is None:
+        raise FailedError(f'BundleDeployment "{options.name}" does not exist')
+    deployment, problem = try_to_read(value)
+    if deployment is None or problem:
+        raise FailedError(f"{options.name}: cannot be read: {problem}")
+    status = deployment.status
+    digest = status.pending.revision if status.pending else status.revision or status.installed_revision
+    stored = read_stored(client, options, digest)
+    if stored is None and options.from_cluster:
+        raise FailedError(f"{options.name}: its revision is not stored yet; wait for the controller")
+    revision = stored or _render_pins(client, options, _with_pins(deployment), digest)
+    return Reviewed(deployment=deployment, revision=revision, client=client)
+
+
+def find_new(options: argparse.Namespace) -> Reviewed:
+    """Return the revision that a BundleDeployment in a file leads to on its cluster.
+
+    Raises: as `find`.
+    """
+    if options.name is not None:
+        raise MisuseError("specify either NAME or -f FILE")
+    if options.from_cluster or options.capabilities:
+        raise MisuseError("-f is rendered with what the cluster serves; remove --from-cluster and --capabilities")
+    deployment = manifest.read(read_file(options.file), options.file, {"name": None, "spec": {}})
+    return render_new(connect(options), options, deployment, options.file)
+
+
+def render_new(client: Client, options: argparse.Namespace, deployment: BundleDeployment, origin: str) -> Reviewed:
+    """Render a BundleDeployment as its cluster would if it was applied now.
+
+    Pins of an existing one are honored for sources that it already has.
+
+    Args:
+        client: of the cluster.
+        options: those that rendering depends on; `name` is set to that of the BundleDeployment.
+        deployment: without status.
+        origin: of the BundleDeployment, for questions.
+
+    Raises: as `find`.
+    """
+    check(deployment.spec)
+    options.name = deployment.metadata.name
+    value = Deployments(client).get(options.name)
+    existing, problem = try_to_read(value) if value else (None, "")
+    if problem:
+        tell(f"warning: {options.name}: status cannot be read: {problem}")
+    if existing:
+        deployment = deployment.model_copy(update={"metadata": existing.metadata, "status": existing.status})
+    revision = render_deployment(options, deployment, Discovery(client).capabilities(), origin)
+    return Reviewed(deployment=deployment, revision=revision, client=client)
+
+
+def read_stored(client: Client, options: argparse.Namespace, digest: str, *, required: bool = False) -> Revision | None:
+    """Return a revision of the store; None if it does not exist, or the user may not read it.
+
+    Raises: ApiError; also if the user may not read it, with --from-cluster, or if it is required.
+    """
+    accepted = () if options.from_cluster or required else (HTTPStatus.FORBIDDEN,)
+    return attempt(lambda: open_store(client, options.namespace).read(options.name, digest), *accepted)
+
+
+def list_stored(client: Client, options: argparse.Namespace) -> list[str]:
+    """Return the digests of the revisions in the store.
+
+    Raises: ApiError.
+    """
+    return open_store(client, options.namespace).digests(options.name)
+
+
+def _with_pins(deployment: BundleDeployment) -> BundleDeployment:
+    """Return a BundleDeployment whose pins are those of the revision that waits for approval, if one does."""
+    pending = deployment.status.pending
+    if pending is None:
+        return deployment
+    return deployment.model_copy(update={"status": deployment.status.model_copy(update={"sources": pending.sources})})
+
+
+def _render_pins(client: Client, options: argparse.Namespace, deployment: BundleDeployment, digest: str) -> Revision:
+    """Render the pins of a BundleDeployment on the cluster.
+
+    Raises: BundleError, also if that gives another revision than the controller has.
+    """
+    served = Discovery(client).capabilities()
+    revision = render_deployment(options, deployment, served, f"BundleDeployment {options.name}")
+    if digest and revision.digest != digest:
+        text = (
+            f"{options.name}: rendering its sources here gives revision {revision.digest}, but the status says "
+            f"{digest}; use --from-cluster, which requires permission to read the Secrets of the revision store"
+        )
+        raise BundleError(Reason.INVALID_BUNDLE, text)
+    return revision

@@ -14,7 +14,6 @@ from controller.cli.command import FAILED, MisuseError, connect
 from controller.cli.deployments import (
     Deployments,
     Manifest,
-    Waiter,
     awaits_ready,
     check,
     describe_unobserved,
@@ -22,8 +21,9 @@ from controller.cli.deployments import (
     name_of_stray,
     report,
     select,
+    tell_unserved,
+    wait_if_asked,
 )
-from controller.cli.installation import tell_unserved
 from controller.cli.output import age, fit, show, to_table
 from controller.kube.client import Client
 from controller.kube.shard import is_unclaimed, wanted_shard
@@ -50,9 +50,8 @@ def main(options: argparse.Namespace) -> int:
     deployments = Deployments(client)
     if options.watch:
         return _watch(options, deployments)
-    values = select("status", options, deployments, default_all=True)
-    waiter = Waiter(deployments, awaits_ready, options.timeout)
-    values, failures = waiter.wait(values) if options.wait else (values, [])
+    found = select("status", options, deployments, default_all=True)
+    values, failures = wait_if_asked(options, deployments, awaits_ready, found)
     print(_show(client, options, values), end="", flush=True)
     tell_unserved("status", client, options.namespace, values)
     report("status", failures, is_explained=bool(options.names) and not options.output)

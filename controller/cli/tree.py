@@ -16,22 +16,28 @@ from typing import Any
 from api import names
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.drift import REPLICAS, explain, has_field, without
+from controller.apply.drift import as_compared, explain
 from controller.apply.hooks import kinds_of
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target, make_targets
 from controller.build.revision import Revision
+from controller.cli.changes import open_store
 from controller.cli.command import attempt, connect, tell
-from controller.cli.deployments import Deployments, Manifest, describe_unobserved, name_of_stray
-from controller.cli.history import open_store
-from controller.cli.installation import tell_unserved
+from controller.cli.deployments import (
+    Deployments,
+    Manifest,
+    describe_unobserved,
+    name_of_stray,
+    tell_unserved,
+    try_to_list,
+)
 from controller.cli.output import dump_as, to_table
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from controller.observe.health.rules import assess
 from controller.observe.health.verdict import Context
-from controller.observe.records import ObjectKey, is_scaled, key_of, project
+from controller.observe.records import ObjectKey, key_of, project
 from controller.untrusted import mapping, mappings, text
 
 STRAY = "part of no revision"
@@ -88,7 +94,7 @@ def _grow_root(
     hooks = lister.find_hooks(deployment, hook_kinds)
     found = [*lister.find(deployment), *hooks]
     values = [each.value for each in found if each.value]
-    owned = by_owner(_list_owned(lister, values))
+    owned = by_owner(_list_owned(client, values))
 
     def _make(value: Mapping[str, Any], children: Sequence[Branch]) -> Branch:
         verdict = judge(value)
@@ -125,7 +131,7 @@ def _make_root(deployment: BundleDeployment, children: Sequence[Branch]) -> Bran
     )
 
 
-def _list_owned(lister: ObjectLister, values: list[Mapping[str, Any]]) -> Iterator[Manifest]:
+def _list_owned(client: Client, values: list[Mapping[str, Any]]) -> Iterator[Manifest]:
     """Yield what workloads may own: all objects of these kinds in their namespaces."""
     kinds_by_namespace: dict[str, set[tuple[str, str]]] = {}
     for value in values:
@@ -134,7 +140,7 @@ def _list_owned(lister: ObjectLister, values: list[Mapping[str, Any]]) -> Iterat
     for namespace, kinds in sorted(kinds_by_namespace.items()):
         for group, kind in find_child_kinds(kinds):
             resource = Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True)
-            found = lister.try_to_list(resource, namespace)
+            found = try_to_list(client, resource, namespace)
             if found is None:
                 tell(f'warning: {kind}: you cannot list this kind in namespace "{namespace}"')
             yield from found or ()
@@ -186,9 +192,7 @@ def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, or
     record = project(value, target.key.group, target.key.kind)
     if record.applied_digest != target.digest or record.wiped or target.ignored.accepts_drift:
         return ""
-    body: Mapping[str, Any] = make_body(target.manifest, owner, orphan=orphan)
-    if is_scaled(value) and has_field(body, REPLICAS):
-        body = without(body, [REPLICAS])
+    body = as_compared(make_body(target.manifest, owner, orphan=orphan), value)
     return explain(target.key, value, body, names.field_manager(owner.name)).describe_fields()
 
 
@@ -342,27 +346,16 @@ class ObjectLister:
         selector = f"{names.OWNER_LABEL}={deployment.metadata.name}"
         for kind in sorted(kinds):
             resource = RUNNING.get(kind) or self._discovery.resource(kind)
-            items = self.try_to_list(resource, "", selector) if resource else None
+            items = try_to_list(self._client, resource, "", selector) if resource else None
             found += [_judge_hook(each) for each in items or () if _is_hook(each, deployment)]
         return found
-
-    def try_to_list(self, resource: Resource, namespace: str = "", label_selector: str = "") -> list[Manifest] | None:
-        """Return objects of a kind, with their apiVersion and kind, which lists leave out; None if the user may not.
-
-        Raises: ApiError.
-        """
-        about, path = {"apiVersion": resource.api_version, "kind": resource.kind}, resource.path(namespace)
-        return attempt(
-            lambda: [{**about, **item} for item in self._client.list(path, label_selector=label_selector)],
-            HTTPStatus.FORBIDDEN,
-        )
 
     def _list(self, kind: GroupVersionKind, deployment: BundleDeployment) -> Iterator[FoundObject]:
         resource = self._discovery.resource(kind)
         if resource is None:
             yield FoundObject(name=kind.kind, reason="Unknown", message="the cluster does not serve this kind")
             return
-        items = self.try_to_list(resource, "", f"{names.OWNER_LABEL}={deployment.metadata.name}")
+        items = try_to_list(self._client, resource, "", f"{names.OWNER_LABEL}={deployment.metadata.name}")
         if items is None:
             yield FoundObject(name=kind.kind, reason="Unknown", message="you cannot list this kind")
         yield from (judge(item) for item in items or () if _is_owned(item, deployment))

@@ -1,13 +1,17 @@
-"""`rukpak uninstall`: remove RukPak from a cluster, with the user's own permissions.
+"""`rukpak run` and `rukpak uninstall`: the controller in this process, until it is told to stop.
 
-`kubectl delete -k` hangs if it deletes the controller first: nothing is left to remove the finalizers of the
-BundleDeployments, and the CustomResourceDefinition waits for them. So this process runs a standby controller while they
-are deleted, which takes the Lease if no controller runs in the cluster. CustomResourceDefinition and controller follow.
+`uninstall` removes RukPak from a cluster, with the user's own permissions. `kubectl delete -k` hangs if it deletes the
+controller first: nothing is left to remove the finalizers of the BundleDeployments, and the CustomResourceDefinition
+waits for them. So this process runs a standby controller while they are deleted, which takes the Lease if no controller
+runs in the cluster. CustomResourceDefinition and controller follow.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
+import os
+import signal
 import tempfile
 import threading
 import time
@@ -19,7 +23,7 @@ from typing import Any
 
 from api import names
 from api.v1alpha2.reading import try_to_read
-from controller.cli.command import FailedError, attempt, confirm, connect, tell
+from controller.cli.command import FailedError, MisuseError, attempt, confirm, connect, tell
 from controller.cli.deployments import (
     AWAITING_CONTROLLER,
     POLL_SECONDS,
@@ -27,17 +31,23 @@ from controller.cli.deployments import (
     Manifest,
     NoApiError,
     ProgressLine,
+    read_holder,
+    read_if_exists,
 )
-from controller.cli.installation import DEFINITION, read_holder, read_if_exists
+from controller.cli.installation import DEFINITION
 from controller.cli.output import name_of
+from controller.content.store import StoreInUseError
 from controller.kube.client import Client
 from controller.kube.configuration import find_context
 from controller.kube.discovery import Discovery
+from controller.kube.errors import ConfigurationError
 from controller.kube.lease import LEASES
 from controller.kube.resources import NAMESPACES, GroupVersionKind
 from controller.kube.shard import is_shard_name, wanted_shard
 from controller.manager import log
 from controller.manager.assemble import assemble
+from controller.manager.process import return_freed_memory
+from controller.manager.serving import ListenError
 from controller.settings import Settings
 
 STOP_SECONDS = 10.0
@@ -67,7 +77,7 @@ _PARTS = tuple(
 )
 
 
-def main(options: argparse.Namespace) -> int:
+def uninstall(options: argparse.Namespace) -> int:
     """Remove RukPak from the cluster; return the exit status.
 
     Raises: MisuseError without a terminal for the question; ApiError, ConfigurationError.
@@ -287,3 +297,30 @@ def was_created_by_controller(client: Client, path: str) -> bool:
     managers = {str(entry.get("manager")) for entry in metadata.get("managedFields") or []}
     is_ours = bool(managers) and all(manager.startswith("rukpak") for manager in managers)
     return is_ours and not metadata.get("deletionTimestamp")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the controller; return an exit status only if it cannot start. SIGTERM and SIGINT end the process with 0.
+
+    Raises: MisuseError if options contradict each other.
+    """
+    return_freed_memory()
+    settings = Settings(**vars(options))
+    if problem := settings.problem():
+        raise MisuseError(problem)
+    log.set_up(settings.log_format, settings.log_level)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    try:
+        manager = assemble(settings)
+    except (ConfigurationError, StoreInUseError, ListenError) as error:
+        raise FailedError(str(error)) from None
+    except OSError as error:
+        where = f'--store "{settings.store_folders()[0]}": {error.strerror}'
+        raise FailedError(f"{where}; choose a directory that can be created and written to") from None
+    threading.excepthook = manager.supervisor.hook
+    manager.run(stop)
+    logging.shutdown()
+    # Do not return: the interpreter would wait for all threads, and a source may block one for minutes.
+    os._exit(0)

@@ -254,7 +254,7 @@ DEPLOYMENTS = {
             _output(*OBJECTS),
             *_cluster(),
         ),
-        entry="push:push",
+        entry="install:push",
     ),
     "package": Verb(
         summary="push a folder to a registry as an image",
@@ -285,14 +285,14 @@ DEPLOYMENTS = {
             _defaults(name=None),
             _options(*RENDERING),
         ),
-        entry="push:package",
+        entry="install:package",
     ),
     "history": Verb(
         summary="show the revisions of a BundleDeployment that are kept",
         description="Show the revisions of a BundleDeployment that are kept, newest first, and what became of them.",
         examples={"history shop -o json": "with full digests and times"},
         flags=(_NAME, _output("json", "yaml"), *_cluster()),
-        entry="history:show_history",
+        entry="changes:show_history",
     ),
     "rollback": Verb(
         summary="apply a revision again that is kept",
@@ -312,7 +312,7 @@ DEPLOYMENTS = {
             _output(*OBJECTS),
             *_cluster(),
         ),
-        entry="history:roll_back",
+        entry="changes:roll_back",
     ),
     "prune": Verb(
         summary="delete objects that no revision contains",
@@ -356,14 +356,14 @@ DEPLOYMENTS = {
             "approve shop --revision 1f2e3d4c5b6a --yes": "do not ask, but approve no other revision than this one",
         },
         flags=_DECISION,
-        entry="approval:approve",
+        entry="changes:approve",
     ),
     "deny": Verb(
         summary="deny the revision that waits for approval",
         description="Show what a revision that waits for approval would change, ask, and deny it.",
         examples={"deny shop": "what is installed is kept, until the sources or the spec lead to another revision"},
         flags=_DECISION,
-        entry="approval:deny",
+        entry="changes:deny",
     ),
 }
 BUNDLES = {
@@ -445,7 +445,7 @@ BUNDLES = {
             _options(*RENDERING),
             _defaults(from_cluster=False, capabilities=None),
         ),
-        entry="install:main",
+        entry="install:install",
     ),
     "adopt": Verb(
         summary="take over what Helm, Flux, kubectl or another BundleDeployment has installed",
@@ -559,21 +559,21 @@ INSTALLATION = {
             "run --context staging --log-format json": "with another one",
         },
         flags=(_options(),),
-        entry="run:main",
+        entry="uninstall:run",
     ),
     "crd": Verb(
         summary="print the CustomResourceDefinition",
         description="Print the CustomResourceDefinition of this release.",
         examples={"crd | kubectl apply --server-side -f -": "install or upgrade the API"},
         flags=(_output("yaml", "json", "name", default="yaml"),),
-        entry="crd:main",
+        entry="installation:show_definition",
     ),
     "check": Verb(
         summary="check that RukPak can work on a cluster, and say what to do if not",
         description="Check a cluster and this machine for what RukPak needs; exit status 1 if something is missing.",
         examples={"check --context staging": "another cluster"},
         flags=(*_cluster("namespace"), _options("helm")),
-        entry="check:main",
+        entry="installation:check_installation",
     ),
     "version": Verb(
         summary="print the versions of this program, the controller and the API",
@@ -612,7 +612,7 @@ INSTALLATION = {
             _TIMEOUT,
             *_cluster("namespace"),
         ),
-        entry="uninstall:main",
+        entry="uninstall:uninstall",
     ),
 }
 GROUPS = {"BundleDeployments": DEPLOYMENTS, "Bundles": BUNDLES, "The installation": INSTALLATION}

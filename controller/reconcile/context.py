@@ -16,7 +16,7 @@ from api.v1alpha2.conditions import ConditionType, Reason
 from api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
 from controller.apply.execute import Applier
 from controller.apply.hooks import HookRunner
-from controller.apply.ownership import Owner, is_ours, loses_reference
+from controller.apply.ownership import Owner, has_all_marks
 from controller.apply.removal import Remover
 from controller.bugs import InternalError
 from controller.build.builder import Builder
@@ -237,9 +237,7 @@ class Context:
     def own_records(self, observed: Mapping[ObjectKey, Record]) -> list[Record]:
         """Return the records of its own objects: operators copy its labels to their children."""
         owner, orphan = self.owner, self.orphan
-        return [
-            r for r in observed.values() if is_ours(r, owner, carries_reference=not loses_reference(r, orphan=orphan))
-        ]
+        return [r for r in observed.values() if has_all_marks(r, owner, orphan=orphan)]
 
     def is_same_spec(self, seen: BundleDeployment | None) -> bool:
         """Whether a pass may continue to write: spec and shard have not changed and no deletion has started since.

@@ -5,7 +5,7 @@ now. If it cannot act, the controller does not act in its place, unless an admin
 never block a deletion: objects that the account may not touch are abandoned, and named in an Event.
 
 A deletion is slow after 5 s. From then on a Terminating Namespace is read now and then, since only its conditions say
-what is left in it (observe/explanations.py). The order is left to apply/teardown.py.
+what is left in it (observe/explanations.py). The order is left to apply/order.py.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from controller.apply.hooks import HookEvent
-from controller.apply.order import served_group
-from controller.apply.ownership import loses_reference
-from controller.apply.possession import RevisionObject
-from controller.apply.removal import Removal, RemovalCause
-from controller.apply.teardown import (
+from controller.apply.order import (
     BLOCKED_AFTER_SECONDS,
     SLOW_AFTER_SECONDS,
     Teardown,
     describe_awaited,
     is_orphaned,
     plan_teardown,
+    served_group,
 )
+from controller.apply.ownership import RemovalCause, RevisionObject, loses_reference
+from controller.apply.removal import Removal
 from controller.kube.client import ApiError
 from controller.kube.configuration import User
 from controller.kube.resources import GroupVersionKind

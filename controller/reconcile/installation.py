@@ -2,7 +2,7 @@
 
 What cannot be done in this pass has its reason in the report. When nothing is left to do, the compared state is the
 expected one from then on, and unneeded revisions are deleted. Not here: the plan (planning.py), and which objects may
-be deleted (apply/possession.py).
+be deleted (apply/ownership.py).
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from types import MappingProxyType
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason, Retry
 from api.v1alpha2.types import HistoryEntry
-from controller.apply.differences import find_differences
 from controller.apply.execute import Survey
 from controller.apply.hooks import HookRemains
 from controller.apply.ledger import Ledger
+from controller.apply.ownership import RemovalCause, find_surplus
 from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, find_started, is_finished
-from controller.apply.possession import find_surplus, find_terminating
-from controller.apply.removal import Removal, RemovalCause
-from controller.apply.targets import TargetSet, find_missing_labels, pack_targets
+from controller.apply.removal import Removal
+from controller.apply.targets import TargetSet, find_differences, find_missing_labels, pack_targets
 from controller.build.config_values import reads_secrets
 from controller.build.revision import Revision
 from controller.kube.events import Note
@@ -408,7 +407,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
     observed = work.context.services.watches.managed(options.owner.name)
     named = (options.wanted.by_key, options.older, observed, options.owner)
     surplus = find_surplus(*named, orphan=options.orphan)
-    terminating = find_terminating(*named, orphan=options.orphan)
+    terminating = find_surplus(*named, orphan=options.orphan, deleting=True)
     removals = _remove(context, surplus, unreadable, options) if is_time else []
     terminating += [removal.remaining for removal in removals if removal.remaining]
     done = [removal for removal in removals if not removal.error]

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 
 from api.errors import BundleError
 from api.v1alpha2.types import NewPermissions, ObjectMeta
-from controller.apply.differences import Differences
 from controller.apply.hooks import HookProgress
 from controller.apply.ledger import Ledger
 from controller.apply.plan import Action, ApplyOptions, Outcome
-from controller.apply.targets import PackedTargets, TargetSet
+from controller.apply.targets import Differences, PackedTargets, TargetSet
 from controller.bugs import InternalError
 from controller.build.request import Sources
 from controller.build.revision import PackedRevision, Revision, Terms

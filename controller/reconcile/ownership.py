@@ -9,7 +9,7 @@ Where two controllers act at once, by mistake or since one hung and came back, t
 shown what the first has done: `make_confirmation` binds what a pass creates and deletes to the BundleDeployment as the
 API server has it. An apply of an object that exists needs none of this: it is bound to the UID that was judged.
 
-Not here: the marks on one object (apply/ownership.py, apply/possession.py), and what is done (installation, deletion).
+Not here: the marks on one object (apply/ownership.py, apply/ownership.py), and what is done (installation, deletion).
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.ownership import Exists, Giver, HandOver, Owner
-from controller.apply.plan import OvertakenError
-from controller.apply.possession import (
+from controller.apply.ownership import (
     MORE,
+    Exists,
+    Giver,
+    HandOver,
+    Owner,
     RevisionObject,
     describe_left,
     describe_past,
@@ -36,6 +38,7 @@ from controller.apply.possession import (
     name_past,
     past_keys,
 )
+from controller.apply.plan import OvertakenError
 from controller.apply.replies import classify
 from controller.build.revision import Revision, Terms
 from controller.kube.client import ApiError

@@ -11,12 +11,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from api.errors import BundleError
-from controller.apply.differences import Differences, find_differences
 from controller.apply.plan import ApplyOptions, Plan, make_plan
 from controller.apply.targets import (
+    Differences,
     Target,
     TargetSet,
     describe_dropped_replicas,
+    find_differences,
     find_dropped_replicas,
     find_left_behind,
     leave_out_missing,

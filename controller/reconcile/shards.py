@@ -160,7 +160,7 @@ def adopt(context: Context) -> Context | Requeue | BundleError:
         else [kind for kind in kinds if not context.services.watches.is_forbidden(kind.group, kind.kind)]
     )
     for kind in listed:
-        relabeled = context.services.applier.relabeler.relabel(kind, context.owner, user, orphan=context.orphan)
+        relabeled = context.services.remover.relabel(kind, context.owner, user, orphan=context.orphan)
         for failure in _learn(context, relabeled):
             if not (is_deletion and failure.reason is Reason.FORBIDDEN):
                 return failure

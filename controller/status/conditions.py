@@ -16,7 +16,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import DECISIONS, UNPACKED_REASONS, ConditionType, Reason, Retry
 from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, ConditionStatus
 from api.v1alpha2.types import BundleDeployment, Condition, Pinned, Rollback, Spec
-from controller.apply.teardown import describe_awaited
+from controller.apply.order import describe_awaited
 from controller.content.digests import digest_of_json
 from controller.content.limits import quote, visible
 from controller.status.history import rollback_after

@@ -12,9 +12,9 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import DECISIONS, ConditionType, Reason, Retry
 from api.v1alpha2.types import Changes, Condition, HistoryEntry, Pending, Rollback, Status
 from controller.apply.drift import DELETED, RECREATED
+from controller.apply.order import describe_awaited
 from controller.apply.plan import Action, Outcome
 from controller.apply.removal import Removal
-from controller.apply.teardown import describe_awaited
 from controller.content.limits import quote
 from controller.kube.events import NOTE_CHARACTERS, Note
 from controller.kube.resources import GroupVersionKind

@@ -21,7 +21,7 @@ from api.v1alpha2.status import (
     WARNING_LENGTH,
 )
 from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, Pending, SourcePin, Status, Stray
-from controller.apply.crd_upgrade.validation import is_about_upgrade
+from controller.apply.crd_upgrade import is_about_upgrade
 from controller.bugs import InternalError
 from controller.content.limits import visible
 from controller.kube.resources import read_kinds

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from controller.apply.crd_upgrade.definition import read_definition
-from controller.apply.crd_upgrade.schemas import compare
+from controller.apply.crd_changes import compare, read_definition
 from controller.formats.manifests import read_documents
 
 RUNS = 5

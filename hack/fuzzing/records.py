@@ -9,9 +9,8 @@ from typing import Any
 from api.bounds import LONGEST_RETRY_AFTER
 from api.plugins import Limits
 from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.crd_upgrade.definition import CustomResourceDefinition, read_definition, tell
-from controller.apply.crd_upgrade.schemas import compare
-from controller.apply.crd_upgrade.validation import WARNING_CHARACTERS, Survey, plan_trials
+from controller.apply.crd_changes import CustomResourceDefinition, compare, read_definition, tell
+from controller.apply.crd_upgrade import WARNING_CHARACTERS, Survey, plan_trials
 from controller.apply.replies import classify
 from controller.build.revision import pack_objects, pack_terms, unpack
 from controller.formats.composer import NodeBudget

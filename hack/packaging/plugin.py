@@ -22,8 +22,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from controller.cli.install import pack
 from controller.cli.output import to_yaml
-from controller.cli.push import pack
 from hack.image.assemble import ROOT, install_packages
 
 NAME = "rukpak"

@@ -124,7 +124,7 @@ def test_a_repair_is_a_handful_of_requests_and_no_write_of_status(installed: Ins
 
 
 def test_an_edit_costs_two_passes_over_its_bundle_at_most_and_none_over_others(installed: Installed) -> None:
-    """How many objects these look at is asserted without a cluster, in unit/controller/apply/drift/test_ledger.py."""
+    """How many objects these look at is asserted without a cluster, in unit/controller/apply/test_ledger.py."""
     world, deployed, other = installed.world, installed.deployed, installed.world.deploy(config_map("settings"))
     other.wait_ready()
     installed.requests_since(world.position())  # waits until there is nothing to do

@@ -1,6 +1,6 @@
 """A controller with shorter timers than it has for users, which need not be waited for; otherwise it is unchanged.
 
-Run as `hurry({"controller.apply.teardown:BLOCKED_AFTER_SECONDS": 8.0})`.
+Run as `hurry({"controller.apply.order:BLOCKED_AFTER_SECONDS": 8.0})`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from controller.apply.replies import ApplyFailure, Recovery, classify
 from controller.build.capabilities import shipped
 from controller.build.plugins import processor_of, source_of
 from controller.build.revision import Revision, Terms
-from controller.cli import run as run_command
+from controller.cli import uninstall as run_command
 from controller.cli.permissions import Resources
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore, assemble
@@ -113,6 +113,6 @@ __all__ = [
 ]
 
 # For `hurry`: after them the controller says that a deletion is blocked, and asks what explains an object in trouble.
-BLOCKED_AFTER_SECONDS = "controller.apply.teardown:BLOCKED_AFTER_SECONDS"
+BLOCKED_AFTER_SECONDS = "controller.apply.order:BLOCKED_AFTER_SECONDS"
 TROUBLED_SECONDS = "controller.observe.explanations:TROUBLED_SECONDS"
 AGAIN_SECONDS = "controller.observe.explanations:AGAIN_SECONDS"

@@ -11,15 +11,14 @@ import pytest
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.crd_upgrade.definition import read_definition
-from controller.apply.crd_upgrade.schemas import compare
-from controller.apply.crd_upgrade.validation import admit, validate
+from controller.apply.crd_changes import compare, read_definition
+from controller.apply.crd_upgrade import admit, validate
 from controller.apply.drift import equal_by_value, explain, find_ignored_fields, find_uncovered, only, without
 from controller.apply.managed_fields import claimed_fields, claimed_items, left_fields, moved_items
+from controller.apply.order import plan_teardown
 from controller.apply.ownership import Owner
 from controller.apply.replies import classify
 from controller.apply.rights import MOST_RIGHTS, grants_in, parse_escalation
-from controller.apply.teardown import plan_teardown
 from controller.cli.comparison import Change, Comparison, Difference, write
 from controller.cli.diff import overlay
 from controller.content.limits import Rejection
@@ -74,7 +73,7 @@ def ignored_fields(count: int) -> Work:
     manifest = make(data=data(count), metadata={"annotations": {names.IGNORE_FIELDS: annotation}})
 
     def work() -> None:
-        paths = find_ignored_fields(manifest, [], {}).paths
+        paths = find_ignored_fields(manifest, {}, {}).paths
         assert len(paths) == count
         assert only(manifest, paths)["data"].keys().isdisjoint(without(manifest, paths).get("data", {}))
 
@@ -83,7 +82,7 @@ def ignored_fields(count: int) -> Work:
 
 def commas(count: int) -> Work:
     manifest = make(metadata={"annotations": {names.IGNORE_FIELDS: "," * count}})
-    return lambda: find_ignored_fields(manifest, [], {})
+    return lambda: find_ignored_fields(manifest, {}, {})
 
 
 def items_that_an_entry_claims(count: int) -> Work:

@@ -82,7 +82,7 @@ def test_all_is_drawn_if_more_is_asked_for_than_there_is() -> None:
 
 TESTS = {
     "tests/unit/api/test_names.py": "",
-    "tests/unit/controller/apply/drift/test_ledger.py": "",
+    "tests/unit/controller/apply/test_ledger.py": "",
     "tests/unit/controller/apply/test_order.py": "",
     "tests/unit/controller/apply/test_plan.py": "from controller.apply import order, plan",
     "tests/unit/controller/kube/test_client.py": "import controller.apply.plan\n",

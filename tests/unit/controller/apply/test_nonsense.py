@@ -14,19 +14,28 @@ from api.errors import BundleError
 from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply import drift as explanation
 from controller.apply import hooks, managed_fields
-from controller.apply.crd_upgrade.definition import read_definition, tell
-from controller.apply.crd_upgrade.schemas import compare
-from controller.apply.crd_upgrade.validation import Survey, plan_trials
-from controller.apply.differences import find_differences
+from controller.apply.crd_changes import compare, read_definition, tell
+from controller.apply.crd_upgrade import Survey, plan_trials
 from controller.apply.drift import covers, equal_by_value, find_uncovered
-from controller.apply.ownership import Owner, is_unfinished, judge, needs_mark
+from controller.apply.order import describe_awaited, plan_teardown
+from controller.apply.ownership import (
+    Owner,
+    RemovalCause,
+    describe_left,
+    describe_past,
+    dispose,
+    is_unfinished,
+    judge,
+    name_objects,
+    needs_mark,
+)
 from controller.apply.plan import make_plan
-from controller.apply.possession import describe_left, describe_past, name_objects
-from controller.apply.removal import RemovalCause, dispose, is_shared
+from controller.apply.removal import is_shared
 from controller.apply.replies import classify
 from controller.apply.rights import find_rights, make_roles
 from controller.apply.targets import (
     TargetSet,
+    find_differences,
     find_dropped_replicas,
     find_left_behind,
     find_missing_labels,
@@ -34,7 +43,6 @@ from controller.apply.targets import (
     make_targets,
     pack_targets,
 )
-from controller.apply.teardown import describe_awaited, plan_teardown
 from controller.build.revision import Revision, Terms, pack, pack_terms
 from controller.formats.applicable import make_applicable, revision_digest
 from controller.kube.encoding import decode, encode

@@ -1,12 +1,25 @@
+"""In which order kinds are applied, and objects deleted with their BundleDeployment."""
+
 from __future__ import annotations
 
 import random
-from typing import Any
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.order import Stage, is_custom, position_of, teardown_order
-from controller.observe.records import ObjectKey, key_of
+from controller.apply.order import (
+    Stage,
+    Teardown,
+    describe_awaited,
+    is_custom,
+    plan_teardown,
+    position_of,
+    teardown_order,
+)
+from controller.apply.ownership import Owner
+from controller.observe.records import ObjectKey, Record, key_of
 
 STAGES = {
     Stage.DEFINITIONS: [
@@ -119,3 +132,113 @@ def test_inside_a_step_the_last_one_applied_goes_first() -> None:
 )
 def test_which_groups_are_custom(group: str, custom: bool) -> None:
     assert is_custom(ObjectKey(group, "Thing", "", "a")) is custom
+
+
+OWNER = Owner("foo", "uid-foo")
+WITHOUT_REFERENCE = {("", "Namespace"), ("apiextensions.k8s.io", "CustomResourceDefinition")}
+
+
+def ours(group: str, kind: str, name: str, *, deleting: bool = False, finalizers: tuple[str, ...] = ()) -> Record:
+    of_cluster = (group, kind) in WITHOUT_REFERENCE
+    return Record(
+        key=ObjectKey(group, kind, "" if of_cluster else "shop", name),
+        owner="foo",
+        owner_uid="uid-foo",
+        controller_uid="" if of_cluster else "uid-foo",
+        deleting=deleting,
+        finalizers=finalizers,
+    )
+
+
+WIDGET = ours("example.com", "Widget", "w")
+WORKLOAD = ours("apps", "Deployment", "operator")
+CONFIG = ours("", "ConfigMap", "c")
+DEFINITION = ours("apiextensions.k8s.io", "CustomResourceDefinition", "widgets.example.com")
+NAMESPACE = ours("", "Namespace", "shop")
+GOING = replace(WIDGET, deleting=True, finalizers=("example.com/hold",))
+
+
+def teardown(*records: Record, orphan: bool = False) -> Teardown:
+    return plan_teardown({record.key: record for record in records}, OWNER, orphan=orphan)
+
+
+class Case(NamedTuple):
+    name: str
+    records: tuple[Record, ...]
+    now: tuple[Record, ...]
+    awaited: tuple[Record, ...] = ()
+
+
+# fmt: off
+TIERS = [
+    Case("custom resources go first, while their operator still runs",
+         (NAMESPACE, DEFINITION, WORKLOAD, CONFIG, WIDGET), (WIDGET,)),
+    Case("while one of them goes nothing else does", (WORKLOAD, DEFINITION, GOING), (), (GOING,)),
+    Case("then everything else together", (NAMESPACE, DEFINITION, WORKLOAD, CONFIG), (WORKLOAD, CONFIG)),
+    Case("then what defines kinds", (NAMESPACE, DEFINITION), (DEFINITION,)),
+    Case("Namespaces go last", (NAMESPACE,), (NAMESPACE,)),
+    Case("a custom kind that is called Namespace is a custom resource",
+         (NAMESPACE, ours("example.com", "Namespace", "x")), (ours("example.com", "Namespace", "x"),)),
+    Case("nothing is left", (), ()),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("case", TIERS, ids=attrgetter("name"))
+def test_what_goes_now(case: Case) -> None:
+    made = teardown(*case.records)
+    assert (set(made.now), set(made.awaited)) == (set(case.now), set(case.awaited))
+    assert set(made.remaining) == set(case.records)
+
+
+def test_what_never_had_a_reference_is_released_before_what_shows_that_it_was_stripped() -> None:
+    assert set(teardown(NAMESPACE, DEFINITION, WORKLOAD, WIDGET, orphan=True).now) == {NAMESPACE, DEFINITION}
+    assert set(teardown(WORKLOAD, WIDGET, orphan=True).now) == {WORKLOAD, WIDGET}
+
+
+def test_a_deletion_that_stripped_the_references_leaves_ours_to_be_released() -> None:
+    stripped = replace(WORKLOAD, controller_uid="")
+    assert teardown(stripped, orphan=True).now == (stripped,)
+    assert not teardown(stripped).remaining
+
+
+FOREIGN = [
+    pytest.param(replace(CONFIG, owner_uid="", controller_uid="rs"), id="a child that copied our label"),
+    pytest.param(replace(CONFIG, owner_uid="uid-before"), id="an object of one that had our name before"),
+    pytest.param(replace(CONFIG, controller_uid="rs"), id="an object that another controls"),
+]
+
+
+@pytest.mark.parametrize("record", FOREIGN)
+def test_what_is_not_ours_is_left_alone(record: Record) -> None:
+    assert not teardown(record).remaining
+
+
+PROTECTED = ours("", "PersistentVolumeClaim", "data", deleting=True, finalizers=("kubernetes.io/pvc-protection",))
+HELD = [
+    pytest.param(GOING, "", "Widget shop/w (finalizer example.com/hold)", id="a finalizer"),
+    pytest.param(replace(GOING, finalizers=("a", "b")), "", "Widget shop/w (finalizer a, b)", id="two finalizers"),
+    pytest.param(
+        PROTECTED,
+        "",
+        "PersistentVolumeClaim shop/data (finalizer kubernetes.io/pvc-protection: a pod still uses it)",
+        id="a finalizer of Kubernetes",
+    ),
+    pytest.param(
+        replace(WORKLOAD, finalizers=("foregroundDeletion",)),
+        "",
+        "Deployment shop/operator (finalizer foregroundDeletion: the objects that it owns still exist)",
+        id="an owner",
+    ),
+    pytest.param(NAMESPACE, "", "Namespace shop (its content is being deleted)", id="a Namespace"),
+    pytest.param(NAMESPACE, "Remaining: pods", "Namespace shop (Remaining: pods)", id="an explained Namespace"),
+    pytest.param(ours("", "Pod", "a"), "", "Pod shop/a (its containers are being stopped)", id="a pod"),
+    pytest.param(
+        CONFIG, "", "ConfigMap shop/c (no finalizer; the API server has not removed it yet)", id="only the API server"
+    ),
+]
+
+
+@pytest.mark.parametrize(("record", "explanation", "text"), HELD)
+def test_what_holds_a_deletion_is_named(record: Record, explanation: str, text: str) -> None:
+    assert describe_awaited(record, explanation) == text

@@ -9,8 +9,8 @@ import pytest
 from api.v1alpha2.conditions import Reason
 from controller.apply import order
 from controller.apply.ledger import Ledger, Left
+from controller.apply.ownership import RevisionObject
 from controller.apply.plan import Action, Plan, Step, Task, decide, decide_about, make_plan, state_of
-from controller.apply.possession import RevisionObject
 from controller.apply.targets import Target
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record

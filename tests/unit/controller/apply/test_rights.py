@@ -1,17 +1,41 @@
-"""What an account needs to install a bundle, and the roles that grant it."""
+"""What an account needs to install a bundle, and the roles that grant it.
+
+Rights that are missing: listed all at once, so that nobody grants them one by one.
+
+What an account has to hold to apply objects, and to grant what they grant.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
 
 from api import names
-from controller.apply.rights import find_rights, make_roles
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.apply.rights import (
+    MissingRightsError,
+    RbacRight,
+    describe_roles,
+    find_rights,
+    for_apply,
+    grants_in,
+    list_all,
+    make_roles,
+    rights_to_apply,
+)
+from controller.apply.targets import Target
 from controller.build.capabilities import shipped
 from controller.build.revision import Revision, Terms
 from controller.cli.permissions import Resources
-from controller.kube.resources import GroupVersionKind
+from controller.formats.manifests import read_documents
+from controller.kube.resources import RBAC, GroupVersionKind
+from controller.observe.records import key_of
+from tests.support.fake_cluster import CONFIG_MAPS
 
-RBAC = "rbac.authorization.k8s.io"
 Manifest = dict[str, Any]
 
 
@@ -132,3 +156,168 @@ def test_plurals_are_guessed_as_kubernetes_does_and_reported() -> None:
     found = [resources.find(GroupVersionKind(*kind)).plural for kind in kinds]
     assert found == ["endpoints", "networkpolicies", "buses"]
     assert resources.guessed == {GroupVersionKind("x.io", "v1", "Bus")}
+
+
+ACCOUNT = "system:serviceaccount:shop:deployer"
+
+
+def missing(resource: str, *verbs: str, account: str = ACCOUNT) -> MissingRightsError:
+    right = RbacRight(namespace="shop", groups=("",), resources=(resource,), verbs=verbs)
+    return MissingRightsError(f"{resource}: may not", account, (right,))
+
+
+def test_all_rights_of_a_pass_are_in_one_message_in_any_order() -> None:
+    errors = [missing("services", "patch"), missing("configmaps", "create"), missing("services", "get"), None]
+    listed = list_all(errors)
+    assert listed is not None
+    assert listed.reason is Reason.FORBIDDEN
+    assert listed.message == (
+        f'"{ACCOUNT}" lacks permissions; grant it a Role in namespace "shop" with rules: '
+        '[{apiGroups: [""], resources: [configmaps], verbs: [create]}, '
+        '{apiGroups: [""], resources: [services], verbs: [get, patch]}]; '
+        '"rukpak rights" prints those for the whole bundle'
+    )
+    again = list_all(reversed(errors))
+    assert again is not None
+    assert again.message == listed.message
+
+
+def test_without_missing_rights_nothing_is_listed() -> None:
+    assert list_all([None, BundleError(Reason.REFUSED, "no")]) is None
+
+
+def test_an_apply_needs_create_besides_patch() -> None:
+    [right] = for_apply(missing("services", "patch").rights)
+    assert right.verbs == ("create", "patch")
+    assert for_apply(missing("services", "get").rights) == missing("services", "get").rights
+
+
+class Described(NamedTuple):
+    name: str
+    rights: list[RbacRight]
+    expect: str
+
+
+def right(verb: str, resource: str, namespace: str = "", group: str = "", **fields: Any) -> RbacRight:
+    return RbacRight(namespace=namespace, groups=(group,), resources=(resource,), verbs=(verb,), **fields)
+
+
+DESCRIBED = [
+    Described(
+        "resources of the same verbs share a rule",
+        [right(verb, name, "shop") for verb in ("get", "create") for name in ("secrets", "configmaps")],
+        'a Role in namespace "shop" with rules: '
+        '[{apiGroups: [""], resources: [configmaps, secrets], verbs: [create, get]}]',
+    ),
+    Described(
+        "each namespace, and the cluster, has a role of its own",
+        [right("get", "pods", "b"), right("get", "nodes"), right("get", "pods", "a")],
+        'a ClusterRole with rules: [{apiGroups: [""], resources: [nodes], verbs: [get]}]; '
+        'a Role in namespace "a" with rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]; '
+        'a Role in namespace "b" with rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]',
+    ),
+    Described(
+        "what YAML would not take for a text is quoted",
+        [right("*", "*", group="*", resource_names=("true", "1"))],
+        'a ClusterRole with rules: [{apiGroups: ["*"], resources: ["*"], resourceNames: ["true", "1"], verbs: ["*"]}]',
+    ),
+    Described(
+        "paths",
+        [RbacRight(paths=("/metrics",), verbs=("get",))],
+        'a ClusterRole with rules: [{nonResourceURLs: ["/metrics"], verbs: [get]}]',
+    ),
+]
+
+
+def read_yaml(text: str) -> list[dict[str, Any]]:
+    [document] = read_documents(text.encode(), "rules.yaml")
+    rules: list[dict[str, Any]] = document.value
+    return rules
+
+
+@pytest.mark.parametrize("case", DESCRIBED, ids=attrgetter("name"))
+def test_the_roles_that_would_grant(case: Described) -> None:
+    assert describe_roles(case.rights) == case.expect
+    rules = re.findall(r"rules: (\[.*?\}\])", case.expect)
+    assert all(set(rule) >= {"verbs"} for text in rules for rule in read_yaml(text))
+
+
+def test_what_no_message_can_hold_is_counted() -> None:
+    text = describe_roles([right("get", f"resources{index:04}", group=f"group{index}") for index in range(100)])
+    assert len(text) < 900
+    assert re.search(r"\]; and \d\d more rules$", text)
+
+
+RULES = [
+    {"apiGroups": ["apps"], "resources": ["deployments", "pods/exec"], "verbs": ["get", "list"]},
+    {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a", "b"], "verbs": ["get"]},
+    {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+]
+
+
+def manifest(kind: str, name: str = "a", namespace: str = "shop", group: str = RBAC, **fields: Any) -> dict[str, Any]:
+    api_version = f"{group}/v1" if group else "v1"
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **fields}
+
+
+def target(value: dict[str, Any]) -> Target:
+    key, gvk = key_of(value), GroupVersionKind.of(value)
+    return Target(key=key, kind=gvk, digest="d", carries_reference=True, manifest=value)
+
+
+def one(verb: str, resource: str, namespace: str = "shop", group: str = RBAC, *names: str) -> RbacRight:
+    return RbacRight(namespace=namespace, groups=(group,), resources=(resource,), resource_names=names, verbs=(verb,))
+
+
+def test_objects_of_a_kind_and_namespace_need_the_same_four_rights() -> None:
+    items = [(target(manifest("ConfigMap", name, group="")), CONFIG_MAPS) for name in ("a", "b")]
+    verbs = ["create", "delete", "get", "patch"]
+    assert list(rights_to_apply(items)) == [one(verb, "configmaps", "shop", "") for verb in verbs]
+
+
+def test_a_role_needs_each_right_in_it_or_the_right_to_escalate() -> None:
+    [grant] = grants_in([manifest("Role", rules=RULES), manifest("ConfigMap", group="")], lambda *_: ())
+    assert grant.instead == one("escalate", "roles", "shop", RBAC, "a")
+    assert set(grant.rights) == {
+        *(one(verb, name, "shop", "apps") for verb in ("get", "list") for name in ("deployments", "pods/exec")),
+        *(one("get", "secrets", "shop", "", name) for name in ("a", "b")),
+        RbacRight(paths=("/metrics",), verbs=("get",)),
+    }
+
+
+MALFORMED = [True, [1], [{"verbs": True, "apiGroups": [""], "resources": ["pods"]}], [{"nonResourceURLs": 1}]]
+
+
+@pytest.mark.parametrize("rules", MALFORMED, ids=str)
+def test_malformed_rules_are_left_for_the_api_server_to_refuse(rules: Any) -> None:
+    role, binding = manifest("Role", rules=rules), manifest("RoleBinding", roleRef=["a"])
+    assert [grant.rights for grant in grants_in([role, binding], lambda *_: rules)] == [(), ()]
+
+
+def test_a_role_of_the_cluster_needs_them_everywhere() -> None:
+    [grant] = grants_in([manifest("ClusterRole", namespace="", rules=RULES[1:2])], lambda *_: ())
+    assert grant.instead == one("escalate", "clusterroles", "", RBAC, "a")
+    assert {right.namespace for right in grant.rights} == {""}
+
+
+def test_a_role_that_the_control_plane_fills_needs_everything_or_the_right_to_escalate() -> None:
+    [grant] = grants_in([manifest("ClusterRole", namespace="", aggregationRule={"a": 1})], lambda *_: ())
+    assert grant.instead == one("escalate", "clusterroles", "", RBAC, "a")
+    assert set(grant.rights) == {one("*", "*", "", "*"), RbacRight(paths=("*",), verbs=("*",))}
+
+
+def test_a_binding_needs_what_it_binds_where_it_binds_it_or_the_right_to_bind() -> None:
+    asked: list[tuple[str, str, str]] = []
+
+    def find(*role: str) -> list[dict[str, Any]]:
+        asked.append((role[0], role[1], role[2]))
+        return RULES[1:2]
+
+    references = [{"kind": "ClusterRole", "name": "admin"}, {"kind": "Role", "name": "own"}]
+    first, second = grants_in([manifest("RoleBinding", roleRef=each) for each in references], find)
+    assert asked == [("ClusterRole", "", "admin"), ("Role", "shop", "own")]
+    assert (first.instead, second.instead) == (
+        one("bind", "clusterroles", "shop", RBAC, "admin"),
+        one("bind", "roles", "shop", RBAC, "own"),
+    )
+    assert {right.namespace for right in first.rights} == {"shop"}

@@ -1,13 +1,25 @@
+"""The objects of a revision as targets, optional and packed ones, and compared with another revision."""
+
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
 
 from api import names
+from controller.apply import targets as packed_targets
 from controller.apply.ownership import Owner, make_body
-from controller.apply.targets import TargetSet, find_missing_labels, make_targets
+from controller.apply.targets import (
+    PackedTargets,
+    TargetSet,
+    find_missing_labels,
+    leave_out_missing,
+    make_targets,
+    pack_targets,
+)
 from controller.build.revision import Revision, Terms
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
@@ -177,3 +189,140 @@ def test_labels_that_a_used_namespace_lacks_are_warned_of(case: Used) -> None:
     assert find_missing_labels(targets(labelled, CONFIG_MAP), {}) == ()
     concealed = find_missing_labels(targets(labelled, CONFIG_MAP), {key: seen}, conceals=True)
     assert concealed == tuple(line.replace(case.missing, "of the bundle") for line in expect)
+
+
+PLAIN_MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+DEFINITION: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {"group": "example.com", "names": {"kind": "Widget", "plural": "widgets"}},
+}
+KIND = {"group": "example.com", "kind": "Widget"}
+
+
+def marked(value: str, manifest: dict[str, Any] = WIDGET) -> dict[str, Any]:
+    return {**manifest, "metadata": {"name": "w", "annotations": {names.OPTIONAL: value}}}
+
+
+def optional_targets(*objects: dict[str, Any], kinds: tuple[dict[str, str], ...] = ()) -> TargetSet:
+    terms = Terms(inputs="", install_namespace="shop", optional=kinds)
+    revision = Revision(digest="sha256:aa", objects=objects, terms=terms)
+    served = {"ConfigMap": True, "CustomResourceDefinition": False}
+    return make_targets(revision, Owner("foo", "uid"), orphan=False, is_namespaced=lambda kind: served.get(kind.kind))
+
+
+class OptionalCase(NamedTuple):
+    name: str
+    targets: TargetSet
+    skipped: list[str]
+
+
+OPTIONAL_CASES = [
+    OptionalCase("an object that must be there is not skipped", optional_targets(WIDGET), []),
+    OptionalCase("one that is marked is", optional_targets(marked("true"), PLAIN_MAP), ["w"]),
+    OptionalCase("a mark that is not true means nothing", optional_targets(marked("false")), []),
+    OptionalCase("one of a kind that the spec names is", optional_targets(WIDGET, PLAIN_MAP, kinds=(KIND,)), ["w"]),
+    OptionalCase(
+        "a kind of another group is another", optional_targets(WIDGET, kinds=({"group": "", "kind": "Widget"},)), []
+    ),
+    OptionalCase("one whose kind is served is applied", optional_targets(marked("true", PLAIN_MAP)), []),
+    OptionalCase("one whose definition comes with it waits for that", optional_targets(marked("true"), DEFINITION), []),
+]
+
+
+@pytest.mark.parametrize("case", OPTIONAL_CASES, ids=attrgetter("name"))
+def test_what_is_skipped(case: OptionalCase) -> None:
+    present = leave_out_missing(case.targets, lambda kind: kind.kind == "Widget")
+    assert [target.key.name for target in present.skipped] == case.skipped
+    assert present.targets == tuple(target for target in case.targets.targets if target not in present.skipped)
+
+
+def test_what_is_skipped_is_wanted_all_the_same() -> None:
+    whole = optional_targets(marked("true"), PLAIN_MAP)
+    present = leave_out_missing(whole, lambda kind: kind.kind == "Widget")
+    assert present.by_key == whole.by_key
+    assert {kind.kind for kind in present.kinds} == {"ConfigMap"}
+    assert present.skipped_kinds == ("example.com/v1/Widget",)
+
+
+PACKED_OWNER = Owner("shop", "uid")
+RULES = {"ignore": [{"group": "", "kind": "ConfigMap", "name": "object-7", "paths": ["data.a"]}]}
+
+
+def make_set(*objects: dict[str, Any]) -> TargetSet:
+    terms = Terms(inputs="", install_namespace="shop", drift=RULES)
+    revision = Revision(digest="sha256:1", objects=objects, terms=terms)
+    return make_targets(revision, PACKED_OWNER, orphan=False, is_namespaced=lambda kind: kind.kind != "Namespace")
+
+
+def config_map(name: str, text: str = "1", **annotations: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "shop", "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": text, "b": "2"}}
+
+
+MANY = make_set(*(config_map(f"object-{number}") for number in range(200)))
+ODD = make_set(
+    config_map("object-7"),
+    config_map("recreated", **{"core.rukpak.io/recreate": "true", "core.rukpak.io/optional": "true"}),
+    {**config_map("surrogate", "\ud800"), "data": {"a": [1, 1.5, None, True, {"b": []}], "big": 1 << 70}},
+)
+
+
+def packed(wanted: TargetSet, *always: ObjectKey) -> PackedTargets:
+    found = pack_targets(wanted, always)
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("wanted", [MANY, ODD, make_set()])
+def test_what_is_unpacked_is_what_was_packed(wanted: TargetSet) -> None:
+    assert packed(wanted).unpack(wanted.by_key) == wanted
+
+
+def test_only_what_is_asked_for_is_unpacked_in_bundle_order_after_what_is_always_there() -> None:
+    keys = [target.key for target in MANY.targets]
+    found = packed(MANY, keys[9]).unpack([keys[150], keys[20], keys[100], ObjectKey("", "Secret", "shop", "x")])
+    assert found
+    assert [target.key for target in found.targets] == [keys[0], keys[9], keys[20], keys[100], keys[150]]
+    assert MANY.targets[0].bare  # the install namespace
+    assert (found.revision, found.resources) == (MANY.revision, MANY.resources)
+
+
+def test_many_alike_need_little_memory() -> None:
+    text = sum(len(str(target.manifest)) for target in MANY.targets)
+    assert packed(MANY).size < text / 2
+
+
+def test_a_few_large_ones_are_packed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_targets, "MOST_BYTES", 80_000)
+    large = make_set(*(config_map(f"object-{number}", "x" * 8000) for number in range(8, 20)))
+    found, keys = packed(large), [target.key for target in large.targets if not target.bare]
+    assert len(found.blocks) == len(keys)
+    assert found.unpack(keys[:2]) is not None
+    assert found.unpack(keys) is None
+
+
+TOO_MUCH: Any = []
+for _ in range(3000):
+    TOO_MUCH = [TOO_MUCH]
+UNPACKABLE = [
+    pytest.param("x" * packed_targets.MOST_BYTES, id="too large"),
+    pytest.param(TOO_MUCH, id="nested too deeply"),
+]
+
+
+def test_large_ones_that_compress_badly_are_not_kept() -> None:
+    def bundle(size: int) -> TargetSet:
+        texts = (random.Random(number).randbytes(size // 2).hex() for number in range(80))
+        return make_set(*(config_map(f"object-{number}", text) for number, text in enumerate(texts)))
+
+    assert pack_targets(bundle(1000), ())
+    assert pack_targets(bundle(3000), ()) is None
+
+
+@pytest.mark.parametrize("value", UNPACKABLE)
+def test_what_cannot_be_packed_is_not(value: Any) -> None:
+    target = MANY.targets[1]
+    odd = replace(target, manifest={**target.manifest, "data": value})
+    assert pack_targets(replace(MANY, targets=(odd,), by_key={odd.key: odd}), ()) is None

@@ -1,4 +1,7 @@
-"""Which objects of another BundleDeployment change hands."""
+"""Which objects of another BundleDeployment change hands.
+
+Which objects of a revision change hands.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,18 @@ import pytest
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.ownership import Owner
 from controller.apply.targets import Target
-from controller.cli.adopt import _read, name_giver
-from controller.cli.adopted_objects import Standing, assess_for_giver
+from controller.cli.adopt import (
+    Finding,
+    Standing,
+    _read,
+    assess_for_giver,
+    assess_for_tool,
+    find_protection,
+    name_giver,
+)
 from controller.cli.command import FailedError
 from controller.cli.deployments import Deployments
+from controller.cli.other_tools import Origin, Tool
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, project
 from tests.support.fake_cluster import FakeCluster
@@ -98,3 +109,71 @@ def test_a_tool_without_a_name_is_no_giver() -> None:
     deployments = Deployments(FakeCluster().client)
     with pytest.raises(FailedError, match=r'"helm" not found; .* --from helm/RELEASE'):
         _read(deployments, "helm")
+
+
+HELM = Origin(tool=Tool.HELM, name="r", namespace="n")
+KUBECTL = Origin(tool=Tool.KUBECTL)
+OWNER = Owner("shop", "u1")
+RELEASED = {"annotations": {"meta.helm.sh/release-name": "r", "meta.helm.sh/release-namespace": "n"}}
+CONTROLLED = {"ownerReferences": [{"kind": "Shop", "name": "s", "uid": "u9", "controller": True}]}
+OURS = {
+    "labels": {"core.rukpak.io/bundle-deployment": "shop"},
+    "annotations": {"core.rukpak.io/owner-uid": "u1"},
+    "ownerReferences": [{"kind": "BundleDeployment", "name": "shop", "uid": "u1", "controller": True}],
+}
+
+
+class ToolCase(NamedTuple):
+    name: str
+    origin: Origin
+    metadata: dict[str, Any]
+    standing: Standing
+    protection: str = "Prevent"
+    problem: str = ""
+
+
+TOOL_CASES = [
+    ToolCase("an object of the release", HELM, RELEASED, Standing.TAKEN, "None"),
+    ToolCase("one without an owner", KUBECTL, {}, Standing.TAKEN, "IfNoController"),
+    ToolCase("one without an owner, of which a release has lost its marks", HELM, {}, Standing.TAKEN, "IfNoController"),
+    ToolCase("one that is ours", HELM, OURS, Standing.OURS),
+    ToolCase("one that was ours", HELM, {"annotations": {"core.rukpak.io/released-from": "shop"}}, Standing.OURS),
+    ToolCase(
+        "one of a release, which kubectl did not install",
+        KUBECTL,
+        RELEASED,
+        Standing.REFUSED,
+        problem='belongs to Helm release "r", not to kubectl',
+    ),
+    ToolCase(
+        "one of a release of that name elsewhere",
+        Origin(tool=Tool.HELM, name="r", namespace="other"),
+        RELEASED,
+        Standing.REFUSED,
+        problem='belongs to Helm release "r", not to Helm release other/r',
+    ),
+    ToolCase(
+        "one that another object controls, although the release has marked it",
+        HELM,
+        {**RELEASED, **CONTROLLED},
+        Standing.REFUSED,
+        problem='belongs to Shop "s", not to Helm release n/r',
+    ),
+]
+
+
+@pytest.mark.parametrize("case", TOOL_CASES, ids=attrgetter("name"))
+def test_what_becomes_of_an_object_of_a_tool(case: ToolCase) -> None:
+    metadata = {"name": "a", "namespace": "n", **case.metadata}
+    record = project({"metadata": metadata}, "", "ConfigMap")
+    found = assess_for_tool(OWNER, case.origin, lambda *_: False)(TARGET, record, metadata)
+    assert (found.standing, found.protection, found.problem) == (case.standing, case.protection, case.problem)
+
+
+PROTECTIONS = [("Prevent", "None", "None"), ("None", "IfNoController", "None"), ("Prevent", "Prevent", "Prevent")]
+
+
+@pytest.mark.parametrize(("asked", "least", "expected"), PROTECTIONS)
+def test_the_least_protection_is_set_that_allows_all(asked: str, least: str, expected: str) -> None:
+    found = [Finding(key=KEY, standing=Standing.TAKEN, protection=least), Finding(key=KEY, standing=Standing.CREATED)]
+    assert find_protection(found, asked) == expected

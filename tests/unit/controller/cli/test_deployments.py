@@ -1,16 +1,32 @@
-"""`--wait`, over a cluster in memory."""
+"""`--wait`, over a cluster in memory.
+
+BundleDeployments on which no controller acts are named by verbs that show them.
+
+`--watch` of status and events: what is there, in order, then each change, until Ctrl-C.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from controller.cli import main
+from controller.cli import INTERRUPTED, main
+from controller.kube.errors import ApiError
+from controller.kube.events import EVENTS, NAMESPACE
+from controller.kube.lease import LEASES
 from controller.kube.resources import DEPLOYMENTS
-from tests.support.deployments import NOT_READY, NOW, READY, condition, observed
+from tests.support.deployments import NOT_READY, NOW, READY, condition, manifest, observed
+from tests.support.fake_api import FakeApi
 from tests.support.fake_cluster import FakeCluster
 
 
@@ -113,3 +129,122 @@ def test_one_that_cannot_be_read_is_not_waited_for(cluster: FakeCluster, capsys:
     cluster.put(observed("odd", spec={"installNamespace": "A B"}))
     assert main(["pause", "odd", "--wait"]) == 1
     assert "odd: waiting cannot help: cannot be read: spec.installNamespace: " in capsys.readouterr().err
+
+
+def put_in_shard(cluster: FakeCluster, shard: str) -> None:
+    cluster.patch(DEPLOYMENTS.path(name="shop"), {"metadata": {"labels": {"core.rukpak.io/shard": shard}}})
+
+
+def test_one_whose_shard_no_controller_serves_is_named(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_in_shard(cluster, "blue")
+    assert main(["status"]) == 0
+    assert capsys.readouterr().err == (
+        'rukpak status: shop: no controller serves the shard "blue"; start one with "--shard blue", or change the '
+        "label core.rukpak.io/shard; meanwhile the default shard acts\n"
+    )
+    cluster.patch(DEPLOYMENTS.path(name="shop"), {"status": {"shard": "blue"}})
+    main(["status"])
+    assert capsys.readouterr().err.endswith("or change the label core.rukpak.io/shard\n")
+    put_in_shard(cluster, "No_Name")
+    main(["status"])
+    assert '"No_Name"; that cannot be the name of one' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["status", "tree"])
+def test_one_that_no_controller_has_observed_is_named(
+    verb: str, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.patch(DEPLOYMENTS.path(name="shop"), {"metadata": {"generation": 2}})
+    assert main([verb, "shop"]) == 0
+    assert capsys.readouterr().err == (
+        f'rukpak {verb}: shop: no controller acts; "rukpak check" says what is missing\n'
+    )
+
+
+def test_one_whose_shard_is_served_is_not_named(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    put_in_shard(cluster, "blue")
+    spec = {"holderIdentity": "pod_1", "renewTime": datetime.now(UTC).isoformat(), "leaseDurationSeconds": 30}
+    path = LEASES.path("rukpak-system", "rukpak-blue")
+    cluster.objects[path] = {"metadata": {"name": "rukpak-blue", "namespace": "rukpak-system"}, "spec": spec}
+    assert main(["status", "shop"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert "Shard:     blue, still held by the default one\n" in captured.out
+
+
+def test_without_the_right_to_read_leases_nothing_is_said(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_in_shard(cluster, "blue")
+    cluster.faults[f"GET {LEASES.path('rukpak-system', 'rukpak-blue')}"] = [ApiError(403, "Forbidden", "no")]
+    assert main(["status"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+BUNDLES, NEWS = DEPLOYMENTS.path(), EVENTS.path(NAMESPACE)
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    """A cluster with the BundleDeployment `shop`."""
+    with FakeApi(BUNDLES, NEWS) as api:
+        put(api, paused=False)
+        yield api
+
+
+def put(api: FakeApi, *, paused: bool) -> None:
+    api.put(BUNDLES, "shop", spec=manifest(spec={"paused": paused})["spec"])
+
+
+def note(api: FakeApi, name: str, time: str, text: str, **more: Any) -> None:
+    api.put(NEWS, name, type="Normal", reason="Ready", eventTime=time, note=text, **more)
+
+
+@contextmanager
+def watching(api: FakeApi, folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a verb with `--watch`, and interrupt it at the end."""
+    variables = {**os.environ, "KUBECONFIG": api.kubeconfig(folder / "kubeconfig")}
+    # A shell that runs the tests in the background has them, and what they start, ignore SIGINT.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "controller", *words, "--watch"]
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert (process.returncode, out, err) == (INTERRUPTED, "", "")
+
+
+def read(process: subprocess.Popen[str]) -> list[str]:
+    assert process.stdout is not None
+    return process.stdout.readline().split("   ")
+
+
+def test_status_shows_each_change_of_a_row_once(api: FakeApi, tmp_path: Path) -> None:
+    with watching(api, tmp_path, "status") as process:
+        heading, first = read(process), read(process)
+        put(api, paused=False)  # changes no cell
+        put(api, paused=True)
+        second = read(process)
+    assert heading[0].startswith("NAME")
+    assert ("false" in " ".join(first), "true" in " ".join(second)) == (True, True)
+
+
+def test_rows_that_are_shown_one_by_one_are_aligned(api: FakeApi, tmp_path: Path) -> None:
+    with watching(api, tmp_path, "status") as process:
+        assert process.stdout is not None
+        heading, first = process.stdout.readline(), process.stdout.readline()
+    assert heading.index("PAUSED") == first.index("false")
+
+
+def test_events_come_in_order_of_time_and_a_repetition_is_news(api: FakeApi, tmp_path: Path) -> None:
+    note(api, "a", "2026-01-01T00:00:02.000000Z", "second")
+    note(api, "b", "2026-01-01T00:00:01.000000Z", "first")
+    with watching(api, tmp_path, "events", "shop") as process:
+        assert [read(process)[-1], read(process)[-1]] == ["first\n", "second\n"]
+        note(api, "b", "2026-01-01T00:00:01.000000Z", "first", series={"count": 2})
+        assert read(process)[-1] == "first (x2)\n"
+    assert api.received[-1].query["fieldSelector"] == "regarding.kind=BundleDeployment,regarding.name=shop"

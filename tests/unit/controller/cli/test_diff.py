@@ -1,4 +1,7 @@
-"""What an apply makes of an object, computed without the server."""
+"""What an apply makes of an object, computed without the server.
+
+`rukpak diff` for whoever may not apply an object: what is shown of it, over a cluster in memory.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.cli.diff import overlay
+from api.v1alpha2.reading import try_to_read
+from controller.apply.ownership import make_body
+from controller.apply.targets import make_targets
+from controller.build.revision import Revision, Terms
+from controller.cli.comparison import Change, Difference
+from controller.cli.diff import DryRun, overlay, owner_of
+from controller.cli.render import Reviewed
+from controller.kube.errors import ApiError
+from controller.kube.resources import CONFIG_MAPS
+from tests.support.deployments import observed
+from tests.support.fake_cluster import FakeCluster
 
 MANAGER = "rukpak/shop"
 Value = dict[str, Any]
@@ -61,3 +74,70 @@ def test_an_apply_is_computed(case: Case) -> None:
 
 def test_without_an_entry_of_ours_nothing_is_dropped() -> None:
     assert overlay({"a": 1, "metadata": {}}, {"b": 2}, MANAGER) == {"a": 1, "b": 2, "metadata": {}}
+
+
+DEPLOYMENT, _ = try_to_read(observed())
+assert DEPLOYMENT is not None
+OWNER = owner_of(DEPLOYMENT)
+PATH = CONFIG_MAPS.path("shop", "a")
+COMPUTED = "computed, since you may not apply it"
+
+
+def config_map(color: str) -> dict[str, Any]:
+    metadata = {"name": "a", "namespace": "shop"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"color": color}}
+
+
+class ReadOnly(FakeCluster):
+    """A cluster on which the user may apply nothing."""
+
+    def apply(self, path: str, body: Any, **_: Any) -> Any:
+        raise ApiError(403, "Forbidden", f"{path} is forbidden")
+
+
+def compare(cluster: FakeCluster) -> Difference:
+    """Compare a ConfigMap of a BundleDeployment `shop` with the cluster."""
+    assert DEPLOYMENT is not None
+    terms = Terms(inputs="", install_namespace="shop")
+    revision = Revision(digest="sha256:aa", objects=(config_map("blue"),), terms=terms)
+    reviewed = Reviewed(deployment=DEPLOYMENT, revision=revision, client=cluster.client)
+    targets = make_targets(revision, OWNER, orphan=False, is_namespaced=lambda kind: kind.kind != "Namespace")
+    dry_run = DryRun(reviewed, cluster.discovery, targets, None)
+    objects, _ = dry_run.compare(lambda _done, _all: None)
+    return next(each for each in objects if each.key.kind == "ConfigMap")
+
+
+class ComputedCase(NamedTuple):
+    live: dict[str, Any] | None
+    fault: ApiError | None
+    """Of a request that reads it."""
+    change: Change
+    note: str
+
+
+FORBIDDEN = ApiError(403, "Forbidden", "may not be read")
+COMPUTED_CASES = {
+    "one that does not exist": ComputedCase(None, None, Change.CREATED, "as rendered, since you may not apply it"),
+    "one that may be read": ComputedCase(config_map("red"), None, Change.CHANGED, COMPUTED),
+    "one that may be listed": ComputedCase(
+        make_body(config_map("red"), OWNER, orphan=False), None, Change.CHANGED, COMPUTED
+    ),
+    "one that may not be read either": ComputedCase(config_map("red"), FORBIDDEN, Change.UNREAD, ""),
+}
+
+
+@pytest.mark.parametrize("case", COMPUTED_CASES.values(), ids=COMPUTED_CASES)
+def test_what_is_shown_of_an_object_that_may_not_be_applied(case: ComputedCase) -> None:
+    cluster = ReadOnly()
+    if case.live:
+        cluster.put(case.live)
+    cluster.faults[f"GET {PATH}"] = [case.fault] if case.fault else []
+    found = compare(cluster)
+    assert (found.change, found.note) == (case.change, case.note)
+
+
+def test_a_server_that_cannot_answer_is_no_difference() -> None:
+    cluster = ReadOnly()
+    cluster.faults[f"GET {PATH}"] = [ApiError(500, "InternalError", "etcd is away")]
+    with pytest.raises(ApiError, match="InternalError"):
+        compare(cluster)

@@ -1,4 +1,9 @@
-"""What `--from` names, and releases of Helm as Helm stores them."""
+"""What `--from` names, and releases of Helm as Helm stores them.
+
+What an adopted object loses, and what stays on it.
+
+Which objects of Flux would take back what is adopted, over a cluster in memory.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +17,21 @@ import pytest
 
 from controller.cli.command import FailedError, MisuseError
 from controller.cli.other_tools import (
+    HELM_RELEASE,
+    KUSTOMIZATION,
     Origin,
     Tool,
     delete_release,
+    find_left,
     find_release,
+    find_rivals,
     hint_at_tool,
     is_tool,
+    make_change,
+    other_managers,
     read_origin,
 )
+from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey
 from tests.support.fake_cluster import FakeCluster
 
@@ -142,3 +154,158 @@ def test_a_release_that_cannot_be_read_is_refused(data: str) -> None:
     cluster.put(stored(1, data=data or "IQ=="))
     with pytest.raises(FailedError, match="it is not a release of Helm"):
         find_release(cluster.client, cluster.discovery, ORIGIN)
+
+
+HELM = Origin(tool=Tool.HELM, name="r", namespace="n")
+KUBECTL = Origin(tool=Tool.KUBECTL)
+OURS = {
+    "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
+    "f:data": {"f:color": {}},
+    "f:spec": {"f:containers": {'k:{"name":"main"}': {".": {}, "f:name": {}, "f:image": {}}}},
+}
+
+
+def entry(manager: str, fields: Any, operation: str = "Apply", **more: str) -> dict[str, Any]:
+    return {"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": fields, **more}
+
+
+def metadata(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"resourceVersion": "7", "managedFields": [entry("rukpak/shop", OURS), *entries], **more}
+
+
+class TidyCase(NamedTuple):
+    name: str
+    entry: dict[str, Any]
+    is_dropped: bool
+
+
+COLOR: dict[str, Any] = {"f:data": {"f:color": {}}}
+TIDY_CASES = [
+    TidyCase("an entry with a field of ours", entry("helm", COLOR), True),
+    TidyCase("an Update entry", entry("kubectl-edit", COLOR, "Update"), True),
+    TidyCase("one with other fields only", entry("helm", {"f:data": {".": {}, "f:size": {}}}), False),
+    TidyCase("one with other labels", entry("helm", {"f:metadata": {"f:labels": {".": {}, "f:team": {}}}}), False),
+    TidyCase(
+        "one with an item of a list of ours",
+        entry("helm", {"f:spec": {"f:containers": {'k:{"name":"main"}': {".": {}, "f:tty": {}}}}}),
+        True,
+    ),
+    TidyCase("one with all of a map", entry("helm", {"f:data": {}}), True),
+    TidyCase("one of a subresource", entry("helm", COLOR, "Update", subresource="status"), False),
+    TidyCase("one of another manager", entry("ci", COLOR), False),
+]
+
+
+@pytest.mark.parametrize("case", TIDY_CASES, ids=attrgetter("name"))
+def test_entries_of_the_tool_are_dropped(case: TidyCase) -> None:
+    change = make_change(metadata(case.entry), "shop", HELM)
+    expected = {"metadata": {"resourceVersion": "7", "managedFields": [entry("rukpak/shop", OURS)]}}
+    assert change == (expected if case.is_dropped else None)
+
+
+def test_marks_are_removed_unless_the_bundle_sets_them() -> None:
+    marked = metadata(
+        labels={"app": "a", "app.kubernetes.io/managed-by": "Helm", "kustomize.toolkit.fluxcd.io/name": "k"},
+        annotations={"meta.helm.sh/release-name": "r", "other": "o"},
+    )
+    change = make_change(marked, "shop", HELM)
+    assert change is not None
+    assert change["metadata"]["annotations"] == {"meta.helm.sh/release-name": None}
+    assert change["metadata"]["labels"] == {
+        "app.kubernetes.io/managed-by": None,
+        "kustomize.toolkit.fluxcd.io/name": None,
+    }
+    labels: dict[str, Any] = {"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}}
+    ours = {"resourceVersion": "7", "managedFields": [entry("rukpak/shop", labels)]}
+    assert make_change({**ours, "labels": {"app.kubernetes.io/managed-by": "Helm"}}, "shop", HELM) is None
+
+
+def test_somebody_elses_label_with_the_name_of_a_mark_stays() -> None:
+    assert make_change(metadata(labels={"app.kubernetes.io/managed-by": "ops"}), "shop", HELM) is None
+
+
+THEIRS = {
+    "f:metadata": {"f:labels": {"f:kustomize.toolkit.fluxcd.io/name": {}, "f:example.com/team": {}}},
+    "f:data": {"f:color": {}, "f:size": {}},
+    "f:spec": {
+        "f:containers": {
+            'k:{"name":"main"}': {".": {}, "f:image": {}, "f:tty": {}},
+            'k:{"name":"other"}': {".": {}, "f:image": {}},
+        },
+        "f:finalizers": {'v:"x"': {}},
+    },
+}
+
+
+def test_fields_that_only_the_tool_has_set_are_left() -> None:
+    assert find_left(metadata(entry("helm", THEIRS)), metadata(), "shop", HELM, None) == [
+        'metadata.labels["example.com/team"]',
+        "data.size",
+        'spec.containers[name="main"].tty',
+        'spec.containers[name="other"]',
+        'spec.finalizers["x"]',
+    ]
+
+
+def test_defaults_in_the_entry_of_a_creator_are_not_left() -> None:
+    created = metadata(entry("kubectl-create", {"f:data": {"f:color": {}, "f:size": {}}}, "Update"))
+    assert find_left(created, metadata(), "shop", KUBECTL, None) == []
+
+
+def test_what_the_tool_has_rendered_says_what_is_left() -> None:
+    rendered = {"kind": "ConfigMap", "metadata": {"name": "a", "creationTimestamp": None}, "data": {"size": "big"}}
+    assert find_left(metadata(), metadata(), "shop", HELM, rendered) == ["data.size"]
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(rendered)}
+    assert find_left(metadata(annotations=applied), metadata(), "shop", KUBECTL, None) == ["data.size"]
+
+
+def test_other_managers_of_our_fields_are_named() -> None:
+    others = (entry("ci", COLOR, "Update"), entry("kubelet", COLOR, subresource="status"), entry("x", {"f:y": {}}))
+    assert other_managers(metadata(*others), "shop", HELM) == ["ci"]
+
+
+KINDS = {
+    KUSTOMIZATION: Resource(KUSTOMIZATION, "v1", "Kustomization", "kustomizations", namespaced=True),
+    HELM_RELEASE: Resource(HELM_RELEASE, "v2", "HelmRelease", "helmreleases", namespaced=True),
+}
+
+
+def make_cluster(*, suspend: bool = False) -> FakeCluster:
+    """Return a cluster with a Kustomization and a HelmRelease, each `flux-system/shop`."""
+    cluster = FakeCluster(*KINDS.values())
+    for kind in KINDS.values():
+        about = {"apiVersion": kind.gvk.api_version, "kind": kind.kind, "spec": {"suspend": suspend}}
+        cluster.put({**about, "metadata": {"name": "shop", "namespace": "flux-system"}})
+    return cluster
+
+
+def labelled(group: str, name: str = "shop") -> dict[str, str]:
+    return {f"{group}/name": name, f"{group}/namespace": "flux-system"}
+
+
+def find(cluster: FakeCluster, origin: Origin, *labels: dict[str, str]) -> list[str]:
+    return [str(rival) for rival in find_rivals(cluster.client, cluster.discovery, origin, labels)]
+
+
+def test_labels_of_adopted_objects_name_rivals() -> None:
+    found = find(make_cluster(), KUBECTL, labelled(KUSTOMIZATION), {}, labelled(HELM_RELEASE))
+    assert found == ["Kustomization flux-system/shop", "HelmRelease flux-system/shop"]
+
+
+def test_one_that_is_gone_is_no_rival_unless_it_is_named() -> None:
+    gone = labelled(KUSTOMIZATION, "gone")
+    assert find(make_cluster(), KUBECTL, gone) == []
+    with pytest.raises(FailedError, match="flux-system/gone: not found"):
+        find(make_cluster(), Origin(tool=Tool.FLUX, name="gone", namespace="flux-system"), gone)
+
+
+def test_one_that_is_named_twice_is_found_once() -> None:
+    origin = Origin(tool=Tool.FLUX, name="shop", namespace="flux-system")
+    assert find(make_cluster(), origin, labelled(KUSTOMIZATION)) == ["Kustomization flux-system/shop"]
+
+
+@pytest.mark.parametrize("suspend", [True, False])
+def test_one_that_is_suspended_already_is_known(*, suspend: bool) -> None:
+    cluster = make_cluster(suspend=suspend)
+    [rival] = find_rivals(cluster.client, cluster.discovery, KUBECTL, [labelled(KUSTOMIZATION)])
+    assert rival.is_suspended is suspend

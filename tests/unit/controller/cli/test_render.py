@@ -1,16 +1,32 @@
-"""`rukpak render`: from a folder without cluster or network, from a BundleDeployment with them."""
+"""`rukpak render`: from a folder without cluster or network, from a BundleDeployment with them.
+
+SOURCE of `rukpak render`: what is rendered from a file, an archive, stdin, a registry or a URL.
+
+`rukpak permissions` and `rukpak rights` of a BundleDeployment in a file, without a cluster.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import sys
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from api.v1alpha2.reading import try_to_read
 from controller.cli import main
+from controller.cli.permissions import rights_to_read_secrets
+from controller.cli.render import guess_format
 from controller.formats.applicable import revision_digest
+from tests.support.file_server import FileServer
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
 
@@ -156,3 +172,248 @@ def test_a_source_that_does_not_answer_is_told_as_in_the_condition(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("Unreachable: spec.sources[0].http")
+
+
+SOURCE_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+CHART = {
+    "shop/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+    "shop/templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\n",
+}
+
+
+def archive(files: dict[str, str]) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as tar:
+        for name, text in files.items():
+            about = tarfile.TarInfo(name)
+            about.size = len(text)
+            tar.addfile(about, io.BytesIO(text.encode()))
+    return data.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A packed chart, an archive of manifests, a file of manifests, and something else."""
+    (tmp_path / "shop-1.0.0.tgz").write_bytes(archive(CHART))
+    (tmp_path / "plain.tar.gz").write_bytes(archive({"a.json": json.dumps(SOURCE_MAP)}))
+    (tmp_path / "a.yaml").write_text(json.dumps(SOURCE_MAP))
+    (tmp_path / "README").write_text("no bundle")
+    return tmp_path
+
+
+@pytest.fixture
+def url(folder: Path) -> Iterator[str]:
+    """Of the same files."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+CASES = [("shop-1.0.0.tgz", "configmap/bundle\n"), ("plain.tar.gz", "configmap/a\n"), ("a.yaml", "configmap/a\n")]
+
+
+@pytest.mark.parametrize(("name", "expect"), CASES)
+def test_a_file_is_rendered_as_what_it_is(
+    name: str, expect: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["render", str(folder / name), "-o", "name", "--confinement=best-effort"]) == 0
+    assert capsys.readouterr() == (expect, "")
+
+
+@pytest.mark.parametrize(("name", "expect"), CASES)
+def test_so_is_stdin(
+    name: str, expect: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (folder / name).open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert main(["render", "-", "-o", "name", "--confinement=best-effort"]) == 0
+    assert capsys.readouterr() == (expect, "")
+
+
+@pytest.mark.parametrize(("name", "expect"), CASES)
+def test_and_a_url(name: str, expect: str, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", f"{url}/{name}", "-o", "name", "--confinement=best-effort"]) == 0
+    assert capsys.readouterr() == (expect, "")
+
+
+def test_the_format_can_be_chosen(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", str(folder / "shop-1.0.0.tgz"), "--format=plain"]) == 1
+    assert 'set spec.format to "helm"' in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_bundle_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", str(folder / "README")]) == 1
+    assert "neither a tar archive" in capsys.readouterr().err
+
+
+def test_a_path_that_looks_like_an_image_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", "quay.io/shop/web:v1"]) == 2
+    err = capsys.readouterr().err
+    assert err.endswith("No such file or directory; for an image or chart in a registry: oci://quay.io/shop/web:v1\n")
+
+
+def test_another_path_gets_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", "bundles/shop"]) == 2
+    assert "oci://" not in capsys.readouterr().err
+
+
+FORMATS = {
+    "a packed chart": ({"web-1.0.0.tgz": archive(CHART)}, "helm"),
+    "a chart": ({"Chart.yaml": b"name: web"}, "helm"),
+    "a packed chart beside manifests": (
+        {"web-1.0.0.tgz": archive(CHART), "a.yaml": json.dumps(SOURCE_MAP).encode()},
+        "plain",
+    ),
+    "an archive that is no chart": ({"web.tgz": archive({"a.json": "{}"})}, "plain"),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_format_is_guessed(name: str, tmp_path: Path) -> None:
+    files, expect = FORMATS[name]
+    for file, data in files.items():
+        (tmp_path / file).write_bytes(data)
+    assert guess_format(tmp_path) == expect
+
+
+@pytest.mark.parametrize("address", ["git@example.com:a/b", "https://example.com/a/b.git", "ssh://git@example.com/a"])
+def test_a_git_repository_needs_more_than_its_address(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", address]) == 2
+    assert "a git repository is rendered from a BundleDeployment; use -f FILE" in capsys.readouterr().err
+
+
+def test_a_registry_that_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", "oci://127.0.0.1:1/shop:v1"]) == 1
+    assert capsys.readouterr().err.startswith('Unreachable: spec.sources[0].image.ref: cannot read from "127.0.0.1:1"')
+
+
+Manifest = dict[str, Any]
+RBAC = "rbac.authorization.k8s.io/v1"
+BUNDLE = [
+    {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "app"}},
+    {
+        "apiVersion": RBAC,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "shop"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "app", "namespace": "shop"}],
+    },
+    {"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "shop"}},
+]
+ADMIN = (
+    "ServiceAccount shop/app: all that ClusterRole cluster-admin allows in all namespaces (amounts to cluster-admin)"
+)
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """A function that writes a BundleDeployment of a bundle that a server has, and returns the path."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "no-such-file"))
+    with FileServer().serving() as server:
+        server.files["/bundle.json"] = json.dumps({"apiVersion": "v1", "kind": "List", "items": BUNDLE}).encode()
+
+        def make(**spec: Any) -> str:
+            source = {"kind": "http", "http": {"url": f"{server.address}/bundle.json"}}
+            value = {
+                "apiVersion": "core.rukpak.io/v1alpha2",
+                "kind": "BundleDeployment",
+                "metadata": {"name": "shop"},
+                "spec": {"format": "plain", "installNamespace": "shop", "sources": [source], **spec},
+            }
+            path = tmp_path / "shop.json"
+            path.write_text(json.dumps(value))
+            return str(path)
+
+        yield make
+
+
+def test_permissions_are_shown_by_topic(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["permissions", "-f", write()]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("shop: revision sha256:")
+    assert lines[1:] == [
+        "Access to the API:",
+        f"  {ADMIN}",
+        "Objects outside the install namespace:",
+        "  1 ClusterRoleBinding in the whole cluster: shop",
+        "  bundle: instructs controllers of others by Widget.x.io",
+    ]
+
+
+def test_permissions_are_data_for_programs(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["permissions", "-f", write(), "-o", "json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["permissions"][0] == {"topic": "Access to the API", "severity": "Admin", "text": ADMIN}
+    assert value["digest"].startswith("sha256:")
+    assert value["rolesOnCluster"] == []
+
+
+def test_rights_are_listed_and_guesses_are_pointed_out(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rights", "-f", write(serviceAccountName="installer"), "--use-secrets"]) == 0
+    shown, told = capsys.readouterr()
+    assert shown.splitlines() == [
+        "create,delete,get,patch clusterrolebindings.rbac.authorization.k8s.io",
+        'bind clusterroles.rbac.authorization.k8s.io "cluster-admin"',
+        'create,delete,get,patch serviceaccounts in namespace "shop"',
+        'create,delete,get,patch widgets.x.io in namespace "shop"',
+    ]
+    assert "warning: x.io/v1/Widget: not served" in told
+
+
+def _with_secret(path: str) -> Manifest:
+    value: Manifest = json.loads(Path(path).read_text())
+    value["spec"]["sources"][0]["http"]["auth"] = {"secret": {"name": "login"}}
+    return value
+
+
+def test_rights_include_the_secrets_of_sources(write: Write) -> None:
+    deployment, _ = try_to_read(_with_secret(write()))
+    assert deployment
+    assert [str(each) for each in rights_to_read_secrets(deployment)] == ['get secrets "login" in namespace "shop"']
+
+
+def test_secrets_of_sources_are_used_only_with_consent(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(write(serviceAccountName="installer"))
+    path.write_text(json.dumps(_with_secret(str(path))))
+    assert main(["rights", "-f", str(path)]) == 2  # no terminal to ask
+    assert "--use-secrets" in capsys.readouterr().err
+
+
+def test_roles_are_printed_for_kubectl(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rights", "-f", write(), "--service-account=installer", "-o", "json"]) == 0
+    items = json.loads(capsys.readouterr().out)["items"]
+    assert [each["kind"] for each in items] == ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]
+    assert {each["metadata"]["name"] for each in items} == {"rukpak-shop"}
+    assert items[3]["subjects"] == [{"kind": "ServiceAccount", "namespace": "shop", "name": "installer"}]
+
+
+class ReviewMistake(NamedTuple):
+    words: list[str]
+    says: str
+
+
+REVIEW_MISTAKES = {
+    "nothing is named": ReviewMistake(["permissions"], "specify either NAME or -f FILE"),
+    "both are named": ReviewMistake(["rights", "shop", "-f", "FILE"], "specify either NAME or -f FILE"),
+    "new in a file": ReviewMistake(["permissions", "-f", "FILE", "--new"], "requires NAME"),
+    "the store for a file": ReviewMistake(["rights", "-f", "FILE", "--from-cluster"], "--from-cluster requires NAME"),
+    "two files from stdin": ReviewMistake(
+        ["rights", "-f", "-", "--capabilities", "-"], "only one file can be read from stdin"
+    ),
+    "no account": ReviewMistake(["rights", "-f", "FILE"], "name an account with --service-account"),
+}
+
+
+@pytest.mark.parametrize("name", REVIEW_MISTAKES)
+def test_mistakes_are_explained(name: str, write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    words, says = REVIEW_MISTAKES[name]
+    path = write()
+    assert main([path if word == "FILE" else word for word in words]) == 2
+    assert says in capsys.readouterr().err

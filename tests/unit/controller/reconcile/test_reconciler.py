@@ -10,8 +10,8 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.possession import MORE
-from controller.apply.teardown import BLOCKED_AFTER_SECONDS, SLOW_AFTER_SECONDS
+from controller.apply.order import BLOCKED_AFTER_SECONDS, SLOW_AFTER_SECONDS
+from controller.apply.ownership import MORE
 from controller.bugs import InternalError, reconcile_id
 from controller.kube.client import Response
 from controller.kube.errors import ApiError

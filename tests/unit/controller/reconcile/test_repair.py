@@ -14,7 +14,7 @@ import pytest
 from api import names
 from api.v1alpha2.types import ObjectMeta
 from controller.apply import ledger, plan
-from controller.apply.drift import Row, is_state_of
+from controller.apply.ledger import Ledger
 from controller.content.digests import digest_of_json
 from controller.kube.errors import ApiError
 from controller.observe import progress
@@ -31,7 +31,7 @@ LEFT_OUT = ("uid", "resourceVersion", "creationTimestamp", "warnings", "f:warnin
 """What differs with the order of concurrent writes, and warnings of a pass that has also failed."""
 
 
-LOOKS = [(plan, "decide"), (ledger, "_is_as_left"), (ledger, "add"), (progress, "_judge")]
+LOOKS = [(plan, "decide"), (ledger, "_is_as_left"), (ledger, "_weigh"), (progress, "_judge")]
 """What is done with one object."""
 
 
@@ -227,8 +227,9 @@ def _without(value: Any) -> Any:
 
 def _check_sums(world: World) -> None:
     memory = world.memory
-    rows = [Row(key, left.digest, left.entry_hash) for key, left in memory.ledger.left.items()]
-    assert is_state_of(memory.ledger.managed_state, rows)
+    left = memory.ledger.left.items()
+    records = [Record(key=key, applied_digest=each.digest, entry_hash=each.entry_hash) for key, each in left]
+    assert Ledger().resume(records, memory.ledger.managed_state)
 
 
 def test_after_a_restart_an_object_that_is_gone_and_not_repaired_stays_drifted(world: World) -> None:

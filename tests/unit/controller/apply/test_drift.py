@@ -1,3 +1,5 @@
+"""What an entry of managedFields covers, what is equal by value, what is ignored, and how drift is explained."""
+
 from __future__ import annotations
 
 import copy
@@ -6,7 +8,23 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.drift import covers, equal_by_value, first_uncovered
+from api import names
+from controller.apply.drift import (
+    DriftedField,
+    DriftedObject,
+    Path,
+    covers,
+    equal_by_value,
+    explain,
+    find_autoscalers,
+    find_ignored_fields,
+    first_uncovered,
+    only,
+    read_ignore_rules,
+    united,
+    without,
+)
+from controller.observe.records import ObjectKey, key_of
 
 LEAF: dict[str, Any] = {}
 
@@ -263,3 +281,236 @@ VALUES = [
 @pytest.mark.parametrize("case", VALUES, ids=attrgetter("name"))
 def test_what_is_equal_by_value(case: Value) -> None:
     assert equal_by_value(case.desired, case.live) is case.equal
+
+
+KEY = ObjectKey("", "ConfigMap", "shop", "a")
+BODY = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"one": "1", "two": "2"}}
+MANY = {f"k{number:02}": "" for number in range(20)}
+
+
+def entry(manager: str, *fields: str, time: str = "2026-01-01T00:00:00Z", **changes: str) -> dict[str, Any]:
+    data: dict[str, Any] = {f"f:{field}": {} for field in fields}
+    return {"manager": manager, "operation": "Update", "time": time, "fieldsV1": {"f:data": data}, **changes}
+
+
+OURS = entry("rukpak/foo", "one", operation="Apply")
+NOTHING_OURS = {**OURS, "fieldsV1": {"f:metadata": {}}}
+LATER = "2026-01-02T00:00:00Z"
+
+
+class Case(NamedTuple):
+    name: str
+    entries: list[dict[str, Any]]
+    expect: str
+
+
+CASES = [
+    Case("somebody has changed a field", [OURS, entry("kubectl-edit", "two")], '(data.two, owned by "kubectl-edit")'),
+    Case("somebody has removed a field", [OURS, entry("kubectl-edit", "other")], "(data.two)"),
+    Case(
+        "the latest of those who hold it is named",
+        [OURS, entry("old", "two"), entry("new", "two", time="2026-01-02T00:00:00Z")],
+        '(data.two, owned by "new")',
+    ),
+    Case("what a status has does not count", [OURS, entry("x", "two", subresource="status")], "(data.two)"),
+    Case("our entry is gone, and somebody holds a field", [entry("x", "two")], '(data.two, owned by "x")'),
+    Case("our entry is gone, and nobody holds anything", [], ""),
+    Case(
+        "all fields of one edit are named",
+        [NOTHING_OURS, entry("edit", "one", "two")],
+        '(data.one, data.two, owned by "edit")',
+    ),
+    Case(
+        "a later edit by another client hides no earlier one",
+        [NOTHING_OURS, entry("edit", "one"), entry("scale", "two", time=LATER)],
+        '(data.one, owned by "edit"; data.two, owned by "scale")',
+    ),
+    Case(
+        "an edit by a subresource hides no other one",
+        [NOTHING_OURS, entry("edit", "one"), entry("kubectl", "two", subresource="scale", time=LATER)],
+        '(data.one, owned by "edit"; data.two, owned by "kubectl")',
+    ),
+    Case(
+        "the same client may have edited twice",
+        [NOTHING_OURS, entry("edit", "one"), entry("edit", "two", operation="Apply", time=LATER)],
+        '(data.one, data.two, owned by "edit")',
+    ),
+    Case(
+        "a field that was removed is named beside one that was changed",
+        [NOTHING_OURS, entry("edit", "two")],
+        '(data.one; data.two, owned by "edit")',
+    ),
+    Case("all fields that were removed are named", [NOTHING_OURS], "(data.one, data.two)"),
+    Case(
+        "without our entry, all fields that somebody holds are named",
+        [entry("x", "one"), entry("y", "two")],
+        '(data.one, owned by "x"; data.two, owned by "y")',
+    ),
+    Case("our own entry says nothing of who holds it", [OURS], "(data.two)"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_what_has_become_of_an_object(case: Case) -> None:
+    found = explain(KEY, {"metadata": {"managedFields": case.entries}}, BODY, "rukpak/foo")
+    assert str(found) == f"ConfigMap shop/a {case.expect}".rstrip()
+
+
+def test_of_many_fields_the_first_are_shown_and_the_others_counted() -> None:
+    fields = tuple(DriftedField(f"data.{name}", "x") for name in MANY)
+    found = DriftedObject(key=KEY, fields=fields)
+    assert found.describe(1) == 'ConfigMap shop/a (data.k00, owned by "x"; 19 more fields)'
+    assert found.describe(19).endswith('data.k18, owned by "x"; 1 more field)')
+    assert str(found).endswith('data.k19, owned by "x")')
+
+
+def test_what_goes_is_told_as_that() -> None:
+    manifest = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "managedFields": [OURS]}}
+    assert explain(KEY, manifest, BODY, "rukpak/foo") == DriftedObject(key=KEY, state="being deleted")
+
+
+REPLICAS = ("spec", "replicas")
+
+
+def workload(*, annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop", "annotations": annotations or {}},
+        "spec": {"replicas": 3, **spec},
+    }
+
+
+def rule(*paths: str, **changes: str) -> dict[str, Any]:
+    return {"group": "apps", "kind": "Deployment", "paths": list(paths), **changes}
+
+
+def ignoring(text: str) -> dict[str, Any]:
+    return workload(annotations={names.IGNORE_FIELDS: text})
+
+
+class IgnoreCase(NamedTuple):
+    name: str
+    manifest: dict[str, Any]
+    rules: list[dict[str, Any]]
+    paths: tuple[Path, ...]
+
+
+IGNORE_CASES = [
+    IgnoreCase("nothing is ignored by default", workload(), [], ()),
+    IgnoreCase("a rule for the kind", workload(), [rule("spec.replicas")], (REPLICAS,)),
+    IgnoreCase("a rule for the object", workload(), [rule("spec.replicas", name="web")], (REPLICAS,)),
+    IgnoreCase("a rule for another object", workload(), [rule("spec.replicas", name="api")], ()),
+    IgnoreCase("a rule for another kind", workload(), [rule("spec.replicas", kind="StatefulSet")], ()),
+    IgnoreCase("a rule for another group", workload(), [rule("spec.replicas", group="")], ()),
+    IgnoreCase("a field that the object does not set", workload(), [rule("spec.paused")], ()),
+    IgnoreCase("the annotation", ignoring("spec.replicas"), [], (REPLICAS,)),
+    IgnoreCase(
+        "the annotation and a rule say the same",
+        ignoring("spec.replicas"),
+        [rule("spec.replicas")],
+        (REPLICAS,),
+    ),
+    IgnoreCase(
+        "several paths, a key that holds a comma among them",
+        workload(annotations={names.IGNORE_FIELDS: 'metadata.labels["a,b"], spec.replicas', "x": "y"})
+        | {"metadata": {**ignoring('metadata.labels["a,b"], spec.replicas')["metadata"], "labels": {"a,b": "1"}}},
+        [],
+        (("metadata", "labels", "a,b"), REPLICAS),
+    ),
+    IgnoreCase("a field in one that is left already", workload(), [rule("spec", "spec.replicas")], (("spec",),)),
+    IgnoreCase("what says which object it is", workload(), [rule("metadata.name", "kind", "metadata")], ()),
+    IgnoreCase("a field below a scalar", workload(), [rule("spec.replicas.x")], ()),
+]
+
+
+@pytest.mark.parametrize("case", IGNORE_CASES, ids=attrgetter("name"))
+def test_which_fields_are_left_to_others(case: IgnoreCase) -> None:
+    found = find_ignored_fields(case.manifest, read_ignore_rules(case.rules), {})
+    assert (found.paths, found.warnings) == (case.paths, ())
+
+
+def test_a_path_that_is_none_is_told() -> None:
+    (warning,) = find_ignored_fields(ignoring("spec..replicas"), {}, {}).warnings
+    assert warning.startswith(f"Deployment shop/web: annotation {names.IGNORE_FIELDS}: 'spec..replicas' is not a field")
+
+
+@pytest.mark.parametrize(("text", "accepted"), [("ignore", True), ("Ignore", True), ("repair", False), ("", False)])
+def test_an_object_may_have_its_drift_accepted(text: str, accepted: bool) -> None:
+    assert find_ignored_fields(workload(annotations={names.DRIFT: text}), {}, {}).accepts_drift is accepted
+
+
+# autoscalers
+
+
+def autoscaler(**reference: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "auto", "namespace": "shop"},
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", **reference}},
+    }
+
+
+SCALED_OBJECT = {
+    "apiVersion": "keda.sh/v1alpha1",
+    "kind": "ScaledObject",
+    "metadata": {"name": "auto", "namespace": "shop"},
+    "spec": {"scaleTargetRef": {"name": "web"}},
+}
+
+
+@pytest.mark.parametrize("manifest", [autoscaler(), SCALED_OBJECT], ids=["HorizontalPodAutoscaler", "KEDA"])
+def test_replicas_that_an_autoscaler_of_the_bundle_sets_are_left_to_it(manifest: dict[str, Any]) -> None:
+    found = find_ignored_fields(workload(), {}, find_autoscalers([manifest]))
+    assert found.paths == (REPLICAS,)
+    kind = manifest["kind"]
+    assert found.warnings == (
+        f"Deployment shop/web: spec.replicas is ignored, since {kind} shop/auto scales it; remove it from the bundle",
+    )
+
+
+@pytest.mark.parametrize("name", ["api", ""])
+def test_what_it_does_not_scale_is_not(name: str) -> None:
+    assert find_ignored_fields(workload(), {}, find_autoscalers([autoscaler(name=name)])).paths == ()
+
+
+def test_a_rule_says_it_without_a_warning() -> None:
+    assert (
+        find_ignored_fields(
+            workload(), read_ignore_rules([rule("spec.replicas")]), find_autoscalers([autoscaler()])
+        ).warnings
+        == ()
+    )
+
+
+@pytest.mark.parametrize("spec", [{}, {"scaleTargetRef": None}, {"scaleTargetRef": {"name": 5}}, None])
+def test_an_autoscaler_of_odd_shape_scales_nothing(spec: Any) -> None:
+    assert find_autoscalers([{**autoscaler(), "spec": spec}]) == {}
+
+
+def test_an_autoscaler_scales_in_its_namespace() -> None:
+    assert find_autoscalers([autoscaler()]) == {
+        ObjectKey("apps", "Deployment", "shop", "web"): key_of(autoscaler()),
+    }
+
+
+# parts of objects
+
+
+def test_an_object_comes_apart_and_together_again() -> None:
+    manifest = workload(paused=True, strategy={"type": "Recreate"})
+    before, paths = copy.deepcopy(manifest), [REPLICAS, ("spec", "strategy", "type")]
+    rest, part = without(manifest, paths), only(manifest, paths)
+    assert manifest == before
+    assert rest["spec"] == {"paused": True}
+    assert part == {"spec": {"replicas": 3, "strategy": {"type": "Recreate"}}}
+    assert united(rest, part) == manifest
+
+
+def test_a_map_that_held_nothing_else_goes() -> None:
+    assert "spec" not in without(workload(), [REPLICAS])
+
+
+def test_a_map_that_was_empty_stays() -> None:
+    assert without(workload(template={}), [REPLICAS])["spec"] == {"template": {}}

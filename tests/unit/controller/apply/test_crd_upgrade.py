@@ -1,9 +1,15 @@
-"""What is read of the cluster before a definition is applied, and what comes of it."""
+"""What is read of the cluster before a definition is applied, and what comes of it.
+
+What a schema finds wrong with an object, as the API server would after an update to that schema.
+
+That the API server agrees on all of these is tested in integration/test_crd_upgrade.py.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -12,11 +18,12 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.crd_upgrade.validation import PAGE_ITEMS, Inspector
+from controller.apply.crd_upgrade import PAGE_ITEMS, admit, inspect_upgrade, validate
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from tests.support.definitions import NAME, Manifest, definition, on_cluster, schema, version
 from tests.support.fake_cluster import SERVED, FakeCluster
+from tests.support.fitting import CASES, Fitting
 
 GREETINGS = [Resource("example.com", name, "Greeting", "greetings", namespaced=True) for name in ("v1", "v2")]
 PATH = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{NAME}"
@@ -53,7 +60,7 @@ class Bench:
 
     def inspect(self, new: Manifest, safety: CrdUpgradeSafety | None = None) -> tuple[str, ...]:
         self.cluster.taken()
-        return Inspector(self.cluster.client).inspect(PATH, new, safety or CrdUpgradeSafety())
+        return inspect_upgrade(self.cluster.client, PATH, new, safety or CrdUpgradeSafety())
 
     def refusal(self, new: Manifest, safety: CrdUpgradeSafety | None = None) -> str:
         with pytest.raises(BundleError) as caught:
@@ -275,3 +282,56 @@ def test_what_is_refused_anyway_is_refused_although_a_list_fails() -> None:
     bench.cluster.faults[LIST] = [ApiError(503, "ServiceUnavailable", "not now")]
     message = bench.refusal(definition(of(color=BLUE)))
     assert "checks: [enum, existingResources]" in message
+
+
+NAMED = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 3}}}
+
+
+def said(value: Any, of: Any) -> list[str]:
+    return [f"{violation.field}: {violation.reason}" for violation in validate(admit(value, of), of)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_what_is_wrong_with_a_value(case: Fitting) -> None:
+    found = said({"metadata": {"name": "x"}, "spec": {"value": case.value}}, schema(value=case.schema))
+    assert found == ([f"spec.value{case.says}"] if case.says else [])
+
+
+def test_of_metadata_only_the_name_counts() -> None:
+    value = {"metadata": {"name": "long", "labels": 1, "uid": "x"}}
+    assert said(value, {"type": "object", "properties": {"metadata": NAMED}}) == [
+        "metadata.name: has more than 3 characters"
+    ]
+
+
+def test_the_status_counts_and_paths_lead_through_the_schema() -> None:
+    color = {"type": "array", "items": {"type": "object", "additionalProperties": {"type": "string", "enum": ["a"]}}}
+    of = {"type": "object", "properties": {"status": {"type": "object", "properties": {"colors": color}}}}
+    [violation] = validate({"metadata": {"name": "x"}, "status": {"colors": [{"k": "b"}]}}, of)
+    assert violation.field == "status.colors[0].k"
+    assert violation.path == "^.status.colors.items.additionalProperties"
+
+
+def test_no_reason_quotes_a_value() -> None:
+    of = schema(a={"type": "string", "enum": ["x"], "pattern": "y", "maxLength": 1, "format": "uuid", "not": {}})
+    value = {"metadata": {"name": "x"}, "spec": {"a": "secret"}}
+    assert len(said(value, of)) == 5
+    assert "secret" not in str(said(value, of))
+
+
+def test_neither_object_nor_schema_is_changed() -> None:
+    of = schema(a={"type": "object", "default": {"b": {}}, "properties": {"b": {"type": "object", "properties": {}}}})
+    value: Any = {"metadata": {"name": "x"}, "spec": {"c": 1}}
+    before = repr((of, value))
+    assert admit(value, of) == {"metadata": {"name": "x"}, "spec": {"a": {"b": {}}}}
+    assert repr((of, value)) == before
+
+
+def test_what_cannot_be_a_pattern_matches_everything() -> None:
+    assert said({"metadata": {"name": "x"}, "spec": {"a": "b"}}, schema(a={"pattern": "("})) == []
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1.5])
+def test_what_is_no_whole_number_is_no_integer(value: float) -> None:
+    of = schema(value={"type": "integer"})
+    assert said({"metadata": {"name": "x"}, "spec": {"value": value}}, of) == ["spec.value: must be of type integer"]

@@ -1,3 +1,5 @@
+"""Objects that are deleted, released or labeled, over a cluster in memory."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -10,12 +12,13 @@ import pytest
 
 from api import names
 from api.v1alpha2.conditions import Reason
-from controller.apply.pool import Pool
-from controller.apply.removal import Disposal, Removal, RemovalCause, Remover, dispose
+from controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, make_body
+from controller.apply.removal import Removal, Remover, make_way, release
+from controller.apply.requests import Pool
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, project
-from tests.support.fake_cluster import SERVED, VERBS, FakeCluster
+from tests.support.fake_cluster import CONFIG_MAPS, SERVED, VERBS, FakeCluster
 
 CONFIG = ObjectKey("", "ConfigMap", "shop", "a")
 CLAIM = ObjectKey("", "PersistentVolumeClaim", "shop", "data")
@@ -283,3 +286,109 @@ def test_what_cannot_be_looked_into_stays(cluster: FakeCluster) -> None:
     (removal,) = remove(cluster, definition)
     assert removal.error is not None
     assert DEFINITION_PATH in cluster.objects
+
+
+KEY = ObjectKey("", "ConfigMap", "shop", "a")
+PATH = "/api/v1/namespaces/shop/configmaps/a"
+CONTROLLER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+OTHER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "pod"}
+OWNER = Owner("foo", "uid-foo")
+UNMARKED = {names.RELEASED_FROM: None}
+
+
+@pytest.fixture
+def released_cluster() -> FakeCluster:
+    """A released_cluster with one object of ours, which another client has written to, too."""
+    released_cluster = FakeCluster()
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "shop"}, "data": {}}
+    released_cluster.client.apply(PATH, make_body(manifest, OWNER, orphan=False), manager="rukpak/foo", force=True)
+    released_cluster.patch(PATH, {"data": {"color": "red"}, "metadata": {"annotations": {"example.com/a": "b"}}})
+    released_cluster.taken()
+    return released_cluster
+
+
+def metadata(released_cluster: FakeCluster) -> dict[str, Any]:
+    found: dict[str, Any] = released_cluster.objects[PATH]["metadata"]
+    return found
+
+
+def test_what_is_released_keeps_its_data_and_says_whose_it_was(released_cluster: FakeCluster) -> None:
+    release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    assert released_cluster.objects[PATH]["data"] == {"color": "red"}
+    assert metadata(released_cluster)["labels"] == {}
+    assert metadata(released_cluster)["annotations"] == {"example.com/a": "b", names.RELEASED_FROM: "foo"}
+    assert "ownerReferences" not in metadata(released_cluster)
+    assert released_cluster.requests == [f"GET {PATH}", f"MERGE {PATH}"]
+
+
+def test_other_owners_and_other_managers_stay(released_cluster: FakeCluster) -> None:
+    theirs = {"manager": "kubectl", "operation": "Update"}
+    ours = metadata(released_cluster)["managedFields"]
+    references = [*metadata(released_cluster)["ownerReferences"], OTHER]
+    released_cluster.patch(PATH, {"metadata": {"managedFields": [*ours, theirs], "ownerReferences": references}})
+    release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    assert metadata(released_cluster)["managedFields"] == [theirs]
+    assert metadata(released_cluster)["ownerReferences"] == [OTHER]
+
+
+def test_where_nobody_else_has_an_entry_all_are_cleared_as_the_server_wants_it(released_cluster: FakeCluster) -> None:
+    release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    assert metadata(released_cluster)["managedFields"] == [{}]
+
+
+def test_what_is_gone_is_released(released_cluster: FakeCluster) -> None:
+    released_cluster.remove(PATH)
+    release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    assert released_cluster.requests == [f"GET {PATH}"]
+
+
+def conflicts(count: int) -> list[ApiError]:
+    return [ApiError(409, "Conflict", "it has changed") for _ in range(count)]
+
+
+def test_one_that_changes_meanwhile_is_tried_once_more(released_cluster: FakeCluster) -> None:
+    released_cluster.faults[f"MERGE {PATH}"] = conflicts(1)
+    release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    assert metadata(released_cluster)["annotations"][names.RELEASED_FROM] == "foo"
+
+
+def test_one_that_goes_on_changing_is_given_up(released_cluster: FakeCluster) -> None:
+    released_cluster.faults[f"MERGE {PATH}"] = conflicts(3)
+    with pytest.raises(ApiError) as caught:
+        release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    assert caught.value.status == 409
+    assert len(released_cluster.requests) == 4
+
+
+def judged(released_cluster: FakeCluster, *references: Any) -> Record:
+    """Release the object, have others refer to it, and return it as it is judged then."""
+    release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    changed = released_cluster.patch(PATH, {"metadata": {"ownerReferences": list(references), "annotations": UNMARKED}})
+    return project(changed, "", "ConfigMap")
+
+
+def test_an_object_that_another_controls_is_marked_as_ours_in_the_same_write(released_cluster: FakeCluster) -> None:
+    record = judged(released_cluster, CONTROLLER, OTHER)
+    released_cluster.taken()
+    version = make_way(released_cluster.client, CONFIG_MAPS, record, "foo")
+    assert metadata(released_cluster)["ownerReferences"] == [OTHER]
+    assert metadata(released_cluster)["annotations"][names.RELEASED_FROM] == "foo"
+    assert version == metadata(released_cluster)["resourceVersion"]
+    assert released_cluster.requests == [f"GET {PATH}", f"MERGE {PATH}"]
+
+
+def test_an_object_that_nobody_controls_is_marked_without_being_read(released_cluster: FakeCluster) -> None:
+    record = judged(released_cluster, OTHER)
+    released_cluster.taken()
+    make_way(released_cluster.client, CONFIG_MAPS, record, "foo")
+    assert metadata(released_cluster)["ownerReferences"] == [OTHER]
+    assert released_cluster.requests == [f"MERGE {PATH}"]
+
+
+def test_an_object_that_has_changed_since_it_was_judged_is_not_touched(released_cluster: FakeCluster) -> None:
+    record = judged(released_cluster, CONTROLLER)
+    released_cluster.patch(PATH, {"data": {"color": "green"}})
+    with pytest.raises(ApiError) as caught:
+        make_way(released_cluster.client, CONFIG_MAPS, record, "foo")
+    assert caught.value.status == 409
+    assert metadata(released_cluster)["ownerReferences"] == [CONTROLLER]

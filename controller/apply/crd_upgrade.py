@@ -1,58 +1,98 @@
-"""Validates changes of CustomResourceDefinitions before they are applied.
+"""Whether a CustomResourceDefinition may be changed to another: existing objects are validated, then it is decided.
 
-Objects go by one after the other and nothing is kept of them but a few lines, however many there are.
+One GET for a definition that changes; a LIST in small pages only if a schema is narrower. Objects go by one after the
+other and nothing is kept of them but a few lines, however many there are.
 
 The dialect is Kubernetes' own, not JSON Schema's: `nullable`, `x-kubernetes-int-or-string`, embedded resources, lists
 that are sets or maps, `exclusiveMaximum` as a flag, RE2. `metadata` counts only if the schema constrains its name.
+The source of `admit` are `pruning` and `defaulting` of k8s.io/apiextensions-apiserver, that of the formats is `strfmt`
+of k8s.io/kube-openapi, without those that no cluster object has (ISBN, credit cards, colors). RE2 matches, since its
+dialect is not Python's, and since its time is linear in a text that any user may write.
 
 No reason quotes a value of the object, which may be a secret; what the schema says is quoted.
-
-One GET for a definition that changes; a LIST in small pages only if a schema is narrower. The other modules decide.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from fractions import Fraction
+from functools import lru_cache
 from http import HTTPStatus
 from itertools import islice
 from typing import Any
+
+import re2
 
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.policies import CrdUpgradeSafety, Enforcement
-from controller.apply.crd_upgrade.definition import (
+from controller.apply.crd_changes import (
+    INT_OR_STRING,
     LINES,
+    MOST_PAIRED,
+    PRESERVE,
+    ROOT,
     CheckFinding,
     CustomResourceDefinition,
     Schema,
     canonical,
     compact,
+    compare,
+    compare_schemas,
     is_off,
     level_of,
     listed,
+    narrows_unknown_fields,
     read_definition,
     same,
     tell,
 )
-from controller.apply.crd_upgrade.schemas import (
-    INT_OR_STRING,
-    MOST_PAIRED,
-    PRESERVE,
-    ROOT,
-    compare,
-    compare_schemas,
-    has_format,
-    has_range,
-    matches,
-    narrows_unknown_fields,
-)
 from controller.kube.client import ApiError, Client
 from controller.untrusted import Steps, TooManyStepsError, mapping, number, path_below, sequence, text
 
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+_LETTER = r"a-zA-Z0-9\p{S}\p{L}"
+_UUID = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?%s[0-9a-f]{3}-?%s[0-9a-f]{3}-?[0-9a-f]{12}$"
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_DURATION = (
+    r"(ns|us|µs|μs|ms|s|m|h|d|w|(nano|micro|milli)s(econds?)?|sec(onds?)?|min(utes?)?|h(ou)?rs?|days?|w(ee)?ks?)"
+)
+_PATTERNS: Mapping[str, str] = {
+    "uri": r"^(/|[a-zA-Z][-+.a-zA-Z0-9]*:)[^\x00-\x20\x7f]*$",
+    "email": r"^[^@]*[^@\s]@[^@\s]+$|<[^@\s]+@[^@\s]+>$",
+    "hostname": (
+        rf"^([{_LETTER}]((-?[{_LETTER}]{{0,62}})?)"
+        rf"|([{_LETTER}](([-{_LETTER}]{{0,61}}[{_LETTER}])?)(\.)){{1,}}([a-zA-Z\p{{L}}]){{2,63}})$"
+    ),
+    "mac": (
+        r"^[0-9a-fA-F]{2}(([:-][0-9a-fA-F]{2}){5}|([:-][0-9a-fA-F]{2}){7}|([:-][0-9a-fA-F]{2}){19})$"
+        r"|^[0-9a-fA-F]{4}((\.[0-9a-fA-F]{4}){2}|(\.[0-9a-fA-F]{4}){3}|(\.[0-9a-fA-F]{4}){9})$"
+    ),
+    "uuid": _UUID % ("[0-9a-f]", "[0-9a-f]"),
+    "uuid3": _UUID % ("3", "[0-9a-f]"),
+    "uuid4": _UUID % ("4", "[89ab]"),
+    "uuid5": _UUID % ("5", "[89ab]"),
+    "byte": r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$",
+    "duration": rf"^[-+]?(0|(\d+(\.\d*)?|\.\d+)\s*{_DURATION}(\s*(\d+(\.\d*)?|\.\d+)\s*{_DURATION})*)$",
+    "datetime": (
+        r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)"
+        r"([.,]\d+)?([Zz]|[-+]\d{2}:?\d{2})?$"
+    ),
+    "k8sshortname": rf"^{_LABEL}$",
+    "k8slongname": rf"^{_LABEL}(\.{_LABEL})*$",
+}
+_LARGEST_FLOAT = 3.4028234663852886e38
+_RANGES: Mapping[tuple[str, str], tuple[float, float]] = {
+    ("integer", "int32"): (-(2**31), 2**31 - 1),
+    ("integer", "int64"): (-(2**63), 2**63 - 1),
+    ("number", "float"): (-_LARGEST_FLOAT, _LARGEST_FLOAT),
+}
 MOST_REFUSED = 20
 """After so many objects that block the upgrade, the survey ends."""
 MOST_UNFINISHED = 3
@@ -111,7 +151,7 @@ def plan_trials(
 def _may_refuse(old: Schema, new: Schema) -> bool:
     """Whether an object may match the old schema and not the new one."""
     differences = compare_schemas(old, new)
-    return any(each.change.level == "Error" for each in differences) or narrows_unknown_fields(old, new)
+    return any(each.level == "Error" for each in differences) or narrows_unknown_fields(old, new)
 
 
 class Survey:
@@ -387,74 +427,113 @@ def _count_fitting(value: Any, schemas: Sequence[Any], place: _Location) -> int:
     return sum(not any(_validate(value, mapping(schema), place)) for schema in schemas)
 
 
-class Inspector:
-    """Checks whether a CustomResourceDefinition may be applied."""
+def has_format(text: str, name: str) -> bool:
+    """Whether a text has a format; true if the API server does not know the format."""
+    known = name.replace("-", "")
+    if known in _PATTERNS:
+        return matches(text, _PATTERNS[known])
+    rule = _FORMATS.get(known)
+    return rule is None or rule(text)
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
-    def inspect(self, path: str, manifest: Mapping[str, Any], safety: CrdUpgradeSafety) -> tuple[str, ...]:
-        """Compare a definition with the one on the cluster; a new one may be applied.
+def has_range(value: float, type_: str, name: str) -> bool:
+    """Whether a number is in the range of its format; true if the API server does not check that."""
+    least, most = _RANGES.get((type_, name), (value, value))
+    return least <= value <= most
 
-        Args:
-            path: of the definition.
-            manifest: as it will be applied.
-            safety: spec.crdUpgradeSafety.
 
-        Returns: warnings.
-        Raises: BundleError (UnsafeCRDUpgrade); ApiError if the cluster cannot be read.
-        """
-        new = read_definition(manifest)
-        if is_off(new.name, safety):
-            return ()
-        live = self._read(path)
-        if live is None:
-            return ()
-        old = read_definition(live)
-        if old.exempt or new.exempt:
-            annotation = f'{names.SAFE_CRD_UPGRADE_VALIDATION}: "false"'
-            return (f"{_title(new.name)}not checked, since it has the annotation {annotation}",)
-        findings = compare(old, new)
-        existing, failure = self._survey(old, new, findings, safety)
-        return _judge(new.name, [*findings, *existing], failure, safety)
+def matches(text: str, pattern: str) -> bool:
+    """Whether a pattern matches anywhere in a text; true for a malformed one, which the API server refuses."""
+    compiled = _compiled(pattern)
+    return compiled is None or compiled.search(text) is not None
 
-    def _read(self, path: str) -> Mapping[str, Any] | None:
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> Any:
+    try:
+        return re2.compile(pattern, _OPTIONS)
+    except re2.error:
+        return None
+
+
+def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def _rule(text: str) -> bool:
         try:
-            value: Mapping[str, Any] = self._client.get(path).value
+            parse(text)
+        except ValueError:
+            return False
+        return True
+
+    return _rule
+
+
+def _cidr(text: str) -> None:
+    address, slash, bits = text.partition("/")
+    if not slash or not bits.isascii() or not bits.isdigit():
+        raise ValueError(text)
+    ipaddress.ip_interface(f"{address}/{bits}")
+
+
+_FORMATS: Mapping[str, Callable[[str], bool]] = {
+    "ipv4": _parses(ipaddress.IPv4Address),
+    "ipv6": _parses(ipaddress.IPv6Address),
+    "cidr": _parses(_cidr),
+    "date": _parses(date.fromisoformat),
+}
+
+
+def inspect_upgrade(
+    client: Client, path: str, manifest: Mapping[str, Any], safety: CrdUpgradeSafety
+) -> tuple[str, ...]:
+    """Compare a CustomResourceDefinition with the one on the cluster; a new one may be applied.
+
+    Args:
+        client: acts as the account that applies it.
+        path: of the definition.
+        manifest: as it will be applied.
+        safety: spec.crdUpgradeSafety.
+
+    Returns: warnings.
+    Raises: BundleError (UnsafeCRDUpgrade); ApiError if the cluster cannot be read.
+    """
+    new = read_definition(manifest)
+    if is_off(new.name, safety):
+        return ()
+    try:
+        old = read_definition(client.get(path).value)
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return ()
+    if old.exempt or new.exempt:
+        annotation = f'{names.SAFE_CRD_UPGRADE_VALIDATION}: "false"'
+        return (f"{_title(new.name)}not checked, since it has the annotation {annotation}",)
+    findings = compare(old, new)
+    trials = {} if is_off(new.name, safety, "existingResources") else plan_trials(old, new, findings)
+    existing, failure = _survey(client, old, trials, Survey(new.name, safety))
+    return _judge(new.name, [*findings, *_unevaluated(findings, trials), *existing], failure, safety)
+
+
+def _survey(
+    client: Client, old: CustomResourceDefinition, trials: Mapping[str, Sequence[Trial]], survey: Survey
+) -> tuple[list[CheckFinding], ApiError | None]:
+    """Return the findings of existing objects, and why not all of them could be checked."""
+    for version, tried in trials.items():
+        try:
+            _add_objects(client, old.resource(version).path(), tried, survey)
         except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            return None
-        return value
+            text = f"existing custom objects of version {version} could not be listed: {error}"
+            unlisted = CheckFinding(check="existingResources", text=text, version=version)
+            return [*survey.findings(), unlisted], error
+    return survey.findings(), None
 
-    # existing objects
 
-    def _survey(
-        self,
-        old: CustomResourceDefinition,
-        new: CustomResourceDefinition,
-        findings: Sequence[CheckFinding],
-        safety: CrdUpgradeSafety,
-    ) -> tuple[list[CheckFinding], ApiError | None]:
-        """Return the findings of existing objects, and why not all of them could be checked."""
-        trials = {} if is_off(new.name, safety, "existingResources") else plan_trials(old, new, findings)
-        survey = Survey(new.name, safety)
-        found = _unevaluated(findings, trials)
-        for version, tried in trials.items():
-            try:
-                self._validate_all(old.resource(version).path(), tried, survey)
-            except ApiError as error:
-                text = f"existing custom objects of version {version} could not be listed: {error}"
-                unlisted = CheckFinding(check="existingResources", text=text, version=version)
-                return [*found, *survey.findings(), unlisted], error
-        return [*found, *survey.findings()], None
-
-    def _validate_all(self, path: str, trials: Sequence[Trial], survey: Survey) -> None:
-        for page in self._client.pages(path, limit=PAGE_ITEMS):
-            for item in page.items:
-                if survey.has_enough:
-                    return
-                survey.add(item, trials)
+def _add_objects(client: Client, path: str, trials: Sequence[Trial], survey: Survey) -> None:
+    for page in client.pages(path, limit=PAGE_ITEMS):
+        for item in page.items:
+            if survey.has_enough:
+                return
+            survey.add(item, trials)
 
 
 def _unevaluated(findings: Sequence[CheckFinding], versions: Mapping[str, object]) -> list[CheckFinding]:

@@ -4,7 +4,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -191,3 +191,60 @@ def test_a_repair_that_comes_too_soon_is_postponed_and_another_revision_never(le
     assert not ledger.postpones(KEY, "v2")
     clock.now += 2
     assert not ledger.postpones(KEY, "v1")
+
+
+# status.managedState
+
+FORTY = [replace(RECORD, key=KEY._replace(name=f"object-{n}"), applied_digest=f"d{n % 3}") for n in range(40)]
+ROW = replace(RECORD, applied_digest="d", entry_hash="h")
+# Written by the release before v2, for ROW and for nothing.
+FIRST = "v1:sha256:2439578313975ca78c4d9d9117b973a7eda2fa24d9e6f54b58094947399bef57"
+FIRST_OF_NONE = "v1:sha256:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
+
+
+def state_of(*records: Record) -> str:
+    ledger = Ledger()
+    ledger.learn(records)
+    return ledger.managed_state
+
+
+def test_the_state_does_not_depend_on_order() -> None:
+    assert state_of(*random.Random(1).sample(FORTY, len(FORTY))) == state_of(*FORTY)
+    assert state_of().startswith("v2:sha256:")
+
+
+CHANGES = [
+    pytest.param({"key": KEY._replace(group="apps")}, id="another group"),
+    pytest.param({"key": KEY._replace(kind="Secret")}, id="another kind"),
+    pytest.param({"key": KEY._replace(namespace="shop2")}, id="another namespace"),
+    pytest.param({"key": KEY._replace(name="b")}, id="another name"),
+    pytest.param({"applied_digest": "e"}, id="another digest"),
+    pytest.param({"entry_hash": ""}, id="another entry"),
+    pytest.param({"applied_digest": "dh", "entry_hash": ""}, id="the same texts, divided elsewhere"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_state_differs_with(change: dict[str, Any]) -> None:
+    assert state_of(replace(ROW, **change)) != state_of(ROW)
+
+
+def test_any_sequence_of_changes_gives_the_state_of_what_is_left(ledger: Ledger) -> None:
+    chance, left = random.Random(2), dict[ObjectKey, Record]()
+    for _ in range(300):
+        record = replace(chance.choice(FORTY), entry_hash=chance.choice("abc"))
+        if chance.random() < 0.4:
+            left.pop(record.key, None)
+            ledger.drop([record.key])
+        else:
+            left[record.key] = record
+            ledger.learn([record])
+        assert ledger.managed_state == state_of(*left.values())
+
+
+def test_the_states_of_this_and_the_previous_version_are_recognized() -> None:
+    assert Ledger().resume(FORTY, state_of(*FORTY))
+    assert Ledger().resume([ROW], FIRST)
+    assert Ledger().resume([], FIRST_OF_NONE)
+    assert not Ledger().resume([replace(ROW, entry_hash="x")], FIRST)
+    assert not Ledger().resume([], "")
