@@ -23,7 +23,7 @@ from hack.bench.scenarios import time_install, time_repair
 from hack.bench.table import insert_table
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Bundle, Manifest, make_bundle
-from hack.control_plane.ports import free_ports
+from hack.control_plane.processes import free_ports
 from hack.control_plane.waiting import wait_for
 
 BEGIN = "<!-- crowd: written by hack/bench/run -->"

@@ -25,7 +25,7 @@ from hack.bench.table import insert_table
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Manifest
 from hack.control_plane.binaries import Binaries, MissingError
-from hack.control_plane.registry import Registry
+from hack.control_plane.servers import Registry
 from hack.control_plane.settings import read_settings
 from tests.support.registries import PASSWORD, USER, Authority, GuardedRegistry, password_auth
 

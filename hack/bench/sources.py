@@ -30,7 +30,7 @@ from hack.bench.private import TRUSTS, serve_privately
 from hack.bench.requests import count as count_requests
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
 from hack.control_plane.binaries import Binaries
-from hack.control_plane.registry import Registry
+from hack.control_plane.servers import Registry
 from hack.control_plane.settings import read_settings
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.registry import RegistryClient, compress, pack

@@ -15,10 +15,9 @@ from pathlib import Path
 
 from controller.processes.confinement import Mechanisms
 from hack.control_plane.binaries import Binaries
-from hack.control_plane.folders import OWNER, make_owned_folder, take_away
-from hack.control_plane.processes import Process, running_process, write_note
+from hack.control_plane.processes import OWNER, Process, make_owned_folder, running_process, take_away, write_note
 from hack.control_plane.programs import CONTROL_PLANE
-from hack.control_plane.registry import Registry
+from hack.control_plane.servers import Registry
 from hack.control_plane.settings import Settings
 from hack.demonstration.shell import CommandError, Shell
 from tests.support.private_sources import PrivateSources, serve_private_sources

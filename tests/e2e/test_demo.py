@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from hack.control_plane.binaries import Binaries
-from hack.control_plane.folders import take_away
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
+from hack.control_plane.processes import take_away
 from hack.control_plane.programs import CONTROL_PLANE
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for

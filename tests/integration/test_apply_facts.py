@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map, definition
 from tests.support.inside import ApiError, covers, entry_hash, entry_of

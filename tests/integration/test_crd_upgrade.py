@@ -12,7 +12,7 @@ import pytest
 
 from api import names
 from hack.bench.usage import read_usage
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
 from hack.control_plane.processes import running_process
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Deployed, World, config_map, exists, image, is_answered, new_name

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 import pytest
 
 from hack.control_plane.binaries import Binaries
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name, new_world
 from tests.support.git_servers import serve_ssh

@@ -16,7 +16,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Entry, Limits, Resolution
 from api.v1alpha2.conditions import Reason
-from hack.control_plane.certificates import write_certificates
+from hack.control_plane.components import write_certificates
 from tests.support.faulty_server import FaultyServer
 from tests.support.inside import ContentStore, source_of, write_entries
 from tests.support.tarballs import Link, tarball

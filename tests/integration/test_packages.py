@@ -7,8 +7,7 @@ import json
 import pytest
 
 from api import names
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.kubectl import KubectlError
+from hack.control_plane.cluster import ControlPlane, KubectlError
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from hack.packaging.kustomization import Manifest, render

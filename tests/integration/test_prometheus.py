@@ -23,9 +23,8 @@ import yaml
 from api.names import GROUP, PLURAL, SHARD
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.folders import make_owned_folder, take_away
-from hack.control_plane.ports import free_ports
-from hack.control_plane.prometheus import Prometheus
+from hack.control_plane.processes import free_ports, make_owned_folder, take_away
+from hack.control_plane.servers import Prometheus
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import ROOT, Deployed, World, config_map, image, new_name, new_world

@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from hack.control_plane.cache import Cache
-from hack.control_plane.go import ENVIRONMENT
+from hack.control_plane.binaries import Cache
+from hack.control_plane.builds import ENVIRONMENT
 from hack.control_plane.settings import Settings, read_settings
 
 _SECONDS = 280

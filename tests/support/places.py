@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
 from tests.support.bundles import Manifest
 from tests.support.inside import ApiError, Client, connect
 from tests.support.objects import make

@@ -22,9 +22,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from hack.control_plane.certificates import write_certificates
-from hack.control_plane.ports import free_ports
-from hack.control_plane.processes import Process
+from hack.control_plane.components import write_certificates
+from hack.control_plane.processes import Process, free_ports
 from hack.control_plane.waiting import wait_for
 
 USER, PASSWORD = "robot", "correct horse"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from api import names
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.kubectl import KubectlError
+from hack.control_plane.cluster import ControlPlane, KubectlError
 from tests.support.bundles import ROOT, Deployed, Manifest, World, bundle_of, config_map, image
 
 ANN = ("--as=ann", "--as-group=tenant", "--as-group=system:authenticated")

@@ -31,7 +31,7 @@ from controller.sources import redirects as detours
 from controller.sources.chart.source import ChartSource
 from controller.sources.http.source import HttpSource
 from controller.sources.image.source import ImageSource
-from hack.control_plane.certificates import write_certificates
+from hack.control_plane.components import write_certificates
 from hack.control_plane.waiting import wait_for
 from tests.support.chart_repositories import entry_of, index_of, packed_chart
 from tests.support.charts import pack

@@ -19,7 +19,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.sources.chart import repository
 from controller.sources.chart.source import ChartSource
-from hack.control_plane.certificates import write_certificates
+from hack.control_plane.components import write_certificates
 from tests.support.chart_repositories import add_chart, entry_of, index_of, packed_chart, repository_of
 from tests.support.charts import pack
 from tests.support.faulty_registry import Faults, FaultyRegistry

@@ -28,7 +28,7 @@ from api.plugins import Access, Credentials, Entry, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.sources.http.source import HttpSource
-from hack.control_plane.certificates import write_certificates
+from hack.control_plane.components import write_certificates
 from tests.support.faulty_server import FaultyServer
 from tests.support.tarballs import Link, tarball
 from tests.support.zips import Crafted, crafted, zipped
