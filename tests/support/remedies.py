@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-from hack.wording.strings import find_strings
 
 ROOT = Path(__file__).parents[2]
 FILLED_IN = "x"
@@ -21,10 +21,21 @@ _ANNOTATION = re.compile(r"\bcore\.rukpak\.io/[a-z-]+")
 
 @cache
 def texts() -> tuple[str, ...]:
-    """Return the strings of the program, with {…} for what is filled in."""
+    """Return the strings of the program on one line each, with {…} for what is filled in."""
     paths = [path for folder in ("api", "controller") for path in sorted((ROOT / folder).rglob("*.py"))]
-    found = (find_strings(path.read_text(encoding="utf-8")) for path in paths)
-    return tuple(string.text for strings in found for string in strings)
+    found = (" ".join(text.split()) for path in paths for text in _strings(path))
+    return tuple(text for text in found if " " in text and "self." not in text)  # neither names nor CEL
+
+
+def _strings(path: Path) -> Iterator[str]:
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    # Docstrings are shown to nobody, except those of the API's models, which are the descriptions of its fields.
+    unseen = () if path.parent.name == "v1alpha2" else {node.value for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{…}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in unseen:
+            yield node.value
 
 
 def fields() -> set[str]:
