@@ -18,10 +18,8 @@ from typing import Any
 
 from hack.bench import raw
 from hack.bench.api import Api
-from hack.bench.figures import FIGURES, Measured, Sample, medians
-from hack.bench.machine import describe_machine
+from hack.bench.figures import FIGURES, Measured, Sample, describe_machine, insert_table, medians
 from hack.bench.scenarios import MANY, ONE, Scenario, delete, install
-from hack.bench.table import insert_table
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Manifest
 from hack.control_plane.binaries import Binaries, MissingError

@@ -17,10 +17,9 @@ from datetime import datetime
 from typing import Any
 
 from hack.bench import raw
-from hack.bench.api import BUNDLE_DEPLOYMENTS, MERGE
-from hack.bench.audit import describe
+from hack.bench.api import BUNDLE_DEPLOYMENTS, MERGE, describe
+from hack.bench.rows import Usage
 from hack.bench.testbed import Testbed, make_testbed
-from hack.bench.usage import Usage
 from hack.bench.workloads import Bundle, Manifest, make_rollouts, path_of
 from hack.control_plane.waiting import wait_for
 

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controller.kube.client import Client, connect
-from hack.bench.api import Api
-from hack.bench.audit import Requests, requests_of
-from hack.bench.usage import Usage, read_usage
+from hack.bench.api import Api, Requests, requests_of
+from hack.bench.rows import Usage, read_usage
 from hack.bench.workloads import Bundle, Manifest
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane, make_control_plane

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from api import names
-from hack.bench.usage import read_usage
+from hack.bench.rows import read_usage
 from hack.control_plane.cluster import Cluster
 from hack.control_plane.processes import running_process
 from hack.control_plane.waiting import wait_for

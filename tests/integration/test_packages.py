@@ -10,7 +10,7 @@ from api import names
 from hack.control_plane.cluster import ControlPlane, KubectlError
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
-from hack.packaging.kustomization import Manifest, render
+from hack.packaging.manifests import Manifest, render
 from tests.support.bundles import ROOT, World, config_map, image
 from tests.support.helm_program import CHART, helm
 from tests.support.installations import CONFIG, NAMESPACE, container_of, kustomize, run_installed
