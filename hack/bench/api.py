@@ -119,7 +119,6 @@ class Requests:
 
     @property
     def total(self) -> int:
-        """Number of requests."""
         return len(self.events)
 
     @property

@@ -221,7 +221,6 @@ class Crowd:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m hack.bench.crowd", description="Measure many BundleDeployments.")
     parser.add_argument("--small", type=int, default=SMALL, help="BundleDeployments of one object [%(default)s]")
     parser.add_argument("--large", type=int, default=LARGE, help=f"of {OBJECTS} objects [%(default)s]")

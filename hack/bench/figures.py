@@ -47,8 +47,6 @@ Sample = Mapping[str, Measured]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure and its presentation."""
-
     key: str
     title: str
     digits: int = 0

@@ -40,7 +40,6 @@ DEEP_FIELDS = 12
 
 
 def main() -> int:
-    """Measure, print a table, and return the exit status."""
     return publish(chosen(sys.argv[1:], (plain, operator, chart, large, definition)))
 
 
@@ -153,7 +152,6 @@ def write_operator(folder: Path) -> None:
 
 
 def write_chart(folder: Path, *, objects: int) -> None:
-    """Write a chart with one template an object."""
     (folder / "templates").mkdir()
     (folder / "Chart.yaml").write_text("apiVersion: v2\nname: bench\nversion: 1.0.0\n", encoding="utf-8")
     for number in range(objects):

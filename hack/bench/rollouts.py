@@ -32,8 +32,6 @@ INSTALL_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Cost of the waves."""
-
     seconds: float
     events: int
     passes: Counter[int]
@@ -48,7 +46,6 @@ class Cost:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print; return the exit status."""
     options = _parser().parse_args(arguments)
     with make_testbed() as testbed:
         cost = _measure(testbed, options.deployments, options.bundles, options.waves)

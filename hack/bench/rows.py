@@ -55,8 +55,6 @@ RUNS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure."""
-
     title: str
     value: float
     at_most: float

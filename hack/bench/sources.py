@@ -249,7 +249,6 @@ Parameters = Mapping[str, Any]
 
 
 def main() -> int:
-    """Measure, print a table, and return the exit status."""
     return publish(chosen(sys.argv[1:], (image, git, archive, unchanged, private, chart, requests)))
 
 
@@ -373,7 +372,6 @@ def make_archive(path: Path) -> None:
 
 @contextmanager
 def serve_images(folder: Path) -> Iterator[RegistryClient]:
-    """Run a registry to push to."""
     with _run_registry(folder) as registry:
         yield RegistryClient(registry.host)
 
@@ -390,7 +388,6 @@ def _run_registry(folder: Path) -> Iterator[Registry]:
 
 @contextmanager
 def serve_files(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder, and return the address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -407,8 +404,6 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Cost of a fetch."""
-
     seconds: float
     peak: float
     """MiB of memory."""
@@ -457,8 +452,6 @@ def _resolve_again(kind: str, parameters: Parameters) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexCost:
-    """Cost of an index."""
-
     seconds: float
     peak: float
     """MiB of memory, after it was read and polled."""

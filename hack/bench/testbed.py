@@ -87,7 +87,6 @@ class Testbed:
         return self._controller.log.read_text(encoding="utf-8", errors="replace")
 
     def stop_controller(self) -> None:
-        """Stop the controller with SIGTERM."""
         self._controller.terminate(STOP_SECONDS)
 
     def restart_api_server(self) -> None:

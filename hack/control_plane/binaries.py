@@ -107,7 +107,6 @@ def _candidates(program: Program, settings: Settings) -> Iterator[Path]:
 
 
 def version_of(path: Path, program: Program) -> Version | None:
-    """Return the version that a program reports, or None."""
     try:
         told = subprocess.run(
             [path, *program.version_arguments],

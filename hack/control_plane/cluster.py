@@ -131,7 +131,6 @@ class ControlPlane(Cluster):
 
     @property
     def etcd(self) -> str:
-        """Return the address of etcd."""
         return self._etcd_address
 
     def start(self) -> None:
@@ -162,7 +161,6 @@ class ControlPlane(Cluster):
         self._wait(self._etcd, "etcd healthy", lambda: self._answer(f"{self._etcd_address}/health") is not None)
 
     def stop_etcd(self) -> None:
-        """Kill etcd."""
         self._etcd.kill()
 
     def back_up_etcd(self) -> None:
@@ -201,7 +199,6 @@ class ControlPlane(Cluster):
         self._controllers.kill()
 
     def start_scheduler(self) -> None:
-        """Start kube-scheduler."""
         self._scheduler.start()
 
     def is_running(self) -> bool:

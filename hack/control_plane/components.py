@@ -69,7 +69,6 @@ class Ports:
 
 
 def server_address(ports: Ports) -> str:
-    """Return the address of the API server."""
     return f"https://127.0.0.1:{ports.server}"
 
 

@@ -68,7 +68,6 @@ class Registry:
         wait_for(self._is_answering, REGISTRY_SECONDS, lambda: f"registry: {self._process.last_words()}")
 
     def stop(self) -> None:
-        """Kill it."""
         self._process.kill()
 
     def _is_answering(self) -> bool:
@@ -123,7 +122,6 @@ class Prometheus:
         wait_for(self._is_ready, PROMETHEUS_SECONDS, lambda: f"prometheus: {self._process.last_words()}")
 
     def stop(self) -> None:
-        """Kill it."""
         self._process.kill()
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:

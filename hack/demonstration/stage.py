@@ -159,15 +159,12 @@ class OwnStage(Stage):
 
     @property
     def brought(self) -> str:
-        """All there is."""
         return "cluster, registry and controller"
 
     def explain_use(self) -> str:
-        """Return the output of the command."""
         return self.shell.look(f"hack/cluster env {self.folder.name} 2> /dev/null")
 
     def explain_end(self) -> str:
-        """Return the command."""
         return f"hack/cluster down {self.folder.name}"
 
 
@@ -238,11 +235,9 @@ class UserStage(Stage):
         return "registry, controller, and everything that they created in the cluster"
 
     def explain_use(self) -> str:
-        """Return the line."""
         return f"export KUBECONFIG={shlex.quote(str(self._kubeconfig))}"
 
     def explain_end(self) -> str:
-        """Return the commands."""
         noted = [running_process(self.folder / f"{name}.pid") for name in ("controller", "registry")]
         running = " ".join(str(process) for process in noted if process)
         return " && ".join([*self._deletions(), f"kill {running}", f"rm -r {shlex.quote(str(self.folder))}"])

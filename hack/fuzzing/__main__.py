@@ -27,7 +27,6 @@ _SECONDS = 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command. Returns: its exit status."""
     options = _parse(arguments)
     if options.list:
         width = max(map(len, TARGETS))

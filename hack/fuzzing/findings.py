@@ -52,7 +52,6 @@ class Findings:
 
 
 def failure(target: Target, data: bytes) -> Exception | None:
-    """Return the unexpected exception of a target, if any."""
     try:
         target.run(data)
     except Exception as error:  # noqa: BLE001 - whatever it is: that is what is looked for
@@ -91,7 +90,6 @@ _PIECES = (0, 1, 2, 4, 8, 64, 512)
 
 @st.composite
 def inputs(draw: st.DrawFn, target: Target) -> bytes:
-    """Generate an input for a target."""
     kept = list(kept_inputs(target.name).values()) or [b""]
     data, other = bytearray(draw(st.sampled_from(kept))), draw(st.sampled_from(kept))
     for _ in range(draw(st.integers(1, 4))):

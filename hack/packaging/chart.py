@@ -111,7 +111,6 @@ FLAG = 'printf "--%s=%v" $name (ternary (int64 $value) $value (kindIs "float64" 
 
 
 def chart_files(config: Path) -> dict[str, str]:
-    """Return the text of each file of the chart, by its path in the chart."""
     parts = {name: render(config / name) for name in PARTS}
     plain, restricted = render(config / "default"), render(config / "restricted")
     always = [*parts["crd"], *parts["manager"], *parts["rbac"]]

@@ -30,12 +30,10 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def write_documents(manifests: Iterable[Any]) -> str:
-    """Return the documents, separated by `---`."""
     return "---\n".join(write(each) for each in manifests)
 
 
 def write(value: Any) -> str:
-    """Return one document."""
     unshared = json.loads(json.dumps(value))  # PyYAML would write anchors for shared values
     text: str = yaml.dump(unshared, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
     return text
