@@ -25,7 +25,7 @@ from hack.control_plane.binaries import (
 )
 from hack.control_plane.builds import BUILDS, BuildError, Tell
 from hack.control_plane.programs import PROGRAMS, Release
-from hack.control_plane.settings import Settings
+from hack.control_plane.settings import KUBERNETES_RELEASES, Settings, read_settings
 from tests.support.file_server import FileServer
 
 
@@ -195,13 +195,6 @@ def test_a_program_with_a_wrong_checksum_is_not_kept(file_server: FileServer, tm
     assert not list(tmp_path.iterdir())
 
 
-def test_an_archive_with_a_wrong_checksum_is_not_opened(file_server: FileServer, tmp_path: Path) -> None:
-    file_server.files |= {"/program": archive_of({"etcd": PROGRAM}), "/sums": DIGEST.encode()}
-    with pytest.raises(DownloadError, match="not used"):
-        download(release(file_server, member="etcd"), tmp_path / "etcd")
-    assert not list(tmp_path.iterdir())
-
-
 def test_an_archive_without_the_program_is_refused(file_server: FileServer, tmp_path: Path) -> None:
     archive = archive_of({"other": b""})
     file_server.files |= {"/program": archive, "/sums": hashlib.sha256(archive).hexdigest().encode()}
@@ -307,35 +300,6 @@ def test_what_cannot_be_downloaded_is_built_and_it_is_said_that_it_takes_minutes
     assert len(file_server.requested) == 1, "once one program of a part is missing, the others are not asked for"
 
 
-def test_what_has_a_wrong_checksum_is_built_instead(
-    tmp_path: Path, file_server: FileServer, told: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(BUILDS, "control-plane", make_all)
-    publish(file_server, "kubectl", digest="0" * 64)
-    found = Binaries(settings(tmp_path, file_server), told.append).obtain(["kubectl"])
-    assert found["kubectl"].read_bytes() == b""
-    assert f"published is {'0' * 64}; not used" in told[1]
-
-
-def test_what_was_built_is_used_again(
-    tmp_path: Path, file_server: FileServer, told: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(BUILDS, "control-plane", make_all)
-    first = Binaries(settings(tmp_path, file_server), told.append).obtain(["etcd"])
-    monkeypatch.setitem(BUILDS, "control-plane", refuse)
-    told.clear()
-    assert Binaries(settings(tmp_path, file_server), told.append).obtain(["etcd"]) == first
-    assert not told
-
-
-def test_another_version_is_obtained_anew(tmp_path: Path, file_server: FileServer, told: list[str]) -> None:
-    publish(file_server, "kubectl")
-    Binaries(settings(tmp_path, file_server), told.append).obtain(["kubectl"])
-    other = Settings(cache=tmp_path / "cache", kubernetes_version="1.35.0", kubernetes_releases=file_server.address)
-    file_server.files |= {path.replace("1.36.3", "1.35.0"): data for path, data in file_server.files.items()}
-    assert "1.35.0" in str(Binaries(other, told.append).obtain(["kubectl"])["kubectl"])
-
-
 def test_what_cannot_be_had_at_all_is_told_with_the_ways_to_get_it(
     tmp_path: Path, file_server: FileServer, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,3 +321,27 @@ def test_builds_run_in_the_order_in_which_they_share_most(
     given = replace(settings(tmp_path, file_server), kwok_releases=file_server.address)
     Binaries(given, told.append).obtain(["kwok", "registry", "etcd"])
     assert built == ["control-plane", "registry", "kwok"]
+
+
+def test_versions_and_addresses_come_from_the_environment() -> None:
+    environment = {"RUKPAK_KUBERNETES_VERSION": "v1.35.1", "RUKPAK_ETCD_RELEASES": "https://mirror.example/etcd/"}
+    settings = read_settings(environment)
+    assert settings.kubernetes_version == "1.35.1"
+    assert settings.etcd_releases == "https://mirror.example/etcd"
+
+
+@pytest.mark.parametrize(("minor", "version"), KUBERNETES_RELEASES.items())
+def test_a_minor_version_of_kubernetes_is_one_of_its_releases(minor: str, version: str) -> None:
+    assert version.startswith(f"{minor}.")
+    assert read_settings({"RUKPAK_KUBERNETES_VERSION": minor}).kubernetes_version == version
+
+
+def test_the_folder_of_assets_goes_before_the_path() -> None:
+    settings = read_settings({"KUBEBUILDER_ASSETS": "/assets", "PATH": "/one:/two:/one"})
+    assert settings.search == (Path("/assets"), Path("/one"), Path("/two"))
+
+
+def test_the_cache_is_where_the_environment_says() -> None:
+    assert read_settings({"RUKPAK_CACHE": "/a", "XDG_CACHE_HOME": "/b"}).cache == Path("/a")
+    assert read_settings({"XDG_CACHE_HOME": "/b"}).cache == Path("/b/rukpak")
+    assert read_settings({}).cache == Path.home() / ".cache/rukpak"

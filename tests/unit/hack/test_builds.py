@@ -85,11 +85,6 @@ def test_staging_modules_are_replaced_by_their_published_versions() -> None:
     assert make_go_mod(KUBERNETES, "1.36.3") == EXPECTED
 
 
-def test_a_go_mod_of_something_else_is_refused() -> None:
-    with pytest.raises(BuildError, match="no Go version or no etcd client"):
-        make_go_mod("module example.com/other\n", "1.36.3")
-
-
 def test_one_binary_goes_by_the_names_of_all_components(
     go: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,11 +124,6 @@ replace (
     ]
 
 
-def test_what_is_no_go_mod_is_refused() -> None:
-    with pytest.raises(BuildError, match="has no Go version"):
-        make_prometheus_go_mod("", "v0.315.0")
-
-
 def test_the_registry_is_built_without_storage_in_clouds(go: Path, tmp_path: Path) -> None:
     build_registry(tmp_path, Settings(cache=tmp_path, registry_version="3.1.2"), print)
     assert (tmp_path / "registry").exists()
@@ -159,11 +149,6 @@ def test_kwok_is_built_from_the_packages_of_the_control_plane(go: Path, tmp_path
 def test_kwok_keeps_its_modules_beside_another_minor_version_of_kubernetes() -> None:
     ours = make_kwok_go_mod(KWOK, "v0.8.0", KUBERNETES, "1.35.2")
     assert ours.splitlines() == ["module kwok", "go 1.26.0", "require sigs.k8s.io/kwok v0.8.0"]
-
-
-def test_helm_reports_its_version(go: Path, tmp_path: Path) -> None:
-    build_helm(tmp_path, Settings(cache=tmp_path, helm_version="4.3.1"), print)
-    assert "-X helm.sh/helm/v4/internal/version.version=v4.3.1 -o" in (go / "calls").read_text()
 
 
 def test_programs_share_compiled_packages_because_their_flags_are_the_same(go: Path, tmp_path: Path) -> None:
@@ -209,10 +194,4 @@ def test_the_last_line_of_a_failing_compiler_is_told(go: Path, tmp_path: Path) -
     program = go / "go"
     program.write_text(program.read_text().replace("build)", "build) echo undefined: x >&2; exit 1 ;; never)"))
     with pytest.raises(BuildError, match=r"^go build failed: undefined: x$"):
-        build_registry(tmp_path, Settings(cache=tmp_path), print)
-
-
-def test_a_machine_without_go_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BuildError, match=r"^Go is not installed$"):
         build_registry(tmp_path, Settings(cache=tmp_path), print)
