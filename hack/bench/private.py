@@ -25,7 +25,7 @@ from hack.bench.workloads import Manifest
 from hack.control_plane.binaries import Binaries, MissingError
 from hack.control_plane.servers import Registry
 from hack.control_plane.settings import read_settings
-from tests.support.registries import PASSWORD, USER, Authority, GuardedRegistry, password_auth
+from tests.support.private_sources import PASSWORD, USER, Authority, GuardedRegistry, password_auth
 
 HERE = Path(__file__).parent
 BEGIN = "<!-- private sources: written by hack/bench/run -->"

@@ -37,13 +37,13 @@ from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.servers import Registry
 from hack.control_plane.settings import read_settings
-from tests.support.chart_repositories import add_chart, repository_of
+from tests.support.archives import tarball
+from tests.support.charts import add_chart, repository_of
 from tests.support.faulty_registry import FaultyRegistry
-from tests.support.faulty_server import FaultyServer
 from tests.support.git_servers import GitHttpServer, GitRepository
-from tests.support.registries import PASSWORD, USER, Authority
+from tests.support.private_sources import PASSWORD, USER, Authority
 from tests.support.registry import RegistryClient, compress, pack
-from tests.support.tarballs import tarball
+from tests.support.web_servers import FaultyServer
 
 CHARTS, VERSIONS = 130, 200
 

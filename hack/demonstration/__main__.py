@@ -14,8 +14,7 @@ from hack.control_plane.settings import read_settings
 from hack.control_plane.waiting import wait_for
 from hack.demonstration.shell import CommandError, Shell
 from hack.demonstration.stage import DEFINITION, NAMESPACE, PLUGIN, OwnStage, RefusedError, Stage, UserStage
-from tests.support.private_sources import PrivateSources
-from tests.support.registries import PASSWORD, USER
+from tests.support.private_sources import PASSWORD, USER, PrivateSources
 
 NAME = "demo"
 WAIT = "kubectl wait --timeout=60s"

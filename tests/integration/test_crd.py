@@ -22,7 +22,7 @@ from api.v1alpha2.types import Condition, Display, NotReady, ObjectCounts, Sourc
 from hack.control_plane.cluster import Cluster, KubectlError
 from hack.reference.sections import read_examples
 from tests.support.inside import read_documents
-from tests.support.remedies import nested, settings
+from tests.support.instructions import nested, settings
 
 pytestmark = pytest.mark.long
 

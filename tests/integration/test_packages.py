@@ -12,8 +12,8 @@ from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from hack.packaging.manifests import Manifest, render
 from tests.support.bundles import ROOT, World, config_map, image
-from tests.support.helm_program import CHART, helm
 from tests.support.installations import CONFIG, NAMESPACE, container_of, kustomize, run_installed
+from tests.support.other_programs import CHART, helm
 from tests.support.registry import LocalRegistry
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]

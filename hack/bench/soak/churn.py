@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 from api import names
 from controller.kube.client import ApiError, Client
 from hack.bench.api import BUNDLE_DEPLOYMENTS
-from tests.support.file_server import FileServer
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.registry import Files, RegistryClient, pack
+from tests.support.web_servers import FileServer
 
 PIECE = 64 * 1024
 MOST_BYTES = 4096

@@ -26,7 +26,7 @@ from hack.control_plane.binaries import (
 from hack.control_plane.builds import BUILDS, BuildError, Tell
 from hack.control_plane.programs import PROGRAMS, Release
 from hack.control_plane.settings import KUBERNETES_RELEASES, Settings, read_settings
-from tests.support.file_server import FileServer
+from tests.support.web_servers import FileServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

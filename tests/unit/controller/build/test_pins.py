@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from controller.build.pins import match_pins, spec_digest
-from tests.support.builds import OTHER_DIGEST, image, pin, spec
-from tests.support.deployments import DIGEST
+from tests.support.deployments import DIGEST, OTHER_DIGEST, image, pin, spec
 
 AUTHORITY = "-----BEGIN CERTIFICATE-----"
 AUTH: dict[str, Any] = {"auth": {"secret": {"namespace": "shop", "name": "s"}}}

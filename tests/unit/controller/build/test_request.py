@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from controller.build.request import Request, inputs_digest
-from tests.support.builds import OTHER_DIGEST, image, pin, request, spec
+from tests.support.deployments import OTHER_DIGEST, image, pin, request, spec
 
 
 class Inputs(NamedTuple):

@@ -9,7 +9,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Spec
 from controller.build.request import check
-from tests.support.builds import image, spec
+from tests.support.deployments import image, spec
 
 
 class Refused(NamedTuple):

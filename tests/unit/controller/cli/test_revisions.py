@@ -12,7 +12,7 @@ import pytest
 from api.v1alpha2.reading import try_to_read
 from controller.cli import main
 from controller.cli.permissions import rights_to_read_secrets
-from tests.support.file_server import FileServer
+from tests.support.web_servers import FileServer
 
 Manifest = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io/v1"

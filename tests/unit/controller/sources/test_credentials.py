@@ -17,7 +17,7 @@ from api.errors import BundleError
 from api.plugins import Credentials, RegistryCredentials
 from api.v1alpha2.conditions import Reason
 from controller.sources.credentials import DOCKER_CONFIG, DOCKER_CONFIG_JSON, parse_pull_secrets, parse_secret
-from tests.support.registries import Authority
+from tests.support.private_sources import Authority
 
 PATH = "spec.sources[0].image.auth"
 CANARY = "CANARY-7f3a"

@@ -12,7 +12,7 @@ from controller.formats.yaml.manifests import read_documents
 from hack.packaging.chart import as_template, combine, expression, statement, write_templates
 from hack.packaging.manifests import Manifest, render
 from tests.support.bundles import ROOT
-from tests.support.helm_program import CHART, helm
+from tests.support.other_programs import CHART, helm
 
 ADDED = "{{- if .Values.restricted }}\n%s\n{{- end }}\n"
 

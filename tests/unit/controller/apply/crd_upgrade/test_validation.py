@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from controller.apply.crd_upgrade.validation import admit, validate
-from tests.support.definitions import schema
-from tests.support.fitting import CASES, Fitting
+from tests.support.definitions import CASES, Fitting, schema
 
 NAMED = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 3}}}
 

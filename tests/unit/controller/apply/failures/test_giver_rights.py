@@ -13,7 +13,7 @@ from controller.apply.targets import Target
 from controller.kube.configuration import User
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, Record
-from tests.support.apply_options import options_for
+from tests.support.deployments import options_for
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 TARGET = Target(key=KEY, kind=GroupVersionKind("", "v1", "ConfigMap"), digest="d", carries_reference=True, manifest={})

@@ -16,7 +16,7 @@ from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, key_of
 from controller.processes.supervision import Supervisor
-from tests.support.apply_options import options_for
+from tests.support.deployments import options_for
 from tests.support.fake_cluster import CONFIG_MAPS, SECRETS, FakeCluster
 
 OWNER = Owner("foo", "uid-foo")

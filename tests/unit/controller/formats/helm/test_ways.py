@@ -25,8 +25,8 @@ from controller.content.tar import read_tar
 from controller.formats.yaml.manifests import read_documents
 from controller.sources.chart.chart import read_chart
 from controller.sources.http.source import read_body, strip_components
+from tests.support.archives import Link, Special, Value, tarball
 from tests.support.charts import chart_of, files_of, pack, packaged_helm, render, write
-from tests.support.tarballs import Link, Special, Value, tarball
 
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
 FILE = 'data: {x: {{ .Files.Get "dashboards/NAME.json" | quote }}}\n'

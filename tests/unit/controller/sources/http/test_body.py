@@ -20,8 +20,7 @@ from controller.content.archive import write_entries
 from controller.content.limits import Rejection
 from controller.content.zip import Unsupported
 from controller.sources.http.source import read_body, strip_components
-from tests.support.tarballs import Link, tarball
-from tests.support.zips import zipped
+from tests.support.archives import Link, tarball, zipped
 
 ITEMS = (("top/a.yaml", b"a: 1\n"), ("top/sub/b.yaml", b"b: 1\n"))
 PLAIN = tarball(*ITEMS)

@@ -29,9 +29,8 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.sources.http.source import HttpSource
 from hack.control_plane.components import write_certificates
-from tests.support.faulty_server import FaultyServer
-from tests.support.tarballs import Link, tarball
-from tests.support.zips import Crafted, crafted, zipped
+from tests.support.archives import Crafted, Link, crafted, tarball, zipped
+from tests.support.web_servers import FaultyServer
 
 PATH = "spec.sources[0].http"
 BODY = b"apiVersion: v1\nkind: ConfigMap\n"

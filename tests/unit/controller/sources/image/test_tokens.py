@@ -16,8 +16,8 @@ from api.plugins import Access, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.sources.image.source import ImageSource
 from controller.sources.image.tokens import is_related
+from tests.support.archives import tarball
 from tests.support.faulty_registry import Faults, FaultyRegistry
-from tests.support.tarballs import tarball
 
 
 @pytest.fixture
