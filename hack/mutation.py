@@ -243,7 +243,6 @@ def copied() -> Iterator[Path]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command. Returns: its exit status."""
     options = _parse(arguments)
     end = time.monotonic() + options.seconds
     survived, broken, tried = list[int](), set[str](), 0

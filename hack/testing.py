@@ -15,8 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hack.control_plane.progress import Durations
-
 ROOT = Path(__file__).resolve().parents[1]
 LAST_FAILED = ROOT / ".pytest_cache/v/cache/lastfailed"
 NOTHING_SELECTED = 5
@@ -44,8 +42,7 @@ SECONDS = {
     "integration and e2e": 480,
     "integration and e2e --all": 1100,
 }
-"""Estimates for a machine with two cores, until a part has run once."""
-DURATIONS = Durations(ROOT / ".pytest_cache", SECONDS)
+"""On a machine with two cores."""
 LEFT_OUT = (
     "left out: storms, kills at every write, wrong clocks, soaks, the second Helm, and rules repeated for each kind; "
     "hack/test --all runs them"
@@ -136,15 +133,13 @@ def _find_kubeconfig(words: list[str], called_from: Path) -> list[str]:
 def run_part(part: str, choice: Choice) -> Result:
     """Run one part and say how long it is going to take."""
     key = f"{part} --all" if choice.everything and part != "lint" else part
-    print(f"== {part}{'' if choice.paths else f', about {describe_seconds(DURATIONS.expected(key))}'}", flush=True)
+    print(f"== {part}{'' if choice.paths else f', about {describe_seconds(SECONDS[key])}'}", flush=True)
     begun = time.monotonic()
     failed_commands = _lint() if part == "lint" else []
     status = 0 if part == "lint" else _run_tests(part, choice)
     # An expression may select tests of another part only: that is no failure when all parts are run.
     failed = bool(failed_commands) or status not in ({0, NOTHING_SELECTED} if len(choice.parts) > 1 else {0})
     seconds = time.monotonic() - begun
-    if not (failed or choice.paths or choice.arguments):
-        DURATIONS.record(key, seconds)
     tests = failed_commands or sorted(_last_failed(PARTS[part]) if failed else [])
     return Result(part=part, seconds=seconds, failed=failed, tests=tests)
 

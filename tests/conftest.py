@@ -19,11 +19,10 @@ from controller.kube.client import Client, connect
 from controller.kube.resources import NAMESPACES
 from controller.processes.programs import Mechanisms
 from hack.control_plane.binaries import Binaries, MissingError, tell_person
-from hack.control_plane.cluster import ControlPlane, make_control_plane
-from hack.control_plane.folders import make_owned_folder, take_away
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster, ControlPlane, make_control_plane
+from hack.control_plane.processes import make_owned_folder, take_away
 from hack.control_plane.programs import CONTROL_PLANE
-from hack.control_plane.registry import Registry
+from hack.control_plane.servers import Registry
 from hack.control_plane.settings import Settings, read_settings
 from tests.support.charts import packaged_helm
 from tests.support.controller import Controller

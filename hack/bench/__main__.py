@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hack.bench import crowd, private
-from hack.bench.figures import Sample
-from hack.bench.machine import describe_machine
+from hack.bench.figures import Results, Sample, as_json, as_markdown, describe_machine, insert_table
 from hack.bench.scenarios import SCENARIOS, Scenario, run
-from hack.bench.table import Results, as_json, as_markdown, insert_table
 from hack.bench.testbed import Testbed, make_testbed
 from hack.control_plane.binaries import MissingError
 

@@ -26,7 +26,6 @@ Repair = Callable[[Manifest], object]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m hack.bench.drift", description=(__doc__ or "").partition(":")[2])
     parser.add_argument("--objects", type=int, nargs="+", default=[50, 500, 5000], help="of each bundle [%(default)s]")
     parser.add_argument("--storm", type=int, default=1000, help="simultaneous edits of the last bundle [%(default)s]")

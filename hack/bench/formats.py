@@ -1,27 +1,37 @@
-"""hack/bench/formats: rendering, compared to PyYAML's C loader and Helm; needs no cluster and no network."""
+"""hack/bench/formats: rendering, compared to PyYAML's C loader and Helm; needs no cluster and no network.
+
+CRD upgrade safety is measured with the largest real definition of RUKPAK_CORPUS: against itself, parsed again, and
+against a copy in which every node has another description and allows one value less, which gives the most findings.
+"""
 
 from __future__ import annotations
 
+import copy
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import DEVNULL, run
+from typing import Any
 
 import yaml
 
 from api.plugins import ContentTree, Means, RenderRequest
+from controller.apply.crd_changes import compare, read_definition
 from controller.build import capabilities
 from controller.build.rendering import render
 from controller.build.revision import Revision
 from controller.formats.helm.program import ProgramFinder
+from controller.formats.manifests import read_documents
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
 
 MEBIBYTE = 1 << 20
 BUNDLE_SECONDS, BUNDLE_MEBIBYTES = 0.5, 80.0
 HELM_SECONDS = 0.15
 """Beside Helm's own."""
+DEFINITION_SECONDS, CHANGED_SECONDS = 0.3, 2.0
 TEXT_RATIO = 8
 """Memory to text of a large bundle."""
 DEEP_FIELDS = 12
@@ -29,8 +39,7 @@ DEEP_FIELDS = 12
 
 
 def main() -> int:
-    """Measure, print a table, and return the exit status."""
-    return publish(chosen(sys.argv[1:], (plain, operator, chart, large)))
+    return publish(chosen(sys.argv[1:], (plain, operator, chart, large, definition)))
 
 
 def plain() -> Iterator[Row]:
@@ -72,6 +81,19 @@ def large() -> Iterator[Row]:
     title = f"{size / 1e6:.0f} MB of plain YAML, 20,000 objects, peak memory of the process, MiB"
     yield Row(title=title, value=peak, at_most=TEXT_RATIO * size / MEBIBYTE, digits=0)
     print(f"{title}: rendered in {seconds:.1f} s of CPU", file=sys.stderr)
+
+
+def definition() -> Iterator[Row]:
+    """The largest definition of RUKPAK_CORPUS."""
+    corpus = os.environ.get("RUKPAK_CORPUS")
+    if not corpus:
+        print("RUKPAK_CORPUS: not a folder of bundles; see tests/README.md", file=sys.stderr)
+        return
+    largest = max(find_definitions(Path(corpus)), key=lambda manifest: sum(1 for _ in nodes(manifest)))
+    title = f"CRD upgrade safety of {largest['metadata']['name']}, {sum(1 for _ in nodes(largest)):,} nodes, CPU s"
+    yield Row(title=title, value=seconds(largest, copy.deepcopy(largest)), at_most=DEFINITION_SECONDS)
+    with_changes = seconds(largest, narrow(largest))
+    yield Row(title="the same, every node changed", value=with_changes, at_most=CHANGED_SECONDS)
 
 
 # inputs
@@ -129,12 +151,44 @@ def write_operator(folder: Path) -> None:
 
 
 def write_chart(folder: Path, *, objects: int) -> None:
-    """Write a chart with one template an object."""
     (folder / "templates").mkdir()
     (folder / "Chart.yaml").write_text("apiVersion: v2\nname: bench\nversion: 1.0.0\n", encoding="utf-8")
     for number in range(objects):
         text = _plain_object(number, 10).replace("in object", "of {{ .Release.Name | quote }} in object")
         (folder / "templates" / f"{number}.yaml").write_text(text, encoding="utf-8")
+
+
+def find_definitions(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the CustomResourceDefinitions in the YAML files of a folder, except templates."""
+    for file in sorted(folder.rglob("*.yaml")):
+        data = file.read_bytes()
+        if b"kind: CustomResourceDefinition" in data and b"{{" not in data:
+            values = [document.value for document in read_documents(data, str(file))]
+            yield from (value for value in values if value["kind"] == "CustomResourceDefinition")
+
+
+def seconds(old: dict[str, Any], new: dict[str, Any]) -> float:
+    """Return how long a comparison takes, reading included."""
+    return time_work(lambda: compare(read_definition(old), read_definition(new)))
+
+
+def narrow(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a definition with every node changed."""
+    changed = copy.deepcopy(manifest)
+    for node in nodes(changed):
+        node["description"] = "other"
+        node["not"] = {"enum": ["x"]}
+    return changed
+
+
+def nodes(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the nodes of all schemas of a definition."""
+    waiting = [version["schema"]["openAPIV3Schema"] for version in manifest["spec"]["versions"]]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        below = [*node.get("properties", {}).values(), node.get("items"), node.get("additionalProperties")]
+        waiting += [child for child in below if isinstance(child, dict)]
 
 
 # in a separate process

@@ -57,8 +57,6 @@ LOADS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content(Bundle):
-    """A content of a load."""
-
     load: Load
 
     def files(self) -> dict[str, bytes]:
@@ -70,7 +68,6 @@ class _Content(Bundle):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m hack.bench.neighbors", description="Measure fairness.")
     parser.add_argument("--count", type=int, default=COUNT, help="BundleDeployments of another tenant [%(default)s]")
     options = parser.parse_args(arguments)

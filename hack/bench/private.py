@@ -18,16 +18,14 @@ from typing import Any
 
 from hack.bench import raw
 from hack.bench.api import Api
-from hack.bench.figures import FIGURES, Measured, Sample, medians
-from hack.bench.machine import describe_machine
+from hack.bench.figures import FIGURES, Measured, Sample, describe_machine, insert_table, medians
 from hack.bench.scenarios import MANY, ONE, Scenario, delete, install
-from hack.bench.table import insert_table
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Manifest
 from hack.control_plane.binaries import Binaries, MissingError
-from hack.control_plane.registry import Registry
+from hack.control_plane.servers import Registry
 from hack.control_plane.settings import read_settings
-from tests.support.registries import PASSWORD, USER, Authority, GuardedRegistry, password_auth
+from tests.support.private_sources import PASSWORD, USER, Authority, GuardedRegistry, password_auth
 
 HERE = Path(__file__).parent
 BEGIN = "<!-- private sources: written by hack/bench/run -->"

@@ -17,10 +17,9 @@ from datetime import datetime
 from typing import Any
 
 from hack.bench import raw
-from hack.bench.api import BUNDLE_DEPLOYMENTS, MERGE
-from hack.bench.audit import describe
+from hack.bench.api import BUNDLE_DEPLOYMENTS, MERGE, describe
+from hack.bench.rows import Usage
 from hack.bench.testbed import Testbed, make_testbed
-from hack.bench.usage import Usage
 from hack.bench.workloads import Bundle, Manifest, make_rollouts, path_of
 from hack.control_plane.waiting import wait_for
 
@@ -33,8 +32,6 @@ INSTALL_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Cost of the waves."""
-
     seconds: float
     events: int
     passes: Counter[int]
@@ -49,7 +46,6 @@ class Cost:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print; return the exit status."""
     options = _parser().parse_args(arguments)
     with make_testbed() as testbed:
         cost = _measure(testbed, options.deployments, options.bundles, options.waves)

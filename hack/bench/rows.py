@@ -12,9 +12,41 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
-from hack.bench.usage import read_usage
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Usage of a process at some time."""
+
+    cpu: float
+    """Seconds, user and system, since it was started."""
+    resident: float
+    """Current memory in MiB."""
+    peak: float
+    """Peak resident memory in MiB."""
+
+
+def read_usage(process: int) -> Usage:
+    """Return the resources that a process has used.
+
+    Raises: FileNotFoundError if it does not exist.
+    """
+    folder = Path("/proc") / str(process)
+    # The second field is the name in parentheses, and may hold anything; the third is the first after it.
+    fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    memory = dict(line.split(":", 1) for line in (folder / "status").read_text(encoding="utf-8").splitlines())
+    return Usage(
+        cpu=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
+        resident=_mebibytes(memory["VmRSS"]),
+        peak=_mebibytes(memory["VmHWM"]),
+    )
+
+
+def _mebibytes(text: str) -> float:
+    return int(text.split(maxsplit=1)[0]) / 1024
+
 
 _T = TypeVar("_T")
 
@@ -23,8 +55,6 @@ RUNS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure."""
-
     title: str
     value: float
     at_most: float

@@ -34,7 +34,6 @@ MOST_RESIDENT, MOST_RESTART, MOST_REPAIR = 200, 10, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print; return the exit status."""
     options = _parser().parse_args(arguments)
     parts: list[tuple[int, Callable[[Testbed], list[str]]]] = [
         (options.objects, lambda testbed: _measure_large(testbed, options.objects)),

@@ -1,7 +1,12 @@
-"""hack/bench/sources: fetching, compared to tar, from servers on this machine; needs no cluster."""
+"""hack/bench/sources: fetching, compared to tar, from servers on this machine; needs no cluster.
+
+How many requests they send is counted by servers that behave, each call as the controller makes it: with new
+connections, and logged in again. The limits are what each protocol takes.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import random
 import subprocess
 import sys
@@ -9,31 +14,225 @@ import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from api.errors import BundleError
 from api.plugins import Access, Credentials, Entry, Limits, Resolution
 from controller.build.plugins import source_of
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
 from controller.sources.transport import Response, Transport
-from hack.bench.indexes import write_index
 from hack.bench.private import TRUSTS, serve_privately
-from hack.bench.requests import count as count_requests
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
 from hack.control_plane.binaries import Binaries
-from hack.control_plane.registry import Registry
+from hack.control_plane.servers import Registry
 from hack.control_plane.settings import read_settings
+from tests.support.archives import tarball
+from tests.support.charts import add_chart, repository_of
+from tests.support.faulty_registry import FaultyRegistry
 from tests.support.git_servers import GitHttpServer, GitRepository
+from tests.support.private_sources import PASSWORD, USER, Authority
 from tests.support.registry import RegistryClient, compress, pack
+from tests.support.web_servers import FaultyServer
+
+CHARTS, VERSIONS = 130, 200
+
+_ENTRY = """\
+  - annotations:
+      category: Infrastructure
+      images: |
+        - name: {name}
+          image: docker.io/example/{name}:{version}-debian-12-r4
+        - name: os-shell
+          image: docker.io/example/os-shell:12-debian-12-r7
+      licenses: Apache-2.0
+    apiVersion: v2
+    appVersion: {version}
+    created: "2026-01-02T03:04:05.678901234Z"
+    dependencies:
+    - name: common
+      repository: oci://registry-1.docker.io/examplecharts
+      tags:
+      - common
+      version: 2.x.x
+    description: {name} is an open source program. It does many things for many people, and this line is long enough
+      to be folded.
+    digest: {digest}
+    home: https://example.com
+    icon: https://example.com/assets/stacks/{name}/img/{name}-stack-220x234.png
+    keywords:
+    - {name}
+    - server
+    maintainers:
+    - name: Example, Inc. All Rights Reserved.
+      url: https://github.com/example/charts
+    name: {name}
+    sources:
+    - https://github.com/example/charts/tree/main/example/{name}
+    urls:
+    - https://charts.example.com/example/{name}-{version}.tgz
+    version: {version}
+"""
+
+
+def write_index(path: Path) -> None:
+    """Write an index of 30 MiB: 130 charts with 200 versions each."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write("apiVersion: v1\nentries:\n")
+        file.writelines(_entries())
+
+
+def _entries() -> Iterator[str]:
+    for chart_number in range(CHARTS):
+        name = f"chart-{chart_number}"
+        yield f"  {name}:\n"
+        for number in range(VERSIONS):
+            version = f"1.{number // 20}.{number % 20}"
+            digest = hashlib.sha256(f"{name} {version}".encode()).hexdigest()
+            yield _ENTRY.format(name=name, version=version, digest=digest)
+
+
+SECONDS = 60.0
+FORGE = {"uploadpack.allowFilter": "true", "uploadpack.allowAnySHA1InWant": "true"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What one source sent."""
+
+    resolved: int
+    fetched: int
+    polled: int
+
+
+def count() -> Iterator[Row]:
+    """Yield a row for each way to reach a source; the limits are what each protocol takes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "authority").mkdir()
+        authority = Authority.make(folder / "authority")
+        yield from _rows(
+            "image by tag", _ask_registry(folder, authority, "open"), Asked(resolved=1, fetched=2, polled=1)
+        )
+        password = Asked(resolved=2, fetched=3, polled=2)
+        yield from _rows("image by tag, password", _ask_registry(folder, authority, "password"), password)
+        token = Asked(resolved=3, fetched=4, polled=3)
+        yield from _rows("image by tag, token server", _ask_registry(folder, authority, "token"), token)
+        in_range = Asked(resolved=2, fetched=2, polled=2)
+        yield from _rows("image by range", _ask_registry(folder, authority, "range"), in_range)
+        missing = Asked(resolved=4, fetched=0, polled=4)
+        yield from _rows("image that is missing, password", _ask_registry(folder, authority, "missing"), missing)
+        yield from _rows("chart of an index", _ask_charts(folder), Asked(resolved=1, fetched=1, polled=1))
+        in_registry = Asked(resolved=2, fetched=1, polled=2)
+        yield from _rows("chart of a registry by range", _ask_chart_registry(folder), in_registry)
+        yield from _rows("file over http", _ask_file(folder), Asked(resolved=1, fetched=0, polled=1))
+        yield from _rows("git, a branch", _ask_git(folder, {}), Asked(resolved=2, fetched=2, polled=2))
+        directory = {"directory": "deploy"}
+        yield from _rows("git, a directory", _ask_git(folder, directory), Asked(resolved=2, fetched=4, polled=2))
+
+
+def _rows(title: str, found: Asked, most: Asked) -> Iterator[Row]:
+    for call in Asked.__dataclass_fields__:
+        if limit := getattr(most, call):
+            yield Row(title=f"{title}: requests, {call}", value=getattr(found, call), at_most=limit, digits=0)
+
+
+def _ask_registry(folder: Path, authority: Authority, case: str) -> Asked:
+    with FaultyRegistry(authority.server_context()) as registry:
+        for tag in ("v1", "1.0.0"):
+            registry.add_image(tag, tarball(("manifests/a.yaml", b"{}")))
+        has_password = case in ("password", "token", "missing")
+        registry.wants_token = case == "token"
+        registry.logins = {USER: PASSWORD} if has_password else {}
+        ref = {"range": "", "missing": ":nope"}.get(case, ":v1")
+        parameters = {"ref": f"{registry.host}/bundle{ref}", "certificateData": authority.pem}
+        if case == "range":
+            parameters["semver"] = "1.x"
+        credentials = Credentials(username=USER, password=PASSWORD) if has_password else None
+        return _ask("image", parameters, folder, lambda: len(registry.requests), credentials)
+
+
+def _ask_charts(folder: Path) -> Asked:
+    with FaultyServer() as server:
+        for path, body in repository_of("web", "1.0.0", "1.1.0").items():
+            server.add(path, body, tag='"1"' if path == "/index.yaml" else "")
+        parameters = {"repository": server.address, "name": "web"}
+        return _ask("chart", parameters, folder, lambda: len(server.requests))
+
+
+def _ask_chart_registry(folder: Path) -> Asked:
+    with FaultyRegistry() as registry:
+        add_chart(registry, "web", "1.0.0")
+        parameters = {"repository": f"oci://{registry.host}/charts", "name": "web", "version": "1.x"}
+        return _ask("chart", parameters, folder, lambda: len(registry.requests))
+
+
+def _ask_file(folder: Path) -> Asked:
+    with FaultyServer() as server:
+        server.add("/a.yaml", b"kind: List\n", tag='"1"')
+        return _ask("http", {"url": f"{server.address}/a.yaml"}, folder, lambda: len(server.requests))
+
+
+def _ask_git(folder: Path, more: Mapping[str, Any]) -> Asked:
+    with tempfile.TemporaryDirectory(dir=folder) as root, GitHttpServer(Path(root)) as server:
+        GitRepository(Path(root) / "bench.git", config=FORGE).commit({"deploy/a.yaml": b"{}"})
+        parameters = {"repository": f"{server.url}/bench.git", "ref": "main", **more}
+        return _ask("git", parameters, folder, lambda: len(server.requests))
+
+
+def _ask(
+    kind: str,
+    parameters: Mapping[str, Any],
+    folder: Path,
+    asked: Callable[[], int],
+    credentials: Credentials | None = None,
+) -> Asked:
+    """Resolve, fetch unless resolving has kept the content, and poll; a source that fails is not fetched."""
+    source, kept = source_of(kind), list[Resolution]()
+
+    def access(**more: Any) -> Access:
+        return Access(
+            path="",
+            deadline=time.monotonic() + SECONDS,
+            cancelled=threading.Event(),
+            scratch=Path(tempfile.mkdtemp(dir=folder)),
+            credentials=credentials,
+            **more,
+        )
+
+    def keep(resolution: Resolution, entries: Iterator[Entry]) -> None:
+        kept.append(resolution)
+        _read(entries)
+
+    counts, found = [asked()], None
+    with suppress(BundleError):
+        found = source.resolve(parameters, access(keep=keep))
+    counts.append(asked())
+    if found and not kept:
+        _read(source.fetch(parameters, found, access()))
+    counts.append(asked())
+    with suppress(BundleError):
+        source.resolve(parameters, access(keep=keep, previous=found))
+    counts.append(asked())
+    resolved, fetched, polled = (after - before for before, after in pairwise(counts))
+    return Asked(resolved=resolved, fetched=fetched, polled=polled)
+
+
+def _read(entries: Iterator[Entry]) -> None:
+    for entry in entries:
+        while entry.data and entry.data.read(1 << 20):
+            pass
+
 
 MEBIBYTE = 1 << 20
 TAR_RATIO = 2
@@ -50,7 +249,6 @@ Parameters = Mapping[str, Any]
 
 
 def main() -> int:
-    """Measure, print a table, and return the exit status."""
     return publish(chosen(sys.argv[1:], (image, git, archive, unchanged, private, chart, requests)))
 
 
@@ -138,7 +336,7 @@ def chart() -> Iterator[Row]:
 
 def requests() -> Iterator[Row]:
     """Requests to servers that behave."""
-    yield from count_requests()
+    yield from count()
 
 
 # content
@@ -174,7 +372,6 @@ def make_archive(path: Path) -> None:
 
 @contextmanager
 def serve_images(folder: Path) -> Iterator[RegistryClient]:
-    """Run a registry to push to."""
     with _run_registry(folder) as registry:
         yield RegistryClient(registry.host)
 
@@ -191,7 +388,6 @@ def _run_registry(folder: Path) -> Iterator[Registry]:
 
 @contextmanager
 def serve_files(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder, and return the address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -208,8 +404,6 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Cost of a fetch."""
-
     seconds: float
     peak: float
     """MiB of memory."""
@@ -258,8 +452,6 @@ def _resolve_again(kind: str, parameters: Parameters) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexCost:
-    """Cost of an index."""
-
     seconds: float
     peak: float
     """MiB of memory, after it was read and polled."""

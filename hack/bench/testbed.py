@@ -9,16 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controller.kube.client import Client, connect
-from hack.bench.api import Api
-from hack.bench.audit import Requests, requests_of
-from hack.bench.usage import Usage, read_usage
+from hack.bench.api import Api, Requests, requests_of
+from hack.bench.rows import Usage, read_usage
 from hack.bench.workloads import Bundle, Manifest
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane, make_control_plane
-from hack.control_plane.folders import make_owned_folder, take_away
-from hack.control_plane.processes import Process, running_process
+from hack.control_plane.processes import Process, make_owned_folder, running_process, take_away
 from hack.control_plane.programs import CONTROL_PLANE
-from hack.control_plane.registry import Registry
+from hack.control_plane.servers import Registry
 from hack.control_plane.settings import read_settings
 from hack.control_plane.waiting import wait_for
 from tests.support.registry import RegistryClient
@@ -89,7 +87,6 @@ class Testbed:
         return self._controller.log.read_text(encoding="utf-8", errors="replace")
 
     def stop_controller(self) -> None:
-        """Stop the controller with SIGTERM."""
         self._controller.terminate(STOP_SECONDS)
 
     def restart_api_server(self) -> None:

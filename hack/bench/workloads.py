@@ -17,8 +17,6 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """One bundle and the BundleDeployment that installs it."""
-
     name: str
     """Name of the BundleDeployment, its repository and its install namespace."""
     objects: tuple[Manifest, ...]
@@ -68,8 +66,6 @@ def make_bundles(prefix: str, count: int) -> list[Bundle]:
 
 
 def make_rollouts(prefix: str, count: int, size: int, replicas: int) -> list[Bundle]:
-    """Return bundles of Deployments."""
-
     def workload(name: str) -> Manifest:
         value = _workload(name, 0)
         return {**value, "spec": {**value["spec"], "replicas": replicas}}
@@ -81,7 +77,6 @@ def make_rollouts(prefix: str, count: int, size: int, replicas: int) -> list[Bun
 
 
 def kinds_of(bundles: Iterable[Bundle]) -> int:
-    """Return the number of kinds."""
     return len({(each["apiVersion"], each["kind"]) for bundle in bundles for each in bundle.objects})
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from hack.control_plane.binaries import Binaries, MissingError
 from hack.control_plane.cluster import STATE, ControlPlane, load_control_plane, make_control_plane
-from hack.control_plane.folders import take_away
+from hack.control_plane.processes import take_away
 from hack.control_plane.programs import CONTROL_PLANE, PROGRAMS
-from hack.control_plane.registry import Registry, registry_of
+from hack.control_plane.servers import Registry, registry_of
 from hack.control_plane.settings import Settings, read_settings
 
 DEFAULT_NAME = "rukpak"

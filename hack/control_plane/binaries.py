@@ -1,20 +1,223 @@
-"""Programs, obtained when they are needed: installed, from the cache, by a download or a build, in this order."""
+"""Programs, obtained when they are needed: installed, from the cache, by a download or a build, in this order.
+
+Installed programs of an unsuitable version are skipped and reported. A download is used only if its SHA-256 is the one
+that the project publishes; urllib handles redirects and proxies. What was downloaded or built stays in the cache.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import http.client
+import os
+import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterable
-from functools import partial
-from pathlib import Path
+import tarfile
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
 
-from hack.control_plane.builds import BUILDS, SECONDS
-from hack.control_plane.cache import Cache, Tell
-from hack.control_plane.downloads import DownloadError, download
-from hack.control_plane.go import BuildError
-from hack.control_plane.installed import find_installed
-from hack.control_plane.programs import PROGRAMS, Program
-from hack.control_plane.progress import Durations, Progress
+from hack.control_plane.builds import BUILDS, BuildError, Tell
+from hack.control_plane.programs import PROGRAMS, Program, Release, Version, parse_version
 from hack.control_plane.settings import Settings
+
+
+class Cache:
+    """Folders by name, below one root.
+
+    Args:
+        root: created when missing.
+        tell: called with one line before waiting for another process.
+    """
+
+    def __init__(self, root: Path, tell: Tell) -> None:
+        self._root = root
+        self._tell = tell
+
+    def find(self, name: str) -> Path | None:
+        """Return the folder, or None if it does not exist."""
+        folder = self._root / name
+        return folder if folder.is_dir() else None
+
+    def obtain(self, name: str, make: Callable[[Path], None]) -> Path:
+        """Return the folder; if it is missing, `make` fills an empty one, which gets the name when `make` returns."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        with self._locked(name):
+            return self.find(name) or self._make(name, make)
+
+    def _make(self, name: str, make: Callable[[Path], None]) -> Path:
+        partial = self._root / f".{name}.partial"
+        # This process holds the lock, so files found here were left by a process that was killed.
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            make(partial)
+            return partial.rename(self._root / name)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        lock = os.open(self._root / f".{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._tell(f"waiting for another process to obtain {name}")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+(?:\.\d+)?)")
+VERSION_SECONDS = 10
+
+
+def find_installed(program: Program, settings: Settings, tell: Tell) -> Path | None:
+    """Return the first program in `settings.search` with a suitable version.
+
+    Reports each unsuitable one in one line.
+    """
+    for path in _candidates(program, settings):
+        version = version_of(path, program)
+        if version and program.fits(version, settings):
+            return path
+        shown = ".".join(map(str, version)) if version else "unknown version"
+        tell(f"{path}: {shown}, not used: need {program.wanted(settings)}")
+    return None
+
+
+def _candidates(program: Program, settings: Settings) -> Iterator[Path]:
+    seen = set()
+    for folder in settings.search:
+        for name in (program.name, *program.aliases):
+            path = folder / name
+            # /bin and /usr/bin are one folder on most machines.
+            place = path.parent.resolve() / name
+            if place not in seen and os.access(path, os.X_OK) and path.is_file():  # in this order: access never raises
+                seen.add(place)
+                yield path.absolute()
+
+
+def version_of(path: Path, program: Program) -> Version | None:
+    try:
+        told = subprocess.run(
+            [path, *program.version_arguments],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=VERSION_SECONDS,
+            text=True,
+            check=False,
+        )
+    except (OSError, UnicodeDecodeError, subprocess.TimeoutExpired):
+        return None
+    found = VERSION.search(told.stdout or told.stderr)
+    return parse_version(found[1]) if found and told.returncode == 0 else None
+
+
+FIRST_ANSWER_SECONDS = 5.0
+"""Timeout for the checksum, including name resolution: without a network, a download fails after this."""
+STALLED_SECONDS = 20.0
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class DownloadError(Exception):
+    """A failed download; the message is one line."""
+
+
+def download(release: Release, destination: Path) -> None:
+    """Write a released program to `destination` and make it executable.
+
+    Raises: DownloadError if the server does not respond, lacks the file, or sends one with another checksum.
+    """
+    expected = find_checksum(_read_within(release.checksum_url), release.url)
+    received = destination.with_name(f"{destination.name}.received")
+    try:
+        _receive(release.url, received, expected)
+        if release.member:
+            _extract(received, release, destination)
+        else:
+            received.replace(destination)
+    finally:
+        received.unlink(missing_ok=True)
+    destination.chmod(0o755)
+
+
+def find_checksum(text: str, url: str) -> str:
+    """Return the SHA-256 of the file at `url`, from a checksum file: only a digest, or lines of sha256sum.
+
+    Raises: DownloadError if there is none.
+    """
+    name = PurePosixPath(url).name
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    alone = [words[0] for words in lines if len(words) == 1 and len(lines) == 1]
+    named = [words[0] for words in lines if len(words) > 1 and PurePosixPath(words[1].lstrip("*")).name == name]
+    digest = next(iter(alone + named), "").lower()
+    if not SHA256.fullmatch(digest):
+        raise DownloadError(f"no SHA-256 of {name} is published")
+    return digest
+
+
+def _read_within(url: str) -> str:
+    """Read a small file in a thread, because no timeout covers name resolution."""
+    answers: list[str | DownloadError] = []
+
+    def read() -> None:
+        try:
+            with _opened(url, FIRST_ANSWER_SECONDS) as response:
+                answers.append(response.read(1 << 20).decode("utf-8", "replace"))
+        except DownloadError as error:
+            answers.append(error)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(FIRST_ANSWER_SECONDS)
+    answer = answers[0] if answers else DownloadError(f"{url}: no response within {FIRST_ANSWER_SECONDS:g} s")
+    if isinstance(answer, DownloadError):
+        raise answer
+    return answer
+
+
+def _receive(url: str, destination: Path, expected: str) -> None:
+    digest = hashlib.sha256()
+    with _opened(url, STALLED_SECONDS) as response, destination.open("wb") as file:
+        while block := response.read(1 << 20):
+            digest.update(block)
+            file.write(block)
+    if digest.hexdigest() != expected:
+        raise DownloadError(f"{url}: SHA-256 is {digest.hexdigest()}, published is {expected}; not used")
+
+
+@contextmanager
+def _opened(url: str, seconds: float) -> Iterator[IO[bytes]]:
+    """Request a file; errors until the end of the block become a DownloadError."""
+    try:
+        with urllib.request.urlopen(url, timeout=seconds) as response:
+            yield response
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise DownloadError(f"{url}: {error.code} {error.reason}") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise DownloadError(f"{url}: {getattr(error, 'reason', error)}") from error
+
+
+def _extract(archive: Path, release: Release, destination: Path) -> None:
+    try:
+        with tarfile.open(archive) as tar:
+            member = tar.extractfile(release.member)
+            if member is None:
+                raise DownloadError(f"{release.url}: {release.member} is not a file")
+            with member, destination.open("wb") as file:
+                shutil.copyfileobj(member, file)
+    except (KeyError, tarfile.TarError, OSError) as error:
+        raise DownloadError(f"{release.url}: {error}") from error
 
 
 class MissingError(Exception):
@@ -94,17 +297,15 @@ class Binaries:
         # One after the other: Go keeps all processors busy, and two builds would need twice the memory.
         wanted = {program.part for program in programs}
         parts = [part for part in BUILDS if part in wanted]
-        progress = Progress(Durations(self._settings.cache / "bin", SECONDS), parts, self._tell)
-        folders = {part: self._build(part, programs, progress) for part in parts}
+        folders = {part: self._build(part, programs) for part in parts}
         return {program.name: folders[program.part] / program.name for program in programs}
 
-    def _build(self, part: str, programs: list[Program], progress: Progress) -> Path:
+    def _build(self, part: str, programs: list[Program]) -> Path:
         names = ", ".join(program.name for program in programs if program.part == part)
 
         def make(folder: Path) -> None:
-            progress.begin(part, names)
-            BUILDS[part](folder, self._settings, partial(progress.report, part))
-            progress.end(part)
+            self._tell(f"building {names} from Go modules, once: takes minutes")
+            BUILDS[part](folder, self._settings, self._tell)
 
         try:
             return self._cache.obtain(self._build_key(part), make)

@@ -1,14 +1,125 @@
-"""Builds from Go modules, which work wherever a Go module proxy is reachable."""
+"""Builds from Go modules, which work wherever a Go module proxy is reachable.
+
+All programs are compiled with the same flags, so that Go's cache shares the packages that several of them contain.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
+import subprocess
+import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from hack.control_plane.go import BuildError, Module, Report, build_module, read_go_mod
+from controller.processes.memory_limit import find_limit
 from hack.control_plane.programs import CONTROL_PLANE
 from hack.control_plane.settings import Settings
+
+Tell = Callable[[str], None]
+"""Called with a line for the person who waits."""
+TELL_SECONDS = 15.0
+COMPILER_BYTES = 1 << 30
+"""For one of Go's compilers. The linker of the control plane, which runs alone, needs 2 GiB."""
+FLAGS = ("-gcflags=all=-dwarf=false",)
+"""Without debugging information, compilers need a sixth less time. With -trimpath, Go's cache would tell packages of a
+replaced module apart by the version that was replaced, and they would be compiled again for each program."""
+ENVIRONMENT = {
+    # The user's workspace and flags must not affect these modules.
+    "GOWORK": "off",
+    "GOFLAGS": "-mod=mod -buildvcs=false",
+    # As in releases of Kubernetes and Helm. Threads of C would need far more address space.
+    "CGO_ENABLED": "0",
+    # Compilers live for a second: with rare garbage collection they need a sixth less CPU time.
+    "GOGC": "400",
+    "GOMEMLIMIT": str(COMPILER_BYTES),
+    # Whatever the user has set: each module is compared with the public log of checksums.
+    "GOSUMDB": "sum.golang.org",
+    "GONOSUMDB": "",
+    "GOPRIVATE": "",
+}
+
+
+class BuildError(Exception):
+    """A failed build, with the last line of Go's output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """A Go module, and which of its packages are programs."""
+
+    go_mod: str
+    sources: tuple[Path, ...] = ()
+    """Files of its main package, if it has one."""
+    packages: tuple[str, ...] = (".",)
+    linker_flags: str = ""
+    tags: str = ""
+
+
+def read_go_mod(module: str, version: str, folder: Path) -> str:
+    """Return the go.mod that a module has published. Raises: BuildError."""
+    downloaded = json.loads(run_go(["mod", "download", "-json", f"{module}@{version}"], folder))
+    return Path(downloaded["GoMod"]).read_text(encoding="utf-8")
+
+
+def build_module(module: Module, folder: Path, tell: Tell) -> None:
+    """Compile the programs of a module into a folder. Raises: BuildError."""
+    source = folder / "source"
+    source.mkdir()
+    (source / "go.mod").write_text(module.go_mod, encoding="utf-8")
+    for file in module.sources:
+        shutil.copy(file, source)
+    flags = [*FLAGS, *(["-tags", module.tags] if module.tags else [])]
+    stale = run_go(["list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", *flags, *module.packages], source)
+    linker_flags = f"-s -w {module.linker_flags}".rstrip()
+    output = ["-p", str(count_compilers()), "-v", *flags, "-ldflags", linker_flags, "-o", f"{folder}{os.sep}"]
+    _compile([*output, *module.packages], source, len(stale.split()), tell)
+    shutil.rmtree(source)
+
+
+def count_compilers() -> int:
+    """Return how many compilers may run at a time: one for each processor, as far as memory allows."""
+    return max(1, min(len(os.sched_getaffinity(0)), find_limit(0).bytes // 2 // COMPILER_BYTES))
+
+
+def _compile(arguments: list[str], folder: Path, total: int, tell: Tell) -> None:
+    """Run `go build -v`, which prints each package before it is compiled."""
+    last, done, told = "nothing", 0, time.monotonic()
+    with subprocess.Popen(
+        [_go(), "build", *arguments], cwd=folder, env=os.environ | ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    ) as go:
+        assert go.stderr is not None  # noqa: S101 -- for the type checker: it is a pipe
+        for line in go.stderr:
+            last = line.strip() or last
+            if not line.startswith("go: "):
+                done += 1
+            if time.monotonic() - told >= TELL_SECONDS:
+                told = time.monotonic()
+                tell(f"{done} of {total} packages are compiled")
+    if go.returncode:
+        raise BuildError(f"go build failed: {last}")
+
+
+def run_go(arguments: list[str], folder: Path) -> str:
+    """Return what a command of Go prints. Raises: BuildError."""
+    done = subprocess.run(
+        [_go(), *arguments], cwd=folder, env=os.environ | ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
+        raise BuildError(f"go {arguments[0]} failed: {said[-1]}")
+    return done.stdout
+
+
+def _go() -> str:
+    found = shutil.which("go")
+    if not found:
+        raise BuildError("Go is not installed")
+    return found
+
 
 SOURCES = Path(__file__).parent
 KUBERNETES = "k8s.io/kubernetes"
@@ -20,7 +131,7 @@ PROMETHEUS = "github.com/prometheus/prometheus"
 PROMETHEUS_VERSION_PACKAGE = "github.com/prometheus/common/version"
 
 
-def build_control_plane(folder: Path, settings: Settings, report: Report) -> None:
+def build_control_plane(folder: Path, settings: Settings, tell: Tell) -> None:
     """Build a single binary that acts as etcd, a Kubernetes component or kubectl, depending on its name.
 
     Raises: BuildError.
@@ -28,7 +139,7 @@ def build_control_plane(folder: Path, settings: Settings, report: Report) -> Non
     version = settings.kubernetes_version
     go_mod = make_go_mod(read_go_mod(KUBERNETES, f"v{version}", folder), version)
     main = SOURCES / "multicall" / "main.go"
-    build_module(Module(go_mod=go_mod, sources=(main,), linker_flags=_version_flags(version)), folder, report)
+    build_module(Module(go_mod=go_mod, sources=(main,), linker_flags=_version_flags(version)), folder, tell)
     for name in CONTROL_PLANE:
         (folder / name).symlink_to("controlplane")
 
@@ -50,20 +161,20 @@ def make_go_mod(kubernetes: str, version: str) -> str:
     return _join_go_mod("controlplane", language[0], required, replaced)
 
 
-def build_registry(folder: Path, settings: Settings, report: Report) -> None:
+def build_registry(folder: Path, settings: Settings, tell: Tell) -> None:
     """Build the OCI registry (CNCF distribution), without storage in clouds. Raises: BuildError."""
     version = f"v{settings.registry_version}"
     go_mod = _join_go_mod("registry", _language(read_go_mod(REGISTRY, version, folder), REGISTRY), {REGISTRY: version})
-    build_module(Module(go_mod=go_mod, sources=(SOURCES / "small_registry" / "main.go",)), folder, report)
+    build_module(Module(go_mod=go_mod, sources=(SOURCES / "small_registry" / "main.go",)), folder, tell)
 
 
-def build_kwok(folder: Path, settings: Settings, report: Report) -> None:
+def build_kwok(folder: Path, settings: Settings, tell: Tell) -> None:
     """Build kwok, if possible from the packages of which the control plane has been built. Raises: BuildError."""
     version = f"v{settings.kwok_version}"
     kwok = read_go_mod(KWOK, version, folder)
     kubernetes = read_go_mod(KUBERNETES, f"v{settings.kubernetes_version}", folder)
     go_mod = make_kwok_go_mod(kwok, version, kubernetes, settings.kubernetes_version)
-    build_module(Module(go_mod=go_mod, packages=(f"{KWOK}/cmd/kwok",)), folder, report)
+    build_module(Module(go_mod=go_mod, packages=(f"{KWOK}/cmd/kwok",)), folder, tell)
 
 
 def make_kwok_go_mod(kwok: str, version: str, kubernetes: str, kubernetes_version: str) -> str:
@@ -82,15 +193,15 @@ def make_kwok_go_mod(kwok: str, version: str, kubernetes: str, kubernetes_versio
     return _join_go_mod("kwok", language, required, (f"{module} => {module} {pin}" for module, pin in pinned.items()))
 
 
-def build_helm(folder: Path, settings: Settings, report: Report) -> None:
+def build_helm(folder: Path, settings: Settings, tell: Tell) -> None:
     """Build Helm 4. Raises: BuildError."""
     version = f"v{settings.helm_version}"
     go_mod = _join_go_mod("helm", _language(read_go_mod(HELM, version, folder), HELM), {HELM: version})
     flags = f"-X {HELM}/internal/version.version={version}"
-    build_module(Module(go_mod=go_mod, packages=(f"{HELM}/cmd/helm",), linker_flags=flags), folder, report)
+    build_module(Module(go_mod=go_mod, packages=(f"{HELM}/cmd/helm",), linker_flags=flags), folder, tell)
 
 
-def build_prometheus(folder: Path, settings: Settings, report: Report) -> None:
+def build_prometheus(folder: Path, settings: Settings, tell: Tell) -> None:
     """Build Prometheus and promtool, without service discovery of clouds and without the web UI.
 
     Its go.mod replaces modules, which counts only in the main module: ours has the same replacements.
@@ -104,7 +215,7 @@ def build_prometheus(folder: Path, settings: Settings, report: Report) -> None:
         linker_flags=f"-X {PROMETHEUS_VERSION_PACKAGE}.Version={settings.prometheus_version}",
         tags="remove_all_sd",
     )
-    build_module(module, folder, report)
+    build_module(module, folder, tell)
 
 
 def _prometheus_minor(version: str) -> str:
@@ -122,7 +233,7 @@ def make_prometheus_go_mod(prometheus: str, version: str) -> str:
     return _join_go_mod("prometheus", _language(prometheus, PROMETHEUS), {PROMETHEUS: version}, replaced)
 
 
-BUILDS: dict[str, Callable[[Path, Settings, Report], None]] = {
+BUILDS: dict[str, Callable[[Path, Settings, Tell], None]] = {
     "control-plane": build_control_plane,
     "registry": build_registry,
     "kwok": build_kwok,
@@ -130,8 +241,6 @@ BUILDS: dict[str, Callable[[Path, Settings, Report], None]] = {
     "helm": build_helm,
 }
 """In this order: kwok is built fastest after the control plane."""
-SECONDS = {"control-plane": 330, "registry": 45, "kwok": 20, "prometheus": 180, "helm": 150}
-"""Duration of each build on two cores, in this order with empty caches: estimates from CPU time."""
 
 
 def _language(go_mod: str, module: str) -> str:

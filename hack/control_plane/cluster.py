@@ -1,16 +1,18 @@
 """A control plane in a folder, whose components can be killed and restarted one by one.
 
 Ports, data and certificates survive every restart. Components are always stopped with SIGKILL: kube-apiserver takes up
-to a minute to exit on SIGTERM while watches are open, and tests are about what a crash leaves behind. `folders` deletes
-a control plane.
+to a minute to exit on SIGTERM while watches are open, and tests are about what a crash leaves behind. `take_away`
+of processes.py deletes a control plane.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
 import ssl
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -18,23 +20,77 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hack.control_plane.certificates import write_certificates
 from hack.control_plane.components import (
+    NODE,
+    NODE_NAME,
     TOKEN,
     Ports,
     controller_manager_command,
     etcd_command,
+    is_ready,
+    kwok_command,
     scheduler_command,
     server_address,
     server_command,
+    write_certificates,
     write_files,
 )
-from hack.control_plane.kubectl import Cluster
-from hack.control_plane.nodes import NAME as NODE_NAME
-from hack.control_plane.nodes import NODE, is_ready, kwok_command
-from hack.control_plane.ports import free_ports
-from hack.control_plane.processes import Process
+from hack.control_plane.processes import Process, free_ports
 from hack.control_plane.waiting import wait_for
+
+KUBECTL_SECONDS = 120
+
+
+class KubectlError(Exception):
+    """kubectl failed.
+
+    Attributes:
+        stderr: its output.
+    """
+
+    def __init__(self, arguments: tuple[str, ...], stderr: str) -> None:
+        super().__init__(f"kubectl {' '.join(arguments)}: {stderr.strip()}")
+        self.stderr = stderr
+
+
+class Cluster:
+    """A cluster: a control plane of ours, or an existing one.
+
+    Args:
+        kubeconfig: with the current context to use.
+        kubectl: the program.
+        cache: folder for discovery of kubectl; not shared, because ports are reused.
+    """
+
+    def __init__(self, *, kubeconfig: Path, kubectl: Path, cache: Path) -> None:
+        self.kubeconfig = kubeconfig
+        self._kubectl = kubectl
+        self._cache = cache
+
+    @property
+    def server(self) -> str:
+        """Return the address of the API server."""
+        return self.kubectl("config", "view", "--minify", "--output=jsonpath={.clusters[0].cluster.server}")
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 -- as subprocess.run has it
+        """Run kubectl with `input` on its standard input, and return what it printed.
+
+        Raises: KubectlError.
+        """
+        done = subprocess.run(
+            [self._kubectl, *arguments],
+            # Variables instead of flags, because `kubectl diff` and plug-ins inherit them.
+            env=os.environ | {"KUBECONFIG": str(self.kubeconfig), "KUBECACHEDIR": str(self._cache)},
+            input=input or "",
+            capture_output=True,
+            text=True,
+            timeout=KUBECTL_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise KubectlError(arguments, done.stderr)
+        return done.stdout
+
 
 STATE = "cluster.json"
 START_SECONDS = 150.0
@@ -75,7 +131,6 @@ class ControlPlane(Cluster):
 
     @property
     def etcd(self) -> str:
-        """Return the address of etcd."""
         return self._etcd_address
 
     def start(self) -> None:
@@ -106,7 +161,6 @@ class ControlPlane(Cluster):
         self._wait(self._etcd, "etcd healthy", lambda: self._answer(f"{self._etcd_address}/health") is not None)
 
     def stop_etcd(self) -> None:
-        """Kill etcd."""
         self._etcd.kill()
 
     def back_up_etcd(self) -> None:
@@ -145,7 +199,6 @@ class ControlPlane(Cluster):
         self._controllers.kill()
 
     def start_scheduler(self) -> None:
-        """Start kube-scheduler."""
         self._scheduler.start()
 
     def is_running(self) -> bool:

@@ -1,12 +1,40 @@
-"""The command lines of a control plane's components, and the files that they read. Starts nothing."""
+"""The command lines of a control plane's components, and the files that they read. Starts nothing.
+
+With kwok there is a fake node, on which pods run; stages.yaml says what it does to them. A pod on the node is only an
+object: no container is ever started.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from hack.control_plane.certificates import CLIENTS
+import trustme
+
+CLIENTS = ("kube-controller-manager", "kube-scheduler", "kwok")
+SERVICE_ADDRESS = "10.0.0.1"
+"""Of the Service `kubernetes`: the first address of its range."""
+_SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
+
+
+def write_certificates(folder: Path) -> None:
+    """Write `ca`, `kube-apiserver` and one for each client (.crt and .key), and `service-accounts.key`."""
+    authority = trustme.CA(organization_name="kubernetes-ca")
+    authority.cert_pem.write_to_path(folder / "ca.crt")
+    authority.private_key_pem.write_to_path(folder / "ca.key")
+    leaves = {"kube-apiserver": authority.issue_cert("127.0.0.1", "localhost", SERVICE_ADDRESS, *_SERVICE_NAMES)}
+    for client in CLIENTS:
+        # Separate names, to tell them from users in the audit log; all permissions, since they are not under test.
+        leaves[client] = authority.issue_cert(
+            client, common_name=f"system:{client}", organization_name="system:masters"
+        )
+    for name, leaf in leaves.items():
+        leaf.cert_chain_pems[0].write_to_path(folder / f"{name}.crt")
+        leaf.private_key_pem.write_to_path(folder / f"{name}.key")
+    authority.issue_cert("service-accounts").private_key_pem.write_to_path(folder / "service-accounts.key")
+
 
 TOKEN = "admin"  # noqa: S105 -- the API server listens on loopback, for as long as somebody develops
 KUBECONFIG = """\
@@ -41,7 +69,6 @@ class Ports:
 
 
 def server_address(ports: Ports) -> str:
-    """Return the address of the API server."""
     return f"https://127.0.0.1:{ports.server}"
 
 
@@ -100,7 +127,7 @@ def server_command(folder: Path, ports: Ports, programs: Mapping[str, Path], *, 
         f"--client-ca-file={folder / 'ca.crt'}",
         f"--token-auth-file={folder / 'tokens.csv'}",
         "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-key-file={folder / 'service-accounts.pub'}",
+        f"--service-account-key-file={folder / 'service-accounts.key'}",  # of which it takes the public half
         f"--service-account-signing-key-file={folder / 'service-accounts.key'}",
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.0.0.0/20",
@@ -129,3 +156,38 @@ def scheduler_command(folder: Path, programs: Mapping[str, Path]) -> list[str | 
 
 
 _ALONE_AND_FAST = ["--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"]
+
+
+STAGES = Path(__file__).parent / "stages.yaml"
+NODE_NAME = "node-0"
+MARK = "kwok.x-k8s.io/node"
+CAPACITY = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "256Gi", "pods": "1000"}
+NODE: Mapping[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {
+        "name": NODE_NAME,
+        "annotations": {MARK: "fake"},
+        "labels": {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+    },
+    "status": {"allocatable": CAPACITY, "capacity": CAPACITY},
+}
+
+
+def kwok_command(folder: Path, programs: Mapping[str, Path]) -> list[str | Path]:
+    """Return the command line of kwok. It manages only nodes with its annotation."""
+    return [
+        programs["kwok"],
+        f"--kubeconfig={folder / 'kwok.kubeconfig'}",
+        f"--config={STAGES}",
+        "--manage-all-nodes=false",
+        f"--manage-nodes-with-annotation-selector={MARK}=fake",
+        "--node-lease-duration-seconds=40",  # renews them, or the node would be NotReady every 55 s
+    ]
+
+
+def is_ready(node: Mapping[str, Any]) -> bool:
+    """Return whether pods are scheduled to a node: it is Ready and has no taint left."""
+    conditions = node.get("status", {}).get("conditions", [])
+    ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return ready and not node["spec"].get("taints")

@@ -1,13 +1,18 @@
-"""Child processes, recorded in a folder so that another process can also stop them.
+"""Child processes, recorded in a folder so that another process can also stop them, and free ports for them.
 
-A record is a file `<name>.pid` with the process id and the start time, because ids are reused.
+A record is a file `<name>.pid` with the process id and the start time, because ids are reused. Deleting a folder kills
+the processes that are recorded in it. It may have an owner process; the next process deletes folders whose owner no
+longer exists.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import random
+import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -164,3 +169,63 @@ def _start_time(process: int) -> str:
     # proc(5): the second field is the name in parentheses, and may hold anything.
     state, *fields = text.rpartition(")")[2].split()
     return "" if state in "ZX" else fields[18]
+
+
+OWNER = "owner"
+
+
+def make_owned_folder(root: Path, prefix: str) -> Path:
+    """Create a folder that this process owns, and delete folders of processes that no longer exist."""
+    root.mkdir(parents=True, exist_ok=True)
+    take_away_orphans(root)
+    number = 0
+    while True:
+        number += 1
+        # The owner is recorded before the folder gets its name: folders without owner are never deleted here.
+        unnamed = root / f".{os.getpid()}"
+        unnamed.mkdir(exist_ok=True)
+        write_note(unnamed / OWNER, os.getpid())
+        folder = root / f"{prefix}-{os.getpid()}-{number}"
+        if not folder.exists():
+            return unnamed.rename(folder)
+
+
+def take_away_orphans(root: Path) -> None:
+    """Delete every folder whose owner no longer exists."""
+    for owner in root.glob(f"*/{OWNER}"):
+        if running_process(owner) is None:
+            take_away(owner.parent)
+
+
+def take_away(folder: Path) -> None:
+    """Kill the processes of a folder and delete it."""
+    for note in folder.glob("*.pid"):
+        kill_noted(note)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+# Below Linux' range for outgoing connections (ip_local_port_range): our port must still be free when the
+# program that listens on it is restarted.
+FIRST, LAST = 10_000, 32_000
+
+
+def free_ports(count: int) -> list[int]:
+    """Return free ports, chosen at random because other processes look for some at the same time.
+
+    Raises: RuntimeError if there are none.
+    """
+    candidates = random.sample(range(FIRST, LAST), 50 * count)
+    found = [port for port in candidates if _is_free(port)]
+    if len(found) < count:
+        raise OSError("no free ports on 127.0.0.1")
+    return found[:count]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

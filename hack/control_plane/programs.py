@@ -22,8 +22,6 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One program."""
-
     name: str
     part: str
     """The build that produces it; programs of the same part are built together."""
@@ -38,7 +36,6 @@ class Program:
 
 
 def parse_version(text: str) -> Version:
-    """Return `1.36.3` of `1.36.3` as numbers."""
     return tuple(int(number) for number in text.split("."))
 
 

@@ -11,9 +11,195 @@ from pathlib import Path
 
 from hack.control_plane.binaries import MissingError
 from hack.control_plane.settings import read_settings
-from hack.demonstration.shell import CommandError
-from hack.demonstration.stage import PLUGIN, OwnStage, RefusedError, Stage, UserStage
-from hack.demonstration.story import tell
+from hack.control_plane.waiting import wait_for
+from hack.demonstration.shell import CommandError, Shell
+from hack.demonstration.stage import DEFINITION, NAMESPACE, PLUGIN, OwnStage, RefusedError, Stage, UserStage
+from tests.support.private_sources import PASSWORD, USER, PrivateSources
+
+NAME = "demo"
+WAIT = "kubectl wait --timeout=60s"
+REPLICAS = "{.spec.replicas}"
+LINE_END = '{"\\n"}'
+MANIFEST = """\
+apiVersion: core.rukpak.io/v1alpha2
+kind: BundleDeployment
+metadata: {{name: {name}}}
+spec:
+  format: plain
+  installNamespace: {namespace}
+  sources:
+  - kind: image
+    image: {{ref: "{image}"}}"""
+
+CONFIG_MAP = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: from-{kind}}}
+"""
+FORMATS = """\
+apiVersion: core.rukpak.io/v1alpha2
+kind: BundleDeployment
+metadata: {{name: shop}}
+spec: {{format: helm, installNamespace: {namespace}, config: {{values: {{greeting: welcome}}}},
+  sources: [{{kind: image, image: {{ref: "{repository}:chart"}}}}]}}
+---
+apiVersion: core.rukpak.io/v1alpha2
+kind: BundleDeployment
+metadata: {{name: greeter}}
+spec: {{format: registry-v1, installNamespace: {namespace},
+  sources: [{{kind: image, image: {{ref: "{repository}:operator"}}}}]}}"""
+THREE = """\
+apiVersion: core.rukpak.io/v1alpha2
+kind: BundleDeployment
+metadata: {{name: three}}
+spec:
+  format: plain
+  installNamespace: {namespace}
+  sources:
+  - {{kind: image, destination: a, image: {{ref: "{image}", auth: {{secret: {{name: login}}}}}}}}
+  - {{kind: git, destination: b, git: {{repository: "{repository}", ref: main, auth: {{secret: {{name: login}}}}}}}}
+  - {{kind: http, destination: c, http: {{url: "{file}", auth: {{secret: {{name: login}}}}}}}}"""
+
+
+def tell(stage: Stage, *, keep: bool) -> None:
+    """Run all steps; with `keep`, all before the deletion.
+
+    Raises: CommandError, MissingError, RefusedError.
+    """
+    shell = stage.shell
+    shell.tell("== A cluster, and a registry with two versions of a bundle, a Helm chart and an operator")
+    stage.set_up()
+    repository = _publish(stage)
+    shell.tell("\n== RukPak: a CustomResourceDefinition and the controller")
+    _start(stage)
+    shell.tell("\n== Installed with a single kubectl apply")
+    _install(shell, f"{repository}:v1")
+    shell.tell("\n== A user edits a managed object: the edit is reverted")
+    _repair(shell)
+    shell.tell("\n== Paused: an edit is kept and reported; resumed: it is reverted")
+    _pause_and_resume(shell)
+    shell.tell("\n== Upgraded: something changes, something is added, something is pruned")
+    _upgrade(shell, f"{repository}:v2")
+    shell.tell("\n== Upgraded to a version that wants a new permission: it waits, is looked at, and is approved")
+    _approve(shell, f"{repository}:v3")
+    shell.tell("\n== Three sources in one, each with credentials: an image, a repository and a file")
+    _install_three(stage)
+    shell.tell("\n== The other formats: a Helm chart with a hook, and an operator bundle (registry-v1)")
+    _install_formats(shell, repository)
+    if not keep:
+        shell.tell("\n== Deleted: only the Job of the hook remains, as with Helm")
+        _delete(shell)
+
+
+def _publish(stage: Stage) -> str:
+    """Push all bundles, and return the repository."""
+    repository = f"{stage.start_registry()}/{NAME}"
+    push = f".venv/bin/python -m hack.demonstration.push hack/demonstration/bundle/$b {repository}:$b"
+    stage.shell.run(f"for b in v1 v2 v3 chart operator; do {push}; done")
+    return repository
+
+
+def _start(stage: Stage) -> None:
+    shell = stage.shell
+    shell.run("kubectl apply --server-side -k config/crd")
+    # kubectl wait fails while there are no conditions; a user is not that fast.
+    wait_for(lambda: shell.look(f"kubectl get {DEFINITION} -o jsonpath='{{.status.conditions}}'"), 60, "conditions")
+    shell.run(f"{WAIT} --for=condition=Established {DEFINITION}")
+    stage.start_controller()
+    stage.add_plugin()
+
+
+def _install(shell: Shell, image: str) -> None:
+    manifest = MANIFEST.format(name=NAME, namespace=NAMESPACE, image=image)
+    shell.run(f"kubectl apply -f - <<'EOF'\n{manifest}\nEOF")
+    shell.run(f"{WAIT} --for=condition=Ready bd/{NAME}")
+    shell.run(f"kubectl get bd {NAME} -o wide")
+    _show_objects(shell)
+
+
+def _repair(shell: Shell) -> None:
+    _edit_replicas(shell, 7)
+    shell.run(f"{WAIT} -n {NAMESPACE} --for=jsonpath='{REPLICAS}'=2 deployment/web")
+
+
+def _pause_and_resume(shell: Shell) -> None:
+    shell.run(f"kubectl rukpak pause {NAME} --wait")
+    _edit_replicas(shell, 5)
+    shell.run(f"{WAIT} --for=condition=Drifted bd/{NAME}")
+    shell.run(f"kubectl rukpak status {NAME} | tail -n 4")
+    shell.run(f"kubectl rukpak resume {NAME}")
+    shell.run(f"{WAIT} -n {NAMESPACE} --for=jsonpath='{REPLICAS}'=2 deployment/web")
+
+
+def _upgrade(shell: Shell, image: str) -> None:
+    change = f'[{{"op": "replace", "path": "/spec/sources/0/image/ref", "value": "{image}"}}]'
+    shell.run(f"kubectl patch bd {NAME} --type=json -p '{change}'")
+    shell.run(f"{WAIT} --for=condition=Ready bd/{NAME}")
+    shell.run(f"{WAIT} -n {NAMESPACE} --for=delete configmap/banner")
+    _show_objects(shell)
+    shell.run(f"kubectl -n {NAMESPACE} get configmap settings -o jsonpath='{{.data.greeting}}{LINE_END}'")
+
+
+def _approve(shell: Shell, image: str) -> None:
+    policy = '{"op": "add", "path": "/spec/approval", "value": "NewPermissions"}'
+    change = f'[{policy}, {{"op": "replace", "path": "/spec/sources/0/image/ref", "value": "{image}"}}]'
+    shell.run(f"kubectl patch bd {NAME} --type=json -p '{change}'")
+    reason = '{.status.conditions[?(@.type=="Installed")].reason}'
+    shell.run(f"{WAIT} --for=jsonpath='{reason}'=AwaitingApproval bd/{NAME}")
+    shell.run(f"kubectl rukpak permissions {NAME} --new")
+    shell.run(f"kubectl rukpak diff {NAME} | head -n 20")
+    shell.run(f"kubectl rukpak approve {NAME} --yes --wait")
+
+
+def _install_three(stage: Stage) -> None:
+    shell = stage.shell
+    with stage.serve_private_sources() as sources:
+        manifest = THREE.format(namespace=NAMESPACE, **_fill(sources))
+        login = f"--from-literal=username={USER} --from-literal=password='{PASSWORD}'"
+        authority = sources.authority.folder / "ca.crt"
+        shell.run(f"kubectl -n {NAMESPACE} create secret generic login {login} --from-file={authority}")
+        shell.run(f"kubectl apply -f - <<'EOF'\n{manifest}\nEOF")
+        shell.run(f"{WAIT} --for=condition=Ready bd/three")
+        shell.run(f"kubectl -n {NAMESPACE} get configmap -l core.rukpak.io/bundle-deployment=three -o name | xargs")
+        shell.run("kubectl delete bd three --timeout=60s")
+
+
+def _install_formats(shell: Shell, repository: str) -> None:
+    manifests = FORMATS.format(namespace=NAMESPACE, repository=repository)
+    shell.run(f"kubectl apply -f - <<'EOF'\n{manifests}\nEOF")
+    shell.run(f"{WAIT} --for=condition=Ready bd/shop bd/greeter")
+    shell.run("kubectl rukpak status")
+    shell.run(f"kubectl -n {NAMESPACE} get job/shop-stock configmap/shop-till deployment/greeter -o name | xargs")
+
+
+def _fill(sources: PrivateSources) -> dict[str, str]:
+    """Put one ConfigMap into each of three sources; return their addresses."""
+    made = {kind: {f"{kind}.yaml": CONFIG_MAP.format(kind=kind).encode()} for kind in ("image", "git", "http")}
+    sources.public.push_image("three", "v1", [made["image"]])
+    sources.put_files("three", made["git"], made["http"])
+    return {
+        "image": f"{sources.registry.host}/three:v1",
+        "repository": f"{sources.git.url}/three.git",
+        "file": f"{sources.files.address}/three.tar.gz",
+    }
+
+
+def _delete(shell: Shell) -> None:
+    shell.run(f"kubectl delete bd {NAME} shop greeter --timeout=60s")
+    _show_objects(shell)
+
+
+def _edit_replicas(shell: Shell, count: int) -> None:
+    """Edit the Deployment, and show the new value."""
+    edit = f'{{"spec": {{"replicas": {count}}}}}'
+    shell.run(f"kubectl -n {NAMESPACE} patch deployment web -p '{edit}' -o jsonpath='{REPLICAS}{LINE_END}'")
+
+
+def _show_objects(shell: Shell) -> None:
+    """Show the objects with the label of managed objects."""
+    kinds = "deployment,service,configmap,poddisruptionbudget"
+    shell.run(f"kubectl -n {NAMESPACE} get {kinds} -l core.rukpak.io/bundle-deployment={NAME} -o name | xargs")
+
 
 SIGNAL_STATUS = 128
 """The exit status that a shell reports for a signal is this plus the number of the signal."""

@@ -26,7 +26,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder by relative path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 

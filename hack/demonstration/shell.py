@@ -37,7 +37,6 @@ class Shell:
         self.environment = dict(environment)
 
     def tell(self, text: str) -> None:
-        """Print a text."""
         print(text, flush=True)
 
     def run(self, command: str) -> None:
@@ -92,7 +91,6 @@ class _Running:
         self._end()
 
     def lines(self) -> Iterator[str]:
-        """Yield its output, line by line."""
         assert self._process.stdout is not None  # noqa: S101 -- for the type checker: it is a pipe
         for line in self._process.stdout:
             yield line.rstrip("\n")

@@ -15,10 +15,9 @@ from pathlib import Path
 
 from controller.processes.programs import Mechanisms
 from hack.control_plane.binaries import Binaries
-from hack.control_plane.folders import OWNER, make_owned_folder, take_away
-from hack.control_plane.processes import Process, running_process, write_note
+from hack.control_plane.processes import OWNER, Process, make_owned_folder, running_process, take_away, write_note
 from hack.control_plane.programs import CONTROL_PLANE
-from hack.control_plane.registry import Registry
+from hack.control_plane.servers import Registry
 from hack.control_plane.settings import Settings
 from hack.demonstration.shell import CommandError, Shell
 from tests.support.private_sources import PrivateSources, serve_private_sources
@@ -160,15 +159,12 @@ class OwnStage(Stage):
 
     @property
     def brought(self) -> str:
-        """All there is."""
         return "cluster, registry and controller"
 
     def explain_use(self) -> str:
-        """Return the output of the command."""
         return self.shell.look(f"hack/cluster env {self.folder.name} 2> /dev/null")
 
     def explain_end(self) -> str:
-        """Return the command."""
         return f"hack/cluster down {self.folder.name}"
 
 
@@ -239,11 +235,9 @@ class UserStage(Stage):
         return "registry, controller, and everything that they created in the cluster"
 
     def explain_use(self) -> str:
-        """Return the line."""
         return f"export KUBECONFIG={shlex.quote(str(self._kubeconfig))}"
 
     def explain_end(self) -> str:
-        """Return the commands."""
         noted = [running_process(self.folder / f"{name}.pid") for name in ("controller", "registry")]
         running = " ".join(str(process) for process in noted if process)
         return " && ".join([*self._deletions(), f"kill {running}", f"rm -r {shlex.quote(str(self.folder))}"])

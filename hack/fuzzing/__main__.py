@@ -17,8 +17,7 @@ from pathlib import Path
 
 from hack.control_plane.settings import read_settings
 from hack.fuzzing.corpus import keep, kept_inputs
-from hack.fuzzing.drawing import draw_until
-from hack.fuzzing.findings import Findings
+from hack.fuzzing.findings import Findings, draw_until
 from hack.fuzzing.table import TARGETS
 from hack.fuzzing.target import Target
 
@@ -28,7 +27,6 @@ _SECONDS = 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command. Returns: its exit status."""
     options = _parse(arguments)
     if options.list:
         width = max(map(len, TARGETS))

@@ -59,7 +59,6 @@ def _listing(entries: Iterable[Entry]) -> Listing | None:
 
 
 def read_all(body: Readable) -> bytes:
-    """Return the bytes of one entry."""
     return b"".join(iter(lambda: body.read(1 << 14), b""))
 
 

@@ -151,7 +151,6 @@ def check_registry(data: bytes) -> None:
 
 
 def check_helm_output(data: bytes) -> None:
-    """Read the output of Helm."""
     for skip_tests in (True, False):
         with refusals():
             _check_rendering(read_output(data, TextBudget(Limits()), skip_tests=skip_tests))

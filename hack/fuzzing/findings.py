@@ -1,4 +1,8 @@
-"""Failing inputs: each defect is reported once, minimized, and saved in the corpus."""
+"""Failing inputs, each defect reported once, minimized, and saved in the corpus; and inputs that hypothesis generates.
+
+These are saved ones with parts replaced, removed, repeated, or taken from another one. They know no coverage but run
+everywhere: a few in the tests, and as many as time allows if atheris is not available.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,10 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from hack.fuzzing.corpus import KEPT, keep
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from hack.fuzzing.corpus import KEPT, keep, kept_inputs
 from hack.fuzzing.target import Target
 
 _OURS = ("/api/", "/controller/", "/hack/fuzzing/")
@@ -45,7 +52,6 @@ class Findings:
 
 
 def failure(target: Target, data: bytes) -> Exception | None:
-    """Return the unexpected exception of a target, if any."""
     try:
         target.run(data)
     except Exception as error:  # noqa: BLE001 - whatever it is: that is what is looked for
@@ -75,3 +81,48 @@ def shrink(target: Target, data: bytes, wanted: Signature) -> bytes:
                 position += step
         step //= 2
     return data
+
+
+_LARGEST = 32 * 1024
+_BATCH = 200
+_PIECES = (0, 1, 2, 4, 8, 64, 512)
+
+
+@st.composite
+def inputs(draw: st.DrawFn, target: Target) -> bytes:
+    kept = list(kept_inputs(target.name).values()) or [b""]
+    data, other = bytearray(draw(st.sampled_from(kept))), draw(st.sampled_from(kept))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(data)))
+        end = min(len(data), start + draw(st.sampled_from(_PIECES)))
+        piece = draw(st.integers(0, len(other)))
+        new = draw(
+            st.binary(max_size=8)
+            | st.sampled_from((b"", *target.words))
+            | st.just(other[piece : piece + 512])
+            | st.integers(2, 2000).map(lambda times: bytes(data[start:end]) * times)  # noqa: B023 - drawn at once
+        )
+        data[start:end] = new
+    return bytes(data[:_LARGEST])
+
+
+def draw_until(is_over: Callable[[], bool], target: Target, findings: Findings) -> int:
+    """Try at least one generated input and record failures. Returns: the number of inputs.
+
+    The first may take a while: hypothesis first reads our loaded modules.
+    """
+    count, batch = 0, 0
+
+    def one_input(data: bytes) -> None:
+        nonlocal count
+        if count == 0 or not is_over():
+            count += 1
+            findings.try_input(data)
+
+    many = settings(
+        max_examples=_BATCH, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=False
+    )
+    while count == 0 or not is_over():
+        batch += 1
+        seed(batch)(many(given(inputs(target))(one_input)))()
+    return count

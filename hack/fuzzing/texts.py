@@ -89,7 +89,6 @@ def check_challenges(data: bytes) -> None:
 
 
 def check_retry_after(data: bytes) -> None:
-    """Read Retry-After."""
     seconds = read_retry_after(data.decode("latin-1"), _NOW)
     expect(seconds is None or 0 <= seconds <= LONGEST_RETRY_AFTER, f"{seconds} s to wait")
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster, ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import World, new_world
 from tests.support.installations import install

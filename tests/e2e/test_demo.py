@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from hack.control_plane.binaries import Binaries
-from hack.control_plane.folders import take_away
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
+from hack.control_plane.processes import take_away
 from hack.control_plane.programs import CONTROL_PLANE
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
-from hack.pictures.files import TRANSCRIPT as PICTURED
-from hack.pictures.recording import excerpt
+from hack.demonstration.picture import TRANSCRIPT as PICTURED
+from hack.demonstration.picture import excerpt
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTED = 128 + signal.SIGINT

@@ -13,7 +13,7 @@ import pytest
 from hack.control_plane.binaries import Binaries
 from hack.demonstration.push import read_files
 from tests.support.bundles import World
-from tests.support.pages import pattern_of
+from tests.support.instructions import pattern_of
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -13,12 +13,9 @@ import pytest
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.settings import Settings
 from tests.support.bundles import ROOT, World, config_map
-from tests.support.go_programs import UnavailableError
-from tests.support.helm_program import helm
-from tests.support.oras import obtain_oras
-from tests.support.pages import Step, pattern_of, read_steps, run
-from tests.support.private_sources import PrivateSources, serve_private_sources
-from tests.support.registries import PASSWORD
+from tests.support.instructions import Step, pattern_of, read_steps, run
+from tests.support.other_programs import UnavailableError, helm, obtain_oras
+from tests.support.private_sources import PASSWORD, PrivateSources, serve_private_sources
 from tests.support.registry import LocalRegistry
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]

@@ -19,12 +19,11 @@ from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, Manifest
 from tests.support.faulty_registry import Faults, FaultyRegistry
-from tests.support.faulty_server import FaultyServer
 from tests.support.installations import install
-from tests.support.private_sources import secret_manifest
-from tests.support.registries import Authority
+from tests.support.private_sources import Authority, secret_manifest
 from tests.support.registry import LocalRegistry
 from tests.support.tenants import ANN, OWN, Tenants
+from tests.support.web_servers import FaultyServer
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 DRIPPING_SECONDS = 90.0

@@ -9,8 +9,8 @@ import pytest
 
 from api import names
 from tests.support.bundles import Deployed, Manifest, config_map, exists
-from tests.support.faulty_server import FaultyServer
 from tests.support.tenants import ANN, BEN, OWN, Tenants
+from tests.support.web_servers import FaultyServer
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -16,15 +16,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.archives import tarball
 from tests.support.bundles import Manifest, config_map, exists
-from tests.support.chart_repositories import add_chart, entry_of, index_of, packed_chart, repository_of
+from tests.support.charts import add_chart, entry_of, index_of, packed_chart, repository_of
 from tests.support.faulty_registry import OCI_MANIFEST, FaultyRegistry
-from tests.support.faulty_server import FaultyServer
 from tests.support.git_servers import GitHttpServer, GitRepository
-from tests.support.private_sources import BASIC, FORGE, archive_of, commit_bundle, secret_manifest
-from tests.support.registries import PASSWORD, USER, Authority
-from tests.support.tarballs import tarball
+from tests.support.private_sources import (
+    BASIC,
+    FORGE,
+    PASSWORD,
+    USER,
+    Authority,
+    archive_of,
+    commit_bundle,
+    secret_manifest,
+)
 from tests.support.tenants import ANN, BEN, OWN, Tenants
+from tests.support.web_servers import FaultyServer
 
 pytestmark = pytest.mark.timeout(300)
 THEIRS = {"installNamespace": "other", "serviceAccountName": "installer"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hack.control_plane.binaries import Binaries
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
 from hack.control_plane.settings import Settings
 from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, new_world
 from tests.support.git_servers import GitRepository

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
-from tests.support.accounts import ACCOUNT, CONFIG_MAPS, deploy, tenant, user_of, written_as
 from tests.support.bundles import config_map, exists, new_world
 from tests.support.registry import LocalRegistry
+from tests.support.tenants import ACCOUNT, CONFIG_MAPS, deploy, tenant, user_of, written_as
 
 
 def test_where_an_account_is_demanded_nothing_is_applied_without_one(

@@ -17,7 +17,7 @@ from api import names
 from hack.control_plane.cluster import ControlPlane
 from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, config_map, exists, image, new_name
 from tests.support.charts import chart_of, write
-from tests.support.commands import Rukpak, command
+from tests.support.controller import Rukpak, command
 from tests.support.objects import deployment, labelled, make
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.long]

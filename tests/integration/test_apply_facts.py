@@ -12,12 +12,26 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map, definition
 from tests.support.inside import ApiError, covers, entry_hash, entry_of
-from tests.support.objects import NOBODY, deployment, labelled, make, read, remove, service, template
-from tests.support.places import APPS, CORE, OURS, Place, managers, new_place
+from tests.support.objects import (
+    APPS,
+    CORE,
+    NOBODY,
+    OURS,
+    Place,
+    deployment,
+    labelled,
+    make,
+    managers,
+    new_place,
+    read,
+    remove,
+    service,
+    template,
+)
 
 APPLY_PATCH = "application/apply-patch+yaml"
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from api import names
-from tests.support.accounts import CONFIG_MAPS, deploy, tenant
 from tests.support.bundles import (
     WRITES,
     Deployed,
@@ -20,8 +19,9 @@ from tests.support.bundles import (
     image,
     new_name,
 )
-from tests.support.commands import command
+from tests.support.controller import command
 from tests.support.registry import LocalRegistry
+from tests.support.tenants import CONFIG_MAPS, deploy, tenant
 
 pytestmark = pytest.mark.own_cluster
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.conditions import UNPACKED_REASONS, Reason
+from tests.support.archives import Link, Special, extended, member, tarball
 from tests.support.bundles import Deployed, Manifest, World, bundle_of, config_map, definition, exists, image, new_name
 from tests.support.faulty_registry import FaultyRegistry
 from tests.support.inside import ApiError
 from tests.support.registry import Compression, Layer, LocalRegistry
-from tests.support.tarballs import Link, Special, extended, member, tarball
 
 MIB = 1 << 20
 

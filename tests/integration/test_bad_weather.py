@@ -18,7 +18,7 @@ import pytest
 
 from api import names
 from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.folders import make_owned_folder, take_away
+from hack.control_plane.processes import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.conftest import StartController

@@ -11,7 +11,7 @@ import pytest
 from tests.support.aggregated_api import AggregatedApi
 from tests.support.bundles import Deployed, World, config_map, exists, new_name
 from tests.support.charts import chart_of
-from tests.support.commands import command
+from tests.support.controller import command
 
 pytestmark = pytest.mark.own_cluster
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
 from hack.control_plane.settings import Settings
 from tests.support.buggy import PASS, PROGRAM, RENDERING
 from tests.support.bundles import Manifest, World, config_map, image, new_world

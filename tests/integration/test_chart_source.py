@@ -19,20 +19,20 @@ from api.plugins import Access, Credentials
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, World, new_name, new_world
-from tests.support.chart_repositories import (
+from tests.support.charts import (
     CHART,
     CHART_CONFIG,
+    RANGES,
+    VERSIONS,
     entry_of,
     index_of,
     packed_chart,
     repository_of,
 )
-from tests.support.faulty_server import FaultyServer
 from tests.support.inside import source_of
-from tests.support.private_sources import BASIC, secret_manifest
-from tests.support.registries import PASSWORD, USER, Authority
+from tests.support.private_sources import BASIC, PASSWORD, USER, Authority, secret_manifest
 from tests.support.registry import MANIFEST, LocalRegistry, RegistryClient, digest_of
-from tests.support.version_ranges import RANGES, VERSIONS
+from tests.support.web_servers import FaultyServer
 
 pytestmark = pytest.mark.timeout(300)
 

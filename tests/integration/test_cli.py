@@ -13,7 +13,7 @@ import pytest
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import Deployed, World, config_map, new_name
 from tests.support.charts import pack
-from tests.support.commands import Rukpak, command
+from tests.support.controller import Rukpak, command
 from tests.support.inside import BUILT_IN_GROUPS, shipped
 from tests.support.objects import deployment, secret, service
 from tests.support.registry import MANIFEST

@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from hack.control_plane.cluster import ControlPlane, load_control_plane
-from hack.control_plane.kubectl import Cluster, KubectlError
+from hack.control_plane.cluster import Cluster, ControlPlane, KubectlError, load_control_plane
 from hack.control_plane.waiting import wait_for
 from tests.support.registry import INDEX, MANIFEST, LocalRegistry
 

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from tests.support.accounts import ACCOUNT, CONFIG_MAPS, grant, tenant
 from tests.support.bundles import WRITES, Deployed, Manifest, World, config_map
 from tests.support.charts import chart_of
-from tests.support.commands import command
+from tests.support.controller import command
 from tests.support.private_sources import secret_manifest
+from tests.support.tenants import ACCOUNT, CONFIG_MAPS, grant, tenant
 
 pytestmark = pytest.mark.own_cluster
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from api import names
-from hack.bench.audit import Requests, describe, requests_of
-from hack.bench.usage import read_usage
+from hack.bench.api import Requests, describe, requests_of
+from hack.bench.rows import read_usage
 from hack.bench.workloads import kinds_of, make_bundle, path_of
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from api import names
-from hack.bench.usage import read_usage
-from hack.control_plane.kubectl import Cluster
+from hack.bench.rows import read_usage
+from hack.control_plane.cluster import Cluster
 from hack.control_plane.processes import running_process
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Deployed, World, config_map, exists, image, is_answered, new_name
+from tests.support.definitions import CASES as FITTING
 from tests.support.definitions import Manifest, definition, schema, version
-from tests.support.fitting import CASES as FITTING
 from tests.support.inside import ApiError, connect
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -19,12 +19,11 @@ from urllib.request import urlopen
 import pytest
 
 from hack.control_plane.binaries import Binaries
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name, new_world
 from tests.support.git_servers import serve_ssh
-from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources
-from tests.support.registries import PASSWORD, USER
+from tests.support.private_sources import PASSWORD, USER, PrivateSources, secret_manifest, serve_private_sources
 from tests.support.registry import LocalRegistry
 
 VAULT = "test-vault"

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from api import names
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
 from hack.control_plane.settings import Settings
 from tests.support.bundles import (
     STORE,

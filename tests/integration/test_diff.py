@@ -11,7 +11,7 @@ import pytest
 from api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
 from tests.support.charts import chart_of
-from tests.support.commands import Rukpak, command
+from tests.support.controller import Rukpak, command
 from tests.support.objects import custom, deployment, job, secret
 
 pytestmark = pytest.mark.timeout(300)

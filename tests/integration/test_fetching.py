@@ -15,11 +15,11 @@ import pytest
 from tests.support.bundles import Deployed, Manifest, World, bundle_of, config_map, image, new_name
 from tests.support.faulty_registry import Faults as RegistryFaults
 from tests.support.faulty_registry import FaultyRegistry
-from tests.support.faulty_server import FaultyServer
 from tests.support.git_servers import Faults as GitFaults
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.private_sources import FORGE, commit_bundle
 from tests.support.registry import LocalRegistry, pack
+from tests.support.web_servers import FaultyServer
 
 MEBIBYTE = 1 << 20
 BLUE = config_map("settings", color="blue")

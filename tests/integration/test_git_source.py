@@ -28,7 +28,6 @@ import trustme
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
-from tests.support.faulty_server import FaultyServer
 from tests.support.git_servers import (
     EXECUTABLE,
     LINK,
@@ -41,6 +40,7 @@ from tests.support.git_servers import (
     serve_ssh,
 )
 from tests.support.inside import ContentStore, Objects, detours, git_objects, source_of, write_entries
+from tests.support.web_servers import FaultyServer
 
 pytestmark = pytest.mark.long
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hack.control_plane import waiting
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
 from tests.support.inside import Context, State, StorageClassInfo, Verdict, assess, explain, explain_namespace
 
 SECONDS = 60

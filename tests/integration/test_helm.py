@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.bundles import Deployed, World, exists, new_name
 from tests.support.charts import DATA, chart_of, files_of, pack
-from tests.support.file_server import FileServer
 from tests.support.registry import MANIFEST
+from tests.support.web_servers import FileServer
 
 SHOP = files_of(DATA / "shop")
 CHART = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.support.bundles import STORE, Deployed, Manifest, World, config_map, image
-from tests.support.commands import command
+from tests.support.controller import command
 
 pytestmark = pytest.mark.own_cluster
 

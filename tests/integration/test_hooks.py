@@ -11,7 +11,7 @@ import pytest
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, new_name
-from tests.support.commands import command
+from tests.support.controller import command
 from tests.support.mortal import new_mortal_world
 from tests.support.registry import LocalRegistry
 from tests.support.weather import Fault, Weather

@@ -16,11 +16,10 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Entry, Limits, Resolution
 from api.v1alpha2.conditions import Reason
-from hack.control_plane.certificates import write_certificates
-from tests.support.faulty_server import FaultyServer
+from hack.control_plane.components import write_certificates
+from tests.support.archives import Link, tarball, zipped
 from tests.support.inside import ContentStore, source_of, write_entries
-from tests.support.tarballs import Link, tarball
-from tests.support.zips import zipped
+from tests.support.web_servers import FaultyServer
 
 PATH = "spec.sources[0].http"
 SOURCE = source_of("http")

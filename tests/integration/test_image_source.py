@@ -20,8 +20,9 @@ from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits, Network, RegistryCredentials, Resolution
 from api.v1alpha2.conditions import Reason
 from hack.control_plane.binaries import Binaries
+from tests.support.archives import Link, tarball
 from tests.support.inside import ContentStore, assemble, source_of, write_entries
-from tests.support.registries import (
+from tests.support.private_sources import (
     IDENTITY_TOKEN,
     PASSWORD,
     USER,
@@ -31,7 +32,6 @@ from tests.support.registries import (
     password_auth,
 )
 from tests.support.registry import LAYER, MANIFEST, Compression, LocalRegistry, compress
-from tests.support.tarballs import Link, tarball
 
 PATH = "spec.sources[0].image"
 LOWER = {"manifests/a.yaml": b"a: 1\n", "manifests/b.yaml": b"b: 1\n"}

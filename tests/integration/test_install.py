@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.support.bundles import DEPLOYMENTS, Deployed, World, config_map, exists, new_name
-from tests.support.commands import Rukpak, command
+from tests.support.controller import Rukpak, command
 
 ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",

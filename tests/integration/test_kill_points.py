@@ -34,10 +34,9 @@ from tests.support.bundles import (
     new_name,
 )
 from tests.support.inside import ApiError
-from tests.support.mortal import new_mortal_world
+from tests.support.mortal import Cut, Severing, new_mortal_world
 from tests.support.objects import custom, deployment, make, namespace, service, webhook
 from tests.support.registry import LocalRegistry
-from tests.support.severing import Cut, Severing
 from tests.support.weather import Fault
 
 FULL = int(os.environ.get("RUKPAK_STORMS", "1")) > 1

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from api import names
-from tests.support.accounts import ACCOUNT, CONFIG_MAPS, grant, tenant
 from tests.support.bundles import WRITES, Deployed, Manifest, World, config_map
-from tests.support.commands import command
+from tests.support.controller import command
+from tests.support.tenants import ACCOUNT, CONFIG_MAPS, grant, tenant
 
 pytestmark = pytest.mark.own_cluster
 

@@ -12,12 +12,24 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map, definition, exists
 from tests.support.inside import ApiError, covers, entry_hash, entry_of
-from tests.support.objects import deployment, labelled, make, read, remove, service, webhook
-from tests.support.places import APPS, OURS, Place, managers, new_place
+from tests.support.objects import (
+    APPS,
+    OURS,
+    Place,
+    deployment,
+    labelled,
+    make,
+    managers,
+    new_place,
+    read,
+    remove,
+    service,
+    webhook,
+)
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 from hack.control_plane.binaries import Binaries
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster, ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, config_map, definition, new_world
+from tests.support.instructions import Step, run
 from tests.support.objects import deployment, labelled, make, namespace
-from tests.support.pages import Step, run
 from tests.support.registry import LocalRegistry
 
 pytestmark = pytest.mark.timeout(400)

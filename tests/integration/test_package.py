@@ -12,8 +12,8 @@ import pytest
 
 from hack.control_plane.binaries import Binaries
 from tests.support.bundles import World, config_map, image, new_name
-from tests.support.commands import Rukpak, command
-from tests.support.registries import PASSWORD, USER, Authority, GuardedRegistry, TokenServer, password_auth
+from tests.support.controller import Rukpak, command
+from tests.support.private_sources import PASSWORD, USER, Authority, GuardedRegistry, TokenServer, password_auth
 from tests.support.registry import LocalRegistry
 
 CHART = b"apiVersion: v2\nname: shop\nversion: 1.0.0\n"

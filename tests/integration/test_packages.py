@@ -7,14 +7,13 @@ import json
 import pytest
 
 from api import names
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.kubectl import KubectlError
+from hack.control_plane.cluster import ControlPlane, KubectlError
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
-from hack.packaging.kustomization import Manifest, render
+from hack.packaging.manifests import Manifest, render
 from tests.support.bundles import ROOT, World, config_map, image
-from tests.support.helm_program import CHART, helm
 from tests.support.installations import CONFIG, NAMESPACE, container_of, kustomize, run_installed
+from tests.support.other_programs import CHART, helm
 from tests.support.registry import LocalRegistry
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.support.bundles import Deployed, Manifest, World, bundle_of, config_map, image, new_name
-from tests.support.faulty_server import FaultyServer
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.private_sources import FORGE, archive_of, commit_bundle
 from tests.support.registry import LocalRegistry
+from tests.support.web_servers import FaultyServer
 
 pytestmark = pytest.mark.long
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.kubectl import KubectlError
+from hack.control_plane.cluster import ControlPlane, KubectlError
 from hack.control_plane.settings import Settings
 from tests.support.bundles import World, config_map, new_world
 from tests.support.objects import deployment

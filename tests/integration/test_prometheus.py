@@ -23,20 +23,19 @@ import yaml
 from api.names import GROUP, PLURAL, SHARD
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.folders import make_owned_folder, take_away
-from hack.control_plane.ports import free_ports
-from hack.control_plane.prometheus import Prometheus
+from hack.control_plane.processes import free_ports, make_owned_folder, take_away
+from hack.control_plane.servers import Prometheus
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import ROOT, Deployed, World, config_map, image, new_name, new_world
-from tests.support.chart_repositories import repository_of
+from tests.support.charts import repository_of
 from tests.support.controller import Controller
-from tests.support.faulty_server import FaultyServer
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.inside import ApiError
 from tests.support.objects import deployment
 from tests.support.private_sources import FORGE, archive_of, commit_bundle
 from tests.support.registry import LocalRegistry
+from tests.support.web_servers import FaultyServer
 
 SECONDS = 60.0
 RULES = ROOT / "config/prometheus/rules.yaml"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.bundles import Deployed, World, config_map
-from tests.support.faulty_server import FaultyServer, File
+from tests.support.web_servers import FaultyServer, File
 
 pytestmark = pytest.mark.long
 

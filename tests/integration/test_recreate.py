@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from api import names
-from tests.support.accounts import CONFIG_MAPS, deploy, tenant
 from tests.support.bundles import Deployed, Manifest, World, config_map
 from tests.support.objects import claim, deployment, labelled, make, service, template
+from tests.support.tenants import CONFIG_MAPS, deploy, tenant
 
 APPS = "/apis/apps/v1"
 HELD = "example.com/held"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster
 from hack.control_plane.settings import Settings
 from tests.support.bundles import ROOT, World, exists, new_world
 from tests.support.registry import Files, LocalRegistry

@@ -17,6 +17,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, is_answered
+from tests.support.deployments import make_secrets
 from tests.support.inside import (
     CHUNK_BYTES,
     TENANT_BYTES,
@@ -29,7 +30,6 @@ from tests.support.inside import (
     remove_orphans,
     revision_digest,
 )
-from tests.support.revisions import make_secrets
 
 Json = dict[str, Any]
 TERMS = Terms(

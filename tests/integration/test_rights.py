@@ -16,9 +16,8 @@ import pytest
 from api import names
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
-from tests.support.accounts import ACCOUNT, make_account, make_namespace
 from tests.support.bundles import Manifest, World, config_map, definition, exists, image, new_name, new_world
-from tests.support.commands import command
+from tests.support.controller import command
 from tests.support.golden_permissions import BUNDLES, read_bundle
 from tests.support.inside import (
     ApiError,
@@ -34,6 +33,7 @@ from tests.support.inside import (
 from tests.support.installations import kubeconfig_of
 from tests.support.objects import claim, secret
 from tests.support.registry import LocalRegistry
+from tests.support.tenants import ACCOUNT, make_account, make_namespace
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 RBAC = "rbac.authorization.k8s.io"

@@ -24,11 +24,10 @@ from tests.support.bundles import (
     image,
     new_name,
 )
-from tests.support.commands import command
-from tests.support.mortal import new_mortal_world
+from tests.support.controller import command
+from tests.support.mortal import Cut, Severing, new_mortal_world
 from tests.support.objects import deployment, job, make
 from tests.support.registry import LocalRegistry
-from tests.support.severing import Cut, Severing
 from tests.support.weather import Fault
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.folders import make_owned_folder, take_away
+from hack.control_plane.processes import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.integration.test_leader import probe

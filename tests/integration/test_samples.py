@@ -13,15 +13,13 @@ from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, bundle_of, config_map, new_world
-from tests.support.chart_repositories import repository_of
-from tests.support.charts import chart_of
+from tests.support.charts import chart_of, repository_of
 from tests.support.charts import pack as pack_chart
-from tests.support.file_server import FileServer
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.inside import read_documents
-from tests.support.private_sources import FORGE, commit_bundle, serve_private_sources
-from tests.support.registries import PASSWORD, USER
+from tests.support.private_sources import FORGE, PASSWORD, USER, commit_bundle, serve_private_sources
 from tests.support.registry import MANIFEST, LocalRegistry, pack
+from tests.support.web_servers import FileServer
 
 pytestmark = pytest.mark.timeout(300)
 SAMPLES = ROOT / "config/samples"

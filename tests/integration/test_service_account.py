@@ -13,7 +13,12 @@ from api import names
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
-from tests.support.accounts import (
+from tests.support.bundles import Deployed, Manifest, World, config_map, exists, new_name, new_world
+from tests.support.inside import read_documents
+from tests.support.objects import claim, labelled
+from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources
+from tests.support.registry import LocalRegistry
+from tests.support.tenants import (
     ACCOUNT,
     CONFIG_MAPS,
     EVERYTHING,
@@ -27,11 +32,6 @@ from tests.support.accounts import (
     user_of,
     written_as,
 )
-from tests.support.bundles import Deployed, Manifest, World, config_map, exists, new_name, new_world
-from tests.support.inside import read_documents
-from tests.support.objects import claim, labelled
-from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources
-from tests.support.registry import LocalRegistry
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ from functools import partial
 
 import pytest
 
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.folders import make_owned_folder, take_away
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster, ControlPlane
+from hack.control_plane.processes import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
 from tests.support.bundles import World, config_map, image, new_world
 from tests.support.controller import Controller

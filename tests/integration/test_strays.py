@@ -10,7 +10,7 @@ import pytest
 
 from api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, image, new_name
-from tests.support.commands import Rukpak, command
+from tests.support.controller import Rukpak, command
 from tests.support.objects import claim, read, secret
 from tests.support.tampering import delete_revisions
 

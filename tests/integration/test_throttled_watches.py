@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.folders import make_owned_folder, take_away
-from hack.control_plane.kubectl import Cluster
+from hack.control_plane.cluster import Cluster, ControlPlane
+from hack.control_plane.processes import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
 from tests.support.bundles import World, config_map, image, new_world
 from tests.support.registry import LocalRegistry

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.support.bundles import World, config_map, new_name
-from tests.support.commands import Rukpak, command
+from tests.support.controller import Rukpak, command
 from tests.support.objects import deployment
 
 

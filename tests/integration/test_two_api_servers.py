@@ -12,9 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.folders import make_owned_folder, take_away
-from hack.control_plane.ports import free_ports
-from hack.control_plane.processes import Process
+from hack.control_plane.processes import Process, free_ports, make_owned_folder, take_away
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, World, config_map, definition, exists, image, new_name, new_world

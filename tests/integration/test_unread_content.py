@@ -14,16 +14,15 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.conditions import Reason
-from tests.support import zips
-from tests.support.accounts import ACCOUNT, CONFIG_MAPS, tenant
+from tests.support.archives import Link, Special, Value, ZipSpecial, tarball, zipped
 from tests.support.bundles import Deployed, Manifest, World, config_map, image, new_name
 from tests.support.charts import chart_of
-from tests.support.commands import command
-from tests.support.file_server import FileServer
+from tests.support.controller import command
 from tests.support.git_servers import LINK, SUBMODULE, GitHttpServer, GitRepository
 from tests.support.operator_bundles import deployment, service_version, write_bundle
 from tests.support.registry import MANIFEST
-from tests.support.tarballs import Link, Special, Value, tarball
+from tests.support.tenants import ACCOUNT, CONFIG_MAPS, tenant
+from tests.support.web_servers import FileServer
 
 FORGE = {"uploadpack.allowFilter": "true", "uploadpack.allowAnySHA1InWant": "true"}
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"
@@ -127,8 +126,8 @@ def packed_chart(*items: tuple[str, Value]) -> bytes:
 
 
 def packed_zip(*items: tuple[str, Value]) -> bytes:
-    device = zips.Special(stat.S_IFCHR)
-    return zips.zipped(*((path, device if isinstance(value, Special) else value) for path, value in items))
+    device = ZipSpecial(stat.S_IFCHR)
+    return zipped(*((path, device if isinstance(value, Special) else value) for path, value in items))
 
 
 ARCHIVES = {"tar.gz": lambda *items: gzip.compress(tarball(*items), mtime=0), "zip": packed_zip}

@@ -15,13 +15,12 @@ import pytest
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, World, bundle_of, config_map, new_name, new_world
-from tests.support.charts import pack
-from tests.support.file_server import FileServer
+from tests.support.charts import RANGES, VERSIONS, pack
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.inside import Range, choose
 from tests.support.private_sources import FORGE, commit_bundle
 from tests.support.registry import LocalRegistry
-from tests.support.version_ranges import RANGES, VERSIONS
+from tests.support.web_servers import FileServer
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.folders import make_owned_folder, take_away
+from hack.control_plane.processes import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
 from tests.support.bundles import World, config_map, image, new_world
 from tests.support.controller import Controller
+from tests.support.processes import YEAR, SetClock
 from tests.support.registry import LocalRegistry
-from tests.support.set_clock import YEAR, SetClock
 from tests.support.weather import Weather
 
 NOT_VALID_YET = "the certificate of the API server is not valid yet by the clock of this machine; check the clock"

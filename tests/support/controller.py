@@ -1,13 +1,18 @@
-"""The controller as a separate process, which can be stopped, or killed during its work."""
+"""The program as separate processes: the controller, which can be stopped or killed during its work, and commands."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from controller.cli.parser import Parser
+from controller.options import add_options
+from controller.settings import Settings
 from hack.control_plane.processes import Process
 from hack.control_plane.waiting import wait_for
 
@@ -94,3 +99,33 @@ class Controller:
             return bool(condition())
 
         wait_for(is_fulfilled, timeout, lambda: f"{describe}; the controller says: {self._process.last_words(20)}")
+
+
+Rukpak = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def command(kubeconfig: Path) -> Rukpak:
+    """Return a function that runs `rukpak` against a cluster and asserts its exit status unless `status` is None."""
+
+    def run(*words: str, status: int | None = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        variables = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+        line = [sys.executable, "-m", "controller", *words]
+        done = subprocess.run(
+            line, env=variables, input=stdin, capture_output=True, text=True, timeout=90, check=False,
+            start_new_session=True,  # without a terminal, or questions would wait for an answer
+        )  # fmt: skip
+        assert status is None or done.returncode == status, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Return the settings; on a mistake, print it and exit with status 2."""
+    parser = Parser("run")
+    add_options(parser, environment)
+    settings = Settings(**vars(parser.read(arguments)))
+    if problem := settings.problem():
+        parser.error(problem)
+    return settings

@@ -1,12 +1,23 @@
-"""Small BundleDeployments for tests. A test states only what matters to it."""
+"""Small BundleDeployments for tests, and what a pass makes of one: requests, pins, options, revision stores.
+
+A test states only what matters to it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from api import names
-from api.v1alpha2.types import BundleDeployment
+from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
+from controller.apply.ledger import Ledger
+from controller.apply.ownership import Owner
+from controller.apply.plan import ApplyOptions
+from controller.apply.targets import Target, TargetSet
+from controller.build.request import Request, spec_digest
+from controller.kube.client import Client
+from controller.revisions.store import TENANT_BYTES, RevisionSecrets, RevisionStore
 
 DIGEST = "sha256:" + "a" * 64
 NOW = "2026-01-01T00:00:00Z"
@@ -54,3 +65,75 @@ NOT_READY = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop",
 def deployment(name: str = "shop", **parts: Any) -> BundleDeployment:
     """Return the same as the controller reads it; see `manifest`."""
     return BundleDeployment.model_validate(manifest(name, **parts))
+
+
+RESOLVED_AT = datetime(2026, 1, 1, tzinfo=UTC)
+OTHER_DIGEST = "sha256:" + "b" * 64
+
+
+def image(ref: str = REF, *, beside: Mapping[str, Any] | None = None, **block: Any) -> dict[str, Any]:
+    """Return an image source: its block, and further fields of the source."""
+    return {"kind": "image", "image": {"ref": ref, **block}, **(beside or {})}
+
+
+def spec(*sources: dict[str, Any], **fields: Any) -> Spec:
+    """Return a spec with these sources; default: one image."""
+    return deployment(spec={"sources": list(sources) or [image()], **fields}).spec
+
+
+def pin(source_spec: Spec, index: int = 0, digest: str = DIGEST) -> SourcePin:
+    """Return the pin of one source of a spec."""
+    source = source_spec.sources[index]
+    return SourcePin(
+        destination=source.target,
+        kind=source.kind,
+        resolved=f"x@{digest}",
+        digest=digest,
+        spec_digest=spec_digest(source),
+        resolved_at=RESOLVED_AT,
+    )
+
+
+def request(source_spec: Spec, digest: str = DIGEST, **changes: Any) -> Request:
+    """Return a request for a spec whose sources are pinned."""
+    pins = tuple(pin(source_spec, index, digest) for index in range(len(source_spec.sources)))
+    made = Request(name="shop", spec=source_spec, pins=pins, install_namespace="shop", requested_at="")
+    return replace(made, **changes)
+
+
+OWNER = Owner("foo", "uid-foo")
+
+
+def options_for(*targets: Target, **changes: Any) -> ApplyOptions:
+    """Return the options for applying these targets."""
+    wanted = TargetSet(
+        revision="sha256:aa",
+        targets=targets,
+        by_key={each.key: each for each in targets},
+        resources={},
+        undecided=False,
+    )
+    fields: dict[str, Any] = {
+        "owner": OWNER,
+        "user": None,
+        "orphan": False,
+        "collision_protection": "Prevent",
+        "install_namespace": "shop",
+        "spec_version": "1",
+        "wanted": wanted,
+        "installed": False,
+        "ledger": Ledger(),
+        "exists": lambda name, uid: (name, uid) == ("foo", "uid-foo"),
+        "proceed": lambda: True,
+    }
+    return ApplyOptions(**{**fields, **changes})
+
+
+def make_secrets(client: Client, namespace: str) -> RevisionSecrets:
+    """Return a watch that is not started."""
+    return RevisionSecrets(client, namespace, lambda _name: None, lambda: None)
+
+
+def make_store(client: Client, namespace: str, tenant_bytes: int = TENANT_BYTES) -> RevisionStore:
+    """Return a store that reads everything from the cluster."""
+    return RevisionStore(client, make_secrets(client, namespace), tenant_bytes)

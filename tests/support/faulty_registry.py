@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import zstandard
 
-from tests.support.tarballs import tarball
+from tests.support.archives import tarball
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.folders import make_owned_folder, take_away
+from hack.control_plane.processes import make_owned_folder, take_away
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, Manifest, World, is_answered
 from tests.support.controller import Controller

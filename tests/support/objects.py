@@ -1,13 +1,16 @@
-"""Objects for bundles, each as small as its kind allows, and what is asked about objects on a cluster."""
+"""Objects for bundles, each as small as its kind allows, what is asked about objects on a cluster, and where."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from api import names
+from hack.control_plane.cluster import Cluster
 from tests.support.bundles import Manifest, definition
-from tests.support.inside import ApiError, Client
+from tests.support.inside import ApiError, Client, connect
 
 NOBODY = "https://127.0.0.1:1/"
 """An address at which nothing listens."""
@@ -120,3 +123,39 @@ def is_released(value: Mapping[str, Any], name: str) -> bool:
     appliers = {e.get("manager") for e in metadata.get("managedFields") or [] if e.get("operation") == "Apply"}
     left += [names.APPLIED_DIGEST in annotations, names.field_manager(name) in appliers]
     return annotations.get(names.RELEASED_FROM) == name and not any(left) and not metadata.get("ownerReferences")
+
+
+OURS = "rukpak/x"
+CORE, APPS = "/api/v1", "/apis/apps/v1"
+
+
+class Place:
+    """A namespace of a test's own."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.client, self.namespace = client, namespace
+
+    def path(self, plural: str, name: str = "a", prefix: str = CORE) -> str:
+        return f"{prefix}/namespaces/{self.namespace}/{plural}/{name}"
+
+    def apply(self, path: str, manifest: Manifest, manager: str = OURS, *, force: bool = True) -> Manifest:
+        place = {"namespace": self.namespace}
+        body = {**manifest, "metadata": {**manifest["metadata"], **place}}
+        value: Manifest = self.client.apply(path, body, manager=manager, force=force, metadata=False).value
+        return value
+
+
+@contextmanager
+def new_place(cluster: Cluster) -> Iterator[Place]:
+    """Make a namespace, and delete it afterwards."""
+    client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="rukpak-test")
+    name = f"facts-{uuid.uuid4().hex[:8]}"
+    client.create("/api/v1/namespaces", make("v1", "Namespace", name))
+    yield Place(client, name)
+    with suppress(ApiError):  # a test may have deleted it
+        client.delete(f"/api/v1/namespaces/{name}")
+
+
+def managers(value: Manifest) -> dict[str, str]:
+    """Return the operations of all managers of an object."""
+    return {entry["manager"]: entry["operation"] for entry in value["metadata"].get("managedFields", ())}

@@ -1,4 +1,4 @@
-"""The Dockerfile by the rules that hadolint has, and against what else says the same: the Deployment."""
+"""The Dockerfile against what else says the same: the Deployment, the Helm of the tests, .dockerignore."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import json
 import re
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from controller.formats.manifests import read_documents
 from hack.control_plane.builds import HELM
@@ -35,41 +33,11 @@ def pod() -> dict[str, Any]:
     return spec
 
 
-def test_its_base_is_a_version() -> None:
-    [base, go] = arguments_of("ARG")
-    assert re.fullmatch(r"BASE=python:3\.11\.\d+-slim-\w+(@sha256:[0-9a-f]{64})?", base)
-    assert re.fullmatch(r"GO=golang:1\.\d+-\w+(@sha256:[0-9a-f]{64})?", go)
-    assert arguments_of("FROM") == ["${GO} AS helm", "${BASE} AS build", "scratch"]
-
-
 def test_its_helm_is_the_one_that_tests_use() -> None:
     [helm, *_] = arguments_of("RUN")
     version = Settings(cache=Path()).helm_version
     assert helm.endswith(f' -X {HELM}/internal/version.version=v{version}" {HELM}/cmd/helm@v{version}')
     assert helm.startswith("CGO_ENABLED=0 GOBIN=/programs go install -trimpath -ldflags ")
-
-
-def test_packages_are_installed_without_recommendations_and_leave_no_lists() -> None:
-    [_, install, assemble] = arguments_of("RUN")
-    assert "apt-get install --yes --no-install-recommends " in install
-    assert install.startswith("apt-get update && ")
-    assert install.endswith("&& rm -rf /var/lib/apt/lists/*")
-    assert json.loads(assemble) == ["python", "hack/image/assemble.py", "/image", "/programs/helm"]
-
-
-@pytest.mark.parametrize("instruction", ["ADD", "MAINTAINER", "SHELL", "VOLUME", "ONBUILD"])
-def test_it_does_without(instruction: str) -> None:
-    assert not arguments_of(instruction)
-
-
-def test_nothing_secret_is_built_in() -> None:
-    assert not re.search(
-        r"token|password|secret|key", " ".join(arguments_of("ARG") + arguments_of("ENV")), re.IGNORECASE
-    )
-
-
-def test_working_folders_are_absolute() -> None:
-    assert all(folder.startswith("/") for folder in arguments_of("WORKDIR"))
 
 
 def test_it_starts_the_controller_without_a_shell() -> None:

@@ -24,11 +24,6 @@ def claims() -> list[tuple[str, str, str]]:
 CLAIMS = claims()
 
 
-def test_there_are_claims() -> None:
-    assert len(CLAIMS) > 30
-    assert len({attack for attack, _, _ in CLAIMS}) == len(CLAIMS)
-
-
 @pytest.mark.parametrize(("attack", "holds", "tests"), CLAIMS)
 def test_each_claim_names_tests_that_there_are(attack: str, holds: str, tests: str) -> None:
     named = TEST.findall(tests)

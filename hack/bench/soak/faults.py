@@ -10,8 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from controller.kube.client import ApiError, Client
-from hack.bench.soak.contents import Manifest
-from hack.bench.soak.sources import Sources
+from hack.bench.soak.churn import Manifest, Sources
 from hack.bench.testbed import Testbed
 from tests.support.weather import Weather
 

@@ -15,8 +15,7 @@ from controller.formats.manifests import read_documents
 from controller.status.report import Deletion, Report
 from controller.status.summary import summarize
 from tests.support.deployments import deployment, manifest
-from tests.support.go_programs import UnavailableError
-from tests.support.other_tools import build_judge, judge
+from tests.support.other_programs import UnavailableError, build_judge, judge
 from tests.support.reports import (
     CHANGED,
     COLLISION,

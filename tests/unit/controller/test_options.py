@@ -7,7 +7,7 @@ import pytest
 
 from controller.options import OptionText, describe_options
 from controller.settings import Settings
-from tests.support.options import parse_options
+from tests.support.controller import parse_options
 
 
 class Case(NamedTuple):

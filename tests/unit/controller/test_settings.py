@@ -8,7 +8,7 @@ import pytest
 
 from api.plugins import Network
 from controller.settings import MOST_STORES, Settings, parse_address
-from tests.support.options import parse_options
+from tests.support.controller import parse_options
 
 
 class Address(NamedTuple):

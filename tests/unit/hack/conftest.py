@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.file_server import FileServer
+from tests.support.web_servers import FileServer
 
 
 @pytest.fixture

@@ -55,15 +55,6 @@ def test_a_machine_without_python_is_told_so_in_one_line(clone: Path, tools: Pat
     assert done.stderr.count("\n") == 1
 
 
-def test_an_old_python_is_no_python(clone: Path, tools: Path) -> None:
-    (tools / "git").symlink_to("/bin/true")
-    (tools / "python3").write_text("#!/bin/bash\nexit 1\n")
-    (tools / "python3").chmod(0o755)
-    done = run(clone / "hack/test", path=str(tools))
-    assert done.returncode == 1
-    assert "Python 3.11 or newer" in done.stderr
-
-
 @pytest.fixture
 def set_up(clone: Path, tools: Path) -> Path:
     """A repository whose environment is there; its interpreter prints how it is called."""

@@ -76,10 +76,6 @@ def test_each_kind_is_drawn_as_often_in_the_order_of_the_code() -> None:
     assert [each.line for each in drawn] == sorted(each.line for each in drawn)
 
 
-def test_all_is_drawn_if_more_is_asked_for_than_there_is() -> None:
-    assert len(draw(some("few", 3), 60, 1)) == 3
-
-
 TESTS = {
     "tests/unit/api/test_names.py": "",
     "tests/unit/controller/apply/test_ledger.py": "",
@@ -95,11 +91,6 @@ def test_the_choose_tests_the_module_are_run_first_then_those_that_import_it() -
     assert [Path(test).stem for test in near] == ["test_order", "test_plan", "test_ledger"]
     _, others = choose_tests("controller/apply/plan.py", TESTS)
     assert [Path(test).stem for test in others] == ["test_client", "test_names", "test_retries"]
-
-
-def test_a_folder_without_tests_is_tested_where_its_parent_is() -> None:
-    near, _ = choose_tests("controller/apply/new/module.py", TESTS)
-    assert len(near) == 3
 
 
 def test_a_module_that_is_in_no_package_is_near_tests_that_are_in_none() -> None:
@@ -163,10 +154,3 @@ def test_a_change_with_which_tests_hang_is_found(copy: Path, monkeypatch: pytest
     monkeypatch.setattr(mutation, "RUN_SECONDS", 2)
     (copy / OWN_TEST).write_text("while True:\n    pass\n")
     assert try_out(TURNED, copy, RUNS, set()) == "tests took more than 2 s"
-
-
-def test_a_place_is_told_in_one_line_of_bounded_length() -> None:
-    found = find_mutations("a.py", "found = (\n    " + "a + " * 100 + "a < b)\n")
-    assert str(found[0]).startswith("a.py:2  comparison turned: a + a + ")
-    assert len(str(found[0])) < 200
-    assert "\n" not in str(found[0])

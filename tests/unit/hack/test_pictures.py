@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hack.pictures.files import picture_files
-from hack.pictures.recording import COLUMNS, STEPS, excerpt
+from hack.demonstration.picture import COLUMNS, STEPS, excerpt, picture_files
 
 ROOT = Path(__file__).parents[3]
 FILES = picture_files()

@@ -2,14 +2,26 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from hack.control_plane.folders import OWNER, make_owned_folder, take_away, take_away_orphans
-from hack.control_plane.processes import Process, kill_noted, running_process, write_note
+from hack.control_plane.processes import (
+    FIRST,
+    LAST,
+    OWNER,
+    Process,
+    free_ports,
+    kill_noted,
+    make_owned_folder,
+    running_process,
+    take_away,
+    take_away_orphans,
+    write_note,
+)
 from hack.control_plane.waiting import wait_for
 
 SLEEP = ["sleep", "600"]
@@ -62,7 +74,8 @@ def test_another_process_can_end_what_was_noted(tmp_path: Path) -> None:
     process = Process("sleep", tmp_path, SLEEP)
     process.start()
     script = (
-        f"from hack.control_plane.folders import take_away; import pathlib; take_away(pathlib.Path({str(tmp_path)!r}))"
+        "import pathlib; from hack.control_plane.processes import take_away; "
+        f"take_away(pathlib.Path({str(tmp_path)!r}))"
     )
     subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[3], check=True, timeout=30)
     assert not process.is_running()
@@ -115,3 +128,22 @@ def test_a_note_holds_only_while_its_process_runs(tmp_path: Path) -> None:
         assert running_process(note) == child.pid
         child.kill()
     assert running_process(note) is None
+
+
+def test_the_first_true_value_is_returned() -> None:
+    values = iter([None, "", 0, "here"])
+    assert wait_for(lambda: next(values), 10, "a value") == "here"
+
+
+def test_what_is_waited_for_is_told_when_it_does_not_come() -> None:
+    with pytest.raises(TimeoutError, match=r"^timed out after 0\.01 s: pods Ready$"):
+        wait_for(lambda: False, 0.01, "pods Ready")
+
+
+def test_ports_are_free_and_outside_of_what_outgoing_connections_take() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert all(FIRST <= port < LAST for port in ports)
+    for port in ports:
+        with socket.create_server(("127.0.0.1", port)):
+            pass

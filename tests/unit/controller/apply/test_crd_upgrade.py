@@ -21,9 +21,8 @@ from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply.crd_upgrade import PAGE_ITEMS, admit, inspect_upgrade, validate
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
-from tests.support.definitions import NAME, Manifest, definition, on_cluster, schema, version
+from tests.support.definitions import CASES, NAME, Fitting, Manifest, definition, on_cluster, schema, version
 from tests.support.fake_cluster import SERVED, FakeCluster
-from tests.support.fitting import CASES, Fitting
 
 GREETINGS = [Resource("example.com", name, "Greeting", "greetings", namespaced=True) for name in ("v1", "v2")]
 PATH = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{NAME}"

@@ -25,7 +25,7 @@ from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, Record
 from controller.retries import Retries
-from tests.support.apply_options import options_for
+from tests.support.deployments import options_for
 from tests.support.fake_cluster import SERVED, VERBS, FakeCluster, FakeWatches
 
 OWNER = Owner("foo", "uid-foo")

@@ -51,7 +51,7 @@ from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.health.rules import assess
 from controller.observe.health.verdict import Context
 from controller.observe.records import ObjectKey, Record, entries_of, entry_of, fields_of, project
-from tests.support.apply_options import options_for
+from tests.support.deployments import options_for
 from tests.support.nonsense import (
     LIVE,
     MANAGED_FIELDS,

@@ -14,7 +14,7 @@ from controller.apply.plan import Action, Plan, Step, Task, decide, decide_about
 from controller.apply.targets import Target
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
-from tests.support.apply_options import options_for
+from tests.support.deployments import options_for
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 NAMESPACE_KEY = ObjectKey("", "Namespace", "", "shop")

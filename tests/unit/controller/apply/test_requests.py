@@ -22,8 +22,8 @@ from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, key_of
 from controller.processes.supervision import Supervisor
 from hack.control_plane.waiting import wait_for
-from tests.support.apply_options import options_for
 from tests.support.clock import Clock
+from tests.support.deployments import options_for
 from tests.support.fake_cluster import CONFIG_MAPS, SECRETS, FakeCluster
 
 CALLER = ContextVar("caller", default="")

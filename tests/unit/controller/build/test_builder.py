@@ -41,8 +41,7 @@ from controller.formats.applicable import revision_digest
 from controller.formats.manifests import LargeTextError
 from controller.formats.plain import PlainFormat
 from controller.telemetry import Observer, SourceResult
-from tests.support.builds import NOW, request, spec
-from tests.support.deployments import DIGEST
+from tests.support.deployments import DIGEST, RESOLVED_AT, request, spec
 
 CAPABILITIES = Capabilities(
     kubernetes_version="v1.36.3", kinds={("", "v1", "ConfigMap"): True, ("", "v1", "Namespace"): False}
@@ -120,7 +119,7 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> Shelf:
 
 @pytest.fixture
 def builder(tmp_path: Path) -> Builder:
-    return Builder(ContentStore(tmp_path / "store"), SETTINGS, lambda: NOW)
+    return Builder(ContentStore(tmp_path / "store"), SETTINGS, lambda: RESOLVED_AT)
 
 
 def shelved(*names: str, **fields: Any) -> Spec:
@@ -140,7 +139,7 @@ def whole(made: Revision | PackedRevision) -> Revision:
 
 def builder_pins(source_spec: Spec) -> tuple[SourcePin, ...]:
     return tuple(
-        SourcePin(kind=each.kind, resolved="x", digest=DIGEST, spec_digest=f"v1:{DIGEST}", resolved_at=NOW)
+        SourcePin(kind=each.kind, resolved="x", digest=DIGEST, spec_digest=f"v1:{DIGEST}", resolved_at=RESOLVED_AT)
         for each in source_spec.sources
     )
 
@@ -155,7 +154,7 @@ def test_only_sources_without_a_pin_are_resolved(builder: Builder, shelf: Shelf)
     found = resolved.pins[1]
     assert found is not None
     assert (found.kind, found.resolved, found.digest) == (SHELF, "shelf/b", DIGEST)
-    assert (found.spec_digest, found.resolved_at) == (spec_digest(source_spec.sources[1]), NOW)
+    assert (found.spec_digest, found.resolved_at) == (spec_digest(source_spec.sources[1]), RESOLVED_AT)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +176,7 @@ def test_a_source_whose_secret_cannot_be_used_was_not_queried(
             raise BundleError(failure, "spec.sources[0].http.auth: it cannot be used")
 
     observer = Counting()
-    builder = Builder(ContentStore(tmp_path / "store"), SETTINGS, lambda: NOW, observer=observer)
+    builder = Builder(ContentStore(tmp_path / "store"), SETTINGS, lambda: RESOLVED_AT, observer=observer)
     resolved = builder.resolve(shelved("absent"), (None,), threading.Event(), BuildContext(credentials=_read))
     assert resolved.failure is not None
     assert resolved.failure.reason is (failure or Reason.NOT_FOUND)
@@ -215,7 +214,7 @@ def test_a_revision_contains_what_its_repair_needs(builder: Builder) -> None:
 
 @pytest.mark.usefixtures("shelf")
 def test_equal_inputs_give_equal_revisions_in_any_store(builder: Builder, tmp_path: Path) -> None:
-    elsewhere = Builder(ContentStore(tmp_path / "other"), SETTINGS, lambda: NOW)
+    elsewhere = Builder(ContentStore(tmp_path / "other"), SETTINGS, lambda: RESOLVED_AT)
     assert build(builder, "a", "b") == build(elsewhere, "a", "b")
 
 
@@ -320,7 +319,7 @@ def test_a_pin_of_an_older_release_gives_the_same_revision_and_shares_nothing(bu
 
 
 def test_unused_content_is_evicted_when_the_store_is_full(shelf: Shelf, tmp_path: Path) -> None:
-    small = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, store_bytes=0), lambda: NOW)
+    small = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, store_bytes=0), lambda: RESOLVED_AT)
     build(small, "a")
     build(small, "a")
     assert shelf.calls == ["fetch a", "fetch a"]
@@ -402,7 +401,9 @@ def test_a_source_gets_its_path_and_a_temporary_folder(builder: Builder, shelf: 
 
 @pytest.mark.usefixtures("shelf")
 def test_content_over_a_limit_is_refused(tmp_path: Path) -> None:
-    strict = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, limits=Limits(file_bytes=3)), lambda: NOW)
+    strict = Builder(
+        ContentStore(tmp_path / "store"), replace(SETTINGS, limits=Limits(file_bytes=3)), lambda: RESOLVED_AT
+    )
     with pytest.raises(BundleError) as caught:
         build(strict, "a")
     assert caught.value.reason is Reason.CONTENT_REJECTED
@@ -419,7 +420,9 @@ BYTES = len(config_map("a"))
 def test_all_sources_of_a_spec_share_one_limit(tmp_path: Path, stored: tuple[str, ...]) -> None:
     """Stored content counts, too: it is not written to the store again, but assembled."""
     strict = Builder(
-        ContentStore(tmp_path / "store"), replace(SETTINGS, limits=Limits(total_bytes=2 * BYTES - 1)), lambda: NOW
+        ContentStore(tmp_path / "store"),
+        replace(SETTINGS, limits=Limits(total_bytes=2 * BYTES - 1)),
+        lambda: RESOLVED_AT,
     )
     for name in stored:
         build(strict, name)
@@ -432,16 +435,18 @@ def test_all_sources_of_a_spec_share_one_limit(tmp_path: Path, stored: tuple[str
 @pytest.mark.usefixtures("shelf")
 def test_content_that_another_build_has_stored_counts_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, limits = ContentStore(tmp_path / "store"), Limits(total_bytes=BYTES - 1)
-    build(Builder(store, SETTINGS, lambda: NOW), "a")
+    build(Builder(store, SETTINGS, lambda: RESOLVED_AT), "a")
     monkeypatch.setattr(store, "get", lambda _key: None)  # it came after that
     with pytest.raises(BundleError, match="together the sources exceed the limit"):
-        build(Builder(store, replace(SETTINGS, limits=limits), lambda: NOW), "a")
+        build(Builder(store, replace(SETTINGS, limits=limits), lambda: RESOLVED_AT), "a")
 
 
 @pytest.mark.usefixtures("shelf")
 def test_a_tenant_without_disk_share_left_waits_for_its_own_builds(tmp_path: Path) -> None:
     limits, shares = Limits(), DiskShares(total=1 << 20, share=1 << 16)
-    full = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, limits=limits), lambda: NOW, shares=shares)
+    full = Builder(
+        ContentStore(tmp_path / "store"), replace(SETTINGS, limits=limits), lambda: RESOLVED_AT, shares=shares
+    )
     with shares.use("ann", limits) as other:
         other.occupy((1 << 16) - BYTES)
         with pytest.raises(BundleError) as caught:

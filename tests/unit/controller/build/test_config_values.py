@@ -15,7 +15,7 @@ from api.v1alpha2.types import Spec
 from controller.build.config_values import merge_config, withhold
 from controller.formats.manifests import read_documents
 from tests.support.deployments import deployment
-from tests.support.helm_program import HELM, helm
+from tests.support.other_programs import HELM, helm
 
 
 def spec_of(*references: dict[str, Any], config: dict[str, Any] | None = None, format_name: str = "helm") -> Spec:

@@ -14,8 +14,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Spec
 from controller.build.plugins import source_of
 from controller.build.request import Request, check, inputs_digest, match_pins, origin_of, spec_digest, store_key
-from tests.support.builds import OTHER_DIGEST, image, pin, request, spec
-from tests.support.deployments import DIGEST, deployment
+from tests.support.deployments import DIGEST, OTHER_DIGEST, deployment, image, pin, request, spec
 
 
 class Inputs(NamedTuple):

@@ -26,7 +26,7 @@ from controller.cli import main
 from controller.cli.permissions import rights_to_read_secrets
 from controller.cli.render import guess_format
 from controller.formats.applicable import revision_digest
-from tests.support.file_server import FileServer
+from tests.support.web_servers import FileServer
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
 

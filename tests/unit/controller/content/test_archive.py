@@ -25,7 +25,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import Rejection
 from controller.content.tar import read_tar
-from tests.support.tarballs import Link, Special, Value, tarball
+from tests.support.archives import Link, Special, Value, tarball
 
 LIMITS = Limits(file_bytes=1000, total_bytes=3000, entries=40, path_bytes=100, path_depth=6)
 PATH = "spec.sources[1]"

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from api.plugins import Entry, EntryKind, Limits
 from controller.content.limits import Rejection
 from controller.content.tar import read_tar
-from tests.support.tarballs import BLOCK, Link, Special, Value, extended, pax, pax_record, tarball
+from tests.support.archives import BLOCK, Link, Special, Value, extended, pax, pax_record, tarball
 
 LIMITS = Limits()
 END = bytes(2 * BLOCK)

@@ -22,8 +22,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import Rejection
 from controller.content.zip import Unsupported, is_zip, read_zip
-from tests.support.tarballs import Link
-from tests.support.zips import Crafted, Special, Value, crafted, zipped
+from tests.support.archives import Crafted, Link, ZipSpecial, ZipValue, crafted, zipped
 
 LIMITS = Limits(ratio_from=1 << 20)
 
@@ -48,7 +47,7 @@ VALUES = st.one_of(st.binary(max_size=1100), TEXT.map(Link), st.none())
     method=st.sampled_from((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)),
 )
 @settings(deadline=None, max_examples=150)
-def test_what_the_standard_library_writes_is_read_back(items: list[tuple[str, Value]], method: int) -> None:
+def test_what_the_standard_library_writes_is_read_back(items: list[tuple[str, ZipValue]], method: int) -> None:
     found = entries(zipped(*items, method=method))
     assert [(path.rstrip("/"), data, target) for path, _, data, target in found] == [
         (name, value if isinstance(value, bytes) else b"", value.target if isinstance(value, Link) else "")
@@ -139,8 +138,8 @@ REFUSED = [
         crafted(*[Crafted(name=b"%d" % i, data=bytes(900_000), deflate=True) for i in range(9)]),
         "limit of 200 times",
     ),
-    ("a fifo", zipped(("p", Special(stat.S_IFIFO))), 'entry "p" is neither a file, a directory nor a link'),
-    ("a device", zipped(("p", Special(stat.S_IFCHR))), 'entry "p" is neither a file, a directory nor a link'),
+    ("a fifo", zipped(("p", ZipSpecial(stat.S_IFIFO))), 'entry "p" is neither a file, a directory nor a link'),
+    ("a device", zipped(("p", ZipSpecial(stat.S_IFCHR))), 'entry "p" is neither a file, a directory nor a link'),
     ("a link to a long name", zipped(("l", Link("x" * 2000))), 'entry "l" has a link target that exceeds the limit'),
 ]  # fmt: skip
 
@@ -152,8 +151,8 @@ def test_what_is_refused(data: bytes, message: str) -> None:
     assert caught.value.at("path").reason is Reason.CONTENT_REJECTED
 
 
-@pytest.mark.parametrize("value", [Special(stat.S_IFIFO), Special(stat.S_IFCHR), Link("x" * 2000)])
-def test_what_follows_an_entry_that_must_not_be_read_is_read(value: Value) -> None:
+@pytest.mark.parametrize("value", [ZipSpecial(stat.S_IFIFO), ZipSpecial(stat.S_IFCHR), Link("x" * 2000)])
+def test_what_follows_an_entry_that_must_not_be_read_is_read(value: ZipValue) -> None:
     found = list(read_zip(io.BytesIO(zipped(("a", b"1"), ("n", value), ("b", b"2"))), LIMITS))
     assert [(entry.path, entry.refusal is not None) for entry in found] == [("a", False), ("n", True), ("b", False)]
     assert found[1].refusal

@@ -10,8 +10,7 @@ import pytest
 
 from api.errors import BundleError
 from controller.formats.manifests import read_documents
-from tests.support.go_programs import UnavailableError
-from tests.support.kubernetes_yaml import build_reader, read_all
+from tests.support.other_programs import UnavailableError, build_reader, read_all
 
 pytestmark = pytest.mark.thorough  # builds a program with Go first
 

@@ -16,9 +16,9 @@ from api.plugins import ContentTree, Means, Refusal, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.build import rendering
 from controller.build.rendering import render
+from tests.support.archives import Link, Special, Value, tarball
 from tests.support.charts import CAPABILITIES, chart_of, pack, write
 from tests.support.operator_bundles import service_version, write_bundle
-from tests.support.tarballs import Link, Special, Value, tarball
 
 MANIFEST = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 OTHER = MANIFEST.replace(b"a}", b"b}")

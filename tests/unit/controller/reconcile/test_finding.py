@@ -16,10 +16,9 @@ from controller.reconcile.context import requested_at
 from controller.reconcile.finding import QUEUED, RESOLVING, Wanted, find_wanted, poll_sources
 from controller.reconcile.memory import Memory
 from controller.revisions import store as revisions
-from tests.support.deployments import deployment
+from tests.support.deployments import deployment, make_store
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
-from tests.support.revisions import make_store
 
 UNREACHABLE = BundleError(Reason.UNREACHABLE, "spec.sources[0]: no answer")
 OLDEST, OLDER = "sha256:" + "1" * 64, "sha256:" + "2" * 64

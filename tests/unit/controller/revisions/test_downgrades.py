@@ -6,11 +6,11 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin
 from controller.revisions.approval import refuse_downgrade
-from tests.support.builds import NOW
+from tests.support.deployments import RESOLVED_AT
 
 
 def pin(resolved: str, version: str = "", **fields: str) -> SourcePin:
-    found = {"kind": "image", "digest": "sha256:a", "spec_digest": "v1:a", "resolved_at": NOW, **fields}
+    found = {"kind": "image", "digest": "sha256:a", "spec_digest": "v1:a", "resolved_at": RESOLVED_AT, **fields}
     return SourcePin.model_validate({"resolved": resolved, "version": version, **found})
 
 

@@ -8,9 +8,9 @@ from api import names
 from controller.build.revision import PackedRevision
 from controller.revisions import store as revisions
 from controller.sharing import Admission
+from tests.support.deployments import make_store
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
-from tests.support.revisions import make_store
 
 MAP = "/api/v1/namespaces/shop/configmaps/a"
 

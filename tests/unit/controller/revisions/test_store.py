@@ -14,10 +14,9 @@ from controller.formats.applicable import revision_digest
 from controller.kube.errors import ApiError
 from controller.kube.resources import SECRETS
 from controller.revisions.store import CHUNK_BYTES, RevisionSecrets, RevisionStore
-from tests.support.deployments import manifest
+from tests.support.deployments import make_store, manifest
 from tests.support.fake_cluster import FakeCluster
 from tests.support.reconciling import SeenSecrets
-from tests.support.revisions import make_store
 
 NAMESPACE = "rukpak-system"
 

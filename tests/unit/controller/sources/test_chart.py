@@ -19,11 +19,10 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.sources import chart
 from controller.sources.chart import ChartSource
-from hack.control_plane.certificates import write_certificates
-from tests.support.chart_repositories import add_chart, entry_of, index_of, packed_chart, repository_of
-from tests.support.charts import pack
+from hack.control_plane.components import write_certificates
+from tests.support.charts import add_chart, entry_of, index_of, pack, packed_chart, repository_of
 from tests.support.faulty_registry import Faults, FaultyRegistry
-from tests.support.faulty_server import FaultyServer
+from tests.support.web_servers import FaultyServer
 
 PATH = "spec.sources[0].chart"
 BASIC = Credentials(username="robot", password="canary-password")

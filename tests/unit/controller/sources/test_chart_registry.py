@@ -13,9 +13,9 @@ from api.plugins import Access, Credentials, Limits, Network, RegistryCredential
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.sources.chart import ChartSource
-from tests.support.chart_repositories import CHART, CHART_CONFIG, add_chart, packed_chart
+from tests.support.charts import CHART, CHART_CONFIG, add_chart, packed_chart
 from tests.support.faulty_registry import OCI_INDEX, OCI_MANIFEST, FaultyRegistry, digest_of
-from tests.support.registries import Authority
+from tests.support.private_sources import Authority
 
 PATH = "spec.sources[0].chart"
 SOURCE = ChartSource()

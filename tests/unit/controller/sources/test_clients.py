@@ -34,14 +34,13 @@ from controller.sources.git.source import GitSource
 from controller.sources.http import HttpSource
 from controller.sources.image.source import ImageSource
 from hack.control_plane.settings import Settings
-from tests.support.chart_repositories import CHART, CHART_CONFIG, entry_of, index_of, packed_chart
-from tests.support.crane import obtain_crane
+from tests.support.archives import tarball
+from tests.support.charts import CHART, CHART_CONFIG, entry_of, index_of, packed_chart
 from tests.support.faulty_registry import DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST, digest_of
 from tests.support.git_servers import ENVIRONMENT, GitHttpServer, GitRepository
-from tests.support.go_programs import UnavailableError
-from tests.support.odd_server import Answer, Asked, Framing, OddServer, Reply
-from tests.support.registries import Authority
-from tests.support.tarballs import tarball
+from tests.support.other_programs import UnavailableError, obtain_crane
+from tests.support.private_sources import Authority
+from tests.support.web_servers import Answer, Asked, Framing, OddServer, Reply
 
 pytestmark = pytest.mark.thorough  # builds a program with Go first
 

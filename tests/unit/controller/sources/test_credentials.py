@@ -25,7 +25,7 @@ from controller.sources.credentials import (
     parse_pull_secrets,
     parse_secret,
 )
-from tests.support.registries import Authority
+from tests.support.private_sources import Authority
 
 PATH = "spec.sources[0].image.auth"
 CANARY = "CANARY-7f3a"

@@ -37,10 +37,9 @@ from controller.content.archive import write_entries
 from controller.content.limits import Rejection
 from controller.content.zip import Unsupported
 from controller.sources.http import HttpSource, parse_address, read_body, strip_components
-from hack.control_plane.certificates import write_certificates
-from tests.support.faulty_server import FaultyServer
-from tests.support.tarballs import Link, tarball
-from tests.support.zips import Crafted, crafted, zipped
+from hack.control_plane.components import write_certificates
+from tests.support.archives import Crafted, Link, crafted, tarball, zipped
+from tests.support.web_servers import FaultyServer
 
 PATH = "spec.sources[0].http"
 BODY = b"apiVersion: v1\nkind: ConfigMap\n"

@@ -31,13 +31,12 @@ from controller.sources import hosts as detours
 from controller.sources.chart import ChartSource
 from controller.sources.http import HttpSource
 from controller.sources.image.source import ImageSource
-from hack.control_plane.certificates import write_certificates
+from hack.control_plane.components import write_certificates
 from hack.control_plane.waiting import wait_for
-from tests.support.chart_repositories import entry_of, index_of, packed_chart
-from tests.support.charts import pack
+from tests.support.archives import tarball
+from tests.support.charts import entry_of, index_of, pack, packed_chart
 from tests.support.faulty_registry import Faults, FaultyRegistry
-from tests.support.faulty_server import FaultyServer, File
-from tests.support.tarballs import tarball
+from tests.support.web_servers import FaultyServer, File
 
 LIMITS = Limits(compressed_bytes=100_000)
 ABOUT_SECONDS = 1.0

@@ -20,8 +20,8 @@ from controller.sources import transport, trust
 from controller.sources.image.source import ImageSource
 from controller.sources.transport import Transport
 from controller.sources.trust import TLSContexts
+from tests.support.archives import tarball
 from tests.support.faulty_registry import FaultyRegistry
-from tests.support.tarballs import tarball
 
 PATH = "spec"
 

@@ -38,7 +38,7 @@ from controller.sources import transport as connections
 from controller.sources.transport import LIBRARY_ERRORS, Guard, Transport, translate
 from tests.support.clock import Clock
 from tests.support.faulty_registry import Faults, FaultyRegistry
-from tests.support.faulty_server import FaultyServer
+from tests.support.web_servers import FaultyServer
 
 PATH = "spec.sources[0]"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hack.bench.requests import count
+from hack.bench.sources import count
 
 
 def test_servers_that_behave_get_no_request_more() -> None:

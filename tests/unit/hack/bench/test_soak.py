@@ -7,10 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from hack.bench.soak import verdict
-from hack.bench.soak.contents import VERSIONS, content, expected, manifests, version_of
-from hack.bench.soak.network import FailingNetwork
-from hack.bench.soak.sources import KINDS, Sources
-from hack.bench.soak.trend import Sample, find_trends
+from hack.bench.soak.churn import KINDS, VERSIONS, FailingNetwork, Sources, content, expected, manifests, version_of
+from hack.bench.soak.verdict import Sample, find_trends
 
 
 def samples(*resident: float) -> list[Sample]:

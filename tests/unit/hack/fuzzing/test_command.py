@@ -19,11 +19,6 @@ def _without_atheris(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(findings, "KEPT", tmp_path)
 
 
-def test_the_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(TARGETS)
-
-
 def test_a_target_that_is_unknown_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["tarr"])

@@ -9,8 +9,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from hack.fuzzing.corpus import kept_inputs
-from hack.fuzzing.drawing import draw_until
-from hack.fuzzing.findings import Findings, failure, shrink, signature
+from hack.fuzzing.findings import Findings, draw_until, failure, shrink, signature
 from hack.fuzzing.target import BrokenError, Target, check_message, expect, refusals
 
 

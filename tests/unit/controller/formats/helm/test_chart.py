@@ -17,8 +17,8 @@ from api.errors import BundleError
 from api.plugins import ContentTree, Limits
 from api.v1alpha2.conditions import Reason
 from controller.formats.helm.chart import Chart, find_chart, gather_chart, read_rules, refuse_foreign_references
+from tests.support.archives import Link, Special, tarball
 from tests.support.charts import chart_of, files_of, pack, write
-from tests.support.tarballs import Link, Special, tarball
 
 PACKED = pack(chart_of({}))
 YAML = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"

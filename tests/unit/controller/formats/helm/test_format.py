@@ -30,8 +30,8 @@ from controller.formats.helm.format import refuse_unknown_groups
 from controller.formats.manifests import read_documents
 from controller.sources.chart_registry import read_chart
 from controller.sources.http import read_body, strip_components
+from tests.support.archives import Link, Special, Value, tarball
 from tests.support.charts import DATA, FORMAT, PROGRAMS, chart_of, files_of, pack, packaged_helm, render, write
-from tests.support.tarballs import Link, Special, Value, tarball
 
 SHOP = DATA / "shop"
 LOOKUP = '{{ $s := lookup "v1" "Secret" .Release.Namespace "db" }}'

@@ -19,8 +19,8 @@ from controller.build.builder import Builder
 from controller.build.rendering import render as render_revision
 from controller.build.request import BuildSettings, Request
 from controller.content.store import ContentStore
-from tests.support.builds import NOW, request, spec
 from tests.support.charts import CAPABILITIES, DATA, chart_of, packaged_helm, render, write
+from tests.support.deployments import RESOLVED_AT, request, spec
 from tests.unit.controller.build.test_builder import SHELF, Shelf, serve, whole
 
 README = Path(__file__).parents[5] / "controller/formats/helm/README.md"
@@ -153,7 +153,7 @@ def test_a_reconcile_is_requested_after_helm_was_upgraded(
 def builder_with(program: Path, store: Path) -> Builder:
     means = Means(programs={"helm": str(program)})
     settings = BuildSettings(store_bytes=1 << 20, limits=Limits(), timeout=60, means=means)
-    return Builder(ContentStore(store), settings, lambda: NOW)
+    return Builder(ContentStore(store), settings, lambda: RESOLVED_AT)
 
 
 def requested(at: str) -> Request:

@@ -27,9 +27,9 @@ from api.v1alpha2.conditions import Reason
 from controller.sources.image.login import Challenge, choose_credentials, is_related, parse_challenges
 from controller.sources.image.reference import find_endpoint, parse_reference
 from controller.sources.image.source import ImageSource
+from tests.support.archives import tarball
 from tests.support.faulty_registry import Faults, FaultyRegistry
-from tests.support.registries import Authority
-from tests.support.tarballs import tarball
+from tests.support.private_sources import Authority
 
 PATH = "spec.sources[0].image"
 LAYERS = (tarball(("a", b"1")), tarball(("b", b"2")))

@@ -19,6 +19,7 @@ from api.plugins import Access, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.sources.image.source import ImageSource
+from tests.support.archives import tarball
 from tests.support.faulty_registry import (
     DOCKER_MANIFEST,
     OCI_INDEX,
@@ -28,8 +29,7 @@ from tests.support.faulty_registry import (
     FaultyRegistry,
     digest_of,
 )
-from tests.support.registries import Authority
-from tests.support.tarballs import tarball
+from tests.support.private_sources import Authority
 
 PATH = "spec.sources[0].image"
 ABSENT = "sha256:" + "0" * 64

@@ -1,15 +1,76 @@
-"""Zip archives for tests, valid and crafted ones."""
+"""Archives for tests, tar and zip, valid and crafted ones."""
 
 from __future__ import annotations
 
 import io
 import stat
 import struct
+import tarfile
 import zipfile
 import zlib
 from dataclasses import dataclass
 
-from tests.support.tarballs import Link
+BLOCK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link, or a hard one."""
+
+    target: str
+    hard: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """An entry of any other type, as tar writes it: `tarfile.FIFOTYPE` and so on."""
+
+    type: bytes
+
+
+Value = bytes | Link | Special | None
+"""A file's bytes, a link, something else, or None for a folder."""
+
+
+def member(name: str, value: Value, mode: int = 0o644) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.mode = mode
+    if isinstance(value, bytes):
+        info.size = len(value)
+    elif isinstance(value, Link):
+        info.type, info.linkname = tarfile.LNKTYPE if value.hard else tarfile.SYMTYPE, value.target
+    else:
+        info.type = value.type if value else tarfile.DIRTYPE
+    return info
+
+
+def tarball(*items: tuple[str, Value], form: int = tarfile.PAX_FORMAT, mode: int = 0o644) -> bytes:
+    """Return an archive of (name, value) in this order; names may repeat."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as archive:
+        for name, value in items:
+            archive.addfile(member(name, value, mode), io.BytesIO(value if isinstance(value, bytes) else b""))
+    return out.getvalue()
+
+
+def extended(kind: bytes, body: bytes, *, size: int | None = None) -> bytes:
+    """Return one extended header (`x`, `g`, `L`, `K`) with a body of our choice; `size` makes it lie."""
+    info = tarfile.TarInfo("extended")
+    info.type, info.size = kind, len(body) if size is None else size
+    return info.tobuf(tarfile.GNU_FORMAT) + body + bytes(-len(body) % BLOCK)
+
+
+def pax(**records: str) -> bytes:
+    """Return a pax header; underscores in keys stand for dots."""
+    return extended(b"x", b"".join(pax_record(key.replace("_", "."), value) for key, value in records.items()))
+
+
+def pax_record(key: str, value: str) -> bytes:
+    text = f" {key}={value}\n".encode()
+    length = len(text) + len(str(len(text)))
+    length = len(text) + len(str(length))
+    return str(length).encode() + text
+
 
 UNIX = 3
 _LOCAL = struct.Struct("<4s5H3L2H")
@@ -18,17 +79,17 @@ _END = struct.Struct("<4s4H2LH")
 
 
 @dataclass(frozen=True, slots=True)
-class Special:
+class ZipSpecial:
     """An entry with any mode: `stat.S_IFIFO` and so on."""
 
     mode: int
 
 
-Value = bytes | Link | Special | None
+ZipValue = bytes | Link | ZipSpecial | None
 """A file's bytes, a symbolic link, something else, or None for a folder."""
 
 
-def zipped(*items: tuple[str, Value], method: int = zipfile.ZIP_DEFLATED, mode: int = 0o644) -> bytes:
+def zipped(*items: tuple[str, ZipValue], method: int = zipfile.ZIP_DEFLATED, mode: int = 0o644) -> bytes:
     """Return an archive of (name, value) in this order, as the standard library writes it."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
@@ -39,15 +100,15 @@ def zipped(*items: tuple[str, Value], method: int = zipfile.ZIP_DEFLATED, mode: 
     return out.getvalue()
 
 
-def _mode(value: Value, mode: int) -> int:
+def _mode(value: ZipValue, mode: int) -> int:
     if isinstance(value, Link):
         return stat.S_IFLNK | 0o777
-    if isinstance(value, Special):
+    if isinstance(value, ZipSpecial):
         return value.mode
     return stat.S_IFDIR | 0o755 if value is None else stat.S_IFREG | mode
 
 
-def _data(value: Value) -> bytes:
+def _data(value: ZipValue) -> bytes:
     if isinstance(value, Link):
         return value.target.encode()
     return value if isinstance(value, bytes) else b""

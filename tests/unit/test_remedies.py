@@ -11,7 +11,7 @@ from api import names
 from api.v1alpha2.schema import crd
 from api.v1alpha2.types import Spec
 from controller.cli.verbs import VERBS
-from tests.support.remedies import commands, fields, marks, nested, settings
+from tests.support.instructions import commands, fields, marks, nested, settings
 
 FOREIGN = {
     "spec.a",

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hack.packaging.kustomization import Manifest, render
+from controller.formats.manifests import read_documents
+from hack.packaging.manifests import Manifest, render
+from tests.support.bundles import ROOT
 
 DEPLOYMENT = """\
 kind: Deployment
@@ -66,3 +68,10 @@ def test_a_namespace_is_set_where_there_is_one(tmp_path: Path) -> None:
 def test_anything_else_is_refused(tmp_path: Path, settings: str, problem: str) -> None:
     with pytest.raises(ValueError, match=rf"{problem}: not understood"):
         rendered(tmp_path, settings)
+
+
+def test_it_has_the_objects_of_config_default() -> None:
+    text = (ROOT / "config/install.yaml").read_bytes()
+    found = [document.value for document in read_documents(text, "install.yaml")]
+    assert found[0]["kind"] == "Namespace"
+    assert sorted(found, key=str) == sorted(render(ROOT / "config/default"), key=str)

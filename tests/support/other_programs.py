@@ -1,0 +1,156 @@
+"""Programs of others, to compare with what they do: those on PATH, else built from Go modules, once per machine.
+
+kubectl's reader of YAML (k8s.io/apimachinery, sigs.k8s.io/yaml) is built from `go_yaml/`, the health checks of Argo CD
+and Flux from `go_health/`. That needs Go and its modules, from the module cache or a proxy.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hack.control_plane.binaries import Cache
+from hack.control_plane.builds import ENVIRONMENT
+from hack.control_plane.settings import Settings, read_settings
+from tests.support.bundles import ROOT
+
+_SECONDS = 280
+
+
+class UnavailableError(Exception):
+    """The program cannot be built here."""
+
+
+def build(source: Path) -> Path:
+    """Return the program of the module in a folder.
+
+    Raises: UnavailableError without Go, or without the modules.
+    """
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(source.iterdir()))).hexdigest()
+    name = f"built-{source.name}-{digest[:12]}"
+    return (
+        _cache(read_settings()).obtain(name, lambda made: _go(["build", "-o", f"{made}/program", "."], source))
+        / "program"
+    )
+
+
+def install(package: str, version: str, settings: Settings) -> Path:
+    """Return a published program.
+
+    Raises: UnavailableError without Go, or without the modules.
+    """
+    program = package.rpartition("/")[2]
+    name = f"built-{program}-{version}-{settings.architecture}"
+    installed = ["install", f"{package}@v{version}"]
+    return _cache(settings).obtain(name, lambda made: _go(installed, made, GOBIN=str(made))) / program
+
+
+def _cache(settings: Settings) -> Cache:
+    return Cache(settings.cache / "bin", print)
+
+
+def _go(arguments: list[str], folder: Path, **environment: str) -> None:
+    if not (go := shutil.which("go")):
+        raise UnavailableError("no go on PATH")
+    try:
+        subprocess.run(
+            [go, *arguments],
+            cwd=folder,
+            # Modules have a go.sum here, and what is installed is compared with the public log of checksums.
+            env=os.environ | ENVIRONMENT | {"GOFLAGS": "-buildvcs=false"} | environment,
+            check=True,
+            capture_output=True,
+            timeout=_SECONDS,
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        said = (error.stderr or b"").decode(errors="replace")[-500:]
+        raise UnavailableError(f"go {arguments[0]} failed: {said}") from error
+
+
+CRANE_VERSION = "0.20.3"
+
+
+def obtain_crane(settings: Settings) -> Path:
+    """Return the program.
+
+    Raises: UnavailableError without Go, or without the module.
+    """
+    if found := shutil.which("crane"):
+        return Path(found)
+    return install("github.com/google/go-containerregistry/cmd/crane", CRANE_VERSION, settings)
+
+
+ORAS_VERSION = "1.2.3"
+
+
+def obtain_oras(settings: Settings) -> Path:
+    """Return the program.
+
+    Raises: UnavailableError without Go, or without the module.
+    """
+    if found := shutil.which("oras"):
+        return Path(found)
+    return install("oras.land/oras/cmd/oras", ORAS_VERSION, settings)
+
+
+YAML_READER = Path(__file__).with_name("go_yaml")
+
+
+def build_reader() -> Path:
+    """Return the path of the program.
+
+    Raises: UnavailableError without Go, or without the modules.
+    """
+    return build(YAML_READER)
+
+
+def read_all(program: Path, files: Iterable[bytes]) -> list[list[Any] | str]:
+    """Return the documents of each file as kubectl reads them, or its error."""
+    lines = "\n".join(json.dumps(base64.b64encode(data).decode()) for data in files)
+    output = subprocess.run([program], input=lines.encode(), check=True, capture_output=True).stdout
+    answers = (json.loads(line, parse_int=_read_integer) for line in output.splitlines())
+    return [answer.get("error") or answer["documents"] for answer in answers]
+
+
+def _read_integer(text: str) -> int | float:
+    """Return an integer as Kubernetes reads it from JSON: beyond int64, it is a float."""
+    value = int(text)
+    return value if -(1 << 63) <= value < 1 << 63 else float(text)
+
+
+JUDGE = Path(__file__).with_name("go_health")
+
+
+def build_judge() -> Path:
+    """Return the path of the program.
+
+    Raises: UnavailableError without Go, or without the modules.
+    """
+    return build(JUDGE)
+
+
+def judge(program: Path, questions: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return an answer with `status` and `message` for each question: an `object`, and by what to judge it."""
+    lines = "\n".join(map(json.dumps, questions))
+    output = subprocess.run([program], input=lines, check=True, capture_output=True, text=True).stdout
+    return [json.loads(line) for line in output.splitlines()]
+
+
+CHART = ROOT / "config/chart"
+HELM = Path(sys.executable).with_name("helm")
+
+
+def helm(*arguments: str, kubeconfig: Path | None = None, status: int = 0) -> str:
+    """Run helm and return its output; of a failure, which is expected with a status above 0, its error."""
+    variables = os.environ | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
+    done = subprocess.run([HELM, *arguments], env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stderr if status else done.stdout
