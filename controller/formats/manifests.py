@@ -8,7 +8,7 @@ Kubernetes.
 show a value: it may be a secret.
 
 Budgets bound the text that a format parses: bytes of one file, bytes and values of one revision. The memory that
-parsing needs was measured, so that it can be reserved in advance (sharing/admission.py). Text with characters outside
+parsing needs was measured, so that it can be reserved in advance (sharing.py). Text with characters outside
 the basic plane needs 4 bytes for each, and three copies exist while it is parsed, made applicable or compressed. A
 value needs 300 bytes while it is created and 210 afterwards: measured with JSON mappings of short strings, the worst of
 the shapes tried. composer.py counts the values.
