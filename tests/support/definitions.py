@@ -196,7 +196,6 @@ CASES = [
     *(
         Fitting(f"{text!r} as {name}", formatted(name), text)
         for name, text in [
-            ("bsonobjectid", "507f1f77bcf86cd799439011"),
             ("uri", "https://example.com/a?b=c"),
             ("uri", "/path"),
             ("uri", "mailto:a@example.com"),
@@ -214,13 +213,6 @@ CASES = [
             ("uuid3", "a1b2c3d4-0000-3000-8000-000000000000"),
             ("uuid4", "a1b2c3d4-0000-4000-8000-000000000000"),
             ("uuid5", "a1b2c3d4-0000-5000-8000-000000000000"),
-            ("isbn", "978-0-306-40615-7"),
-            ("isbn10", "0-306-40615-2"),
-            ("isbn13", "9780306406157"),
-            ("creditcard", "4111 1111 1111 1111"),
-            ("ssn", "111-22-3333"),
-            ("hexcolor", "#00ff00"),
-            ("rgbcolor", "rgb(1, 2, 255)"),
             ("byte", "aGVsbG8="),
             ("password", "anything"),
             ("date", "2026-02-28"),
@@ -235,7 +227,6 @@ CASES = [
     *(
         Fitting(f"{text!r} as {name}, which it is not", formatted(name), text, f": does not have the format {name}")
         for name, text in [
-            ("bsonobjectid", "507f"),
             ("uri", "example"),
             ("uri", "http://a b"),
             ("email", "example.com"),
@@ -250,13 +241,6 @@ CASES = [
             ("uuid3", "a1b2c3d4-0000-4000-8000-000000000000"),
             ("uuid4", "a1b2c3d4-0000-4000-0000-000000000000"),
             ("uuid5", "a1b2c3d4-0000-4000-8000-000000000000"),
-            ("isbn", "978-0-306-40615-8"),
-            ("isbn10", "0-306-40615-3"),
-            ("isbn13", "9780306406158"),
-            ("creditcard", "4111 1111 1111 1112"),
-            ("ssn", "1-2-3"),
-            ("hexcolor", "#00ff0"),
-            ("rgbcolor", "rgb(1, 2, 256)"),
             ("byte", "aGVsbG8"),
             ("date", "2026-02-30"),
             ("duration", "1x"),
