@@ -40,7 +40,7 @@ class SetClock:
         if not shutil.which(COMPILER):
             pytest.skip("needs a C compiler")
         self._file, library = folder / "shift", folder / "set_clock.so"
-        source = Path(__file__).with_suffix(".c")
+        source = Path(__file__).with_name("set_clock.c")
         subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
         self.set(0)
         self.environment: Mapping[str, str] = {"LD_PRELOAD": str(library), "SET_CLOCK_FILE": str(self._file)}
