@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import trustme
 
 CLIENTS = ("kube-controller-manager", "kube-scheduler", "kwok")
+VALID = timedelta(days=365)
+"""For so long the certificate of the API server is valid."""
 SERVICE_ADDRESS = "10.0.0.1"
 """Of the Service `kubernetes`: the first address of its range."""
 _SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
@@ -24,7 +27,17 @@ def write_certificates(folder: Path) -> None:
     authority = trustme.CA(organization_name="kubernetes-ca")
     authority.cert_pem.write_to_path(folder / "ca.crt")
     authority.private_key_pem.write_to_path(folder / "ca.key")
-    leaves = {"kube-apiserver": authority.issue_cert("127.0.0.1", "localhost", SERVICE_ADDRESS, *_SERVICE_NAMES)}
+    now = datetime.now(UTC)
+    leaves = {
+        "kube-apiserver": authority.issue_cert(
+            "127.0.0.1",
+            "localhost",
+            SERVICE_ADDRESS,
+            *_SERVICE_NAMES,
+            not_before=now - timedelta(minutes=1),  # as a real one, which a wrong clock finds invalid
+            not_after=now + VALID,
+        )
+    }
     for client in CLIENTS:
         # Separate names, to tell them from users in the audit log; all permissions, since they are not under test.
         leaves[client] = authority.issue_cert(
