@@ -4,7 +4,7 @@ All sources of a BundleDeployment share one limit, and all BundleDeployments of 
 that no tenant fills it for the others. A violation raises `Rejection`, which does not know the field path of the
 source; the caller that does translates it by `Rejection.at`. Nothing here touches the disk.
 
-Not here: writing (archive.py), and YAML itself (formats/yaml).
+Not here: writing (archive.py), and YAML itself (formats/manifests.py).
 """
 
 from __future__ import annotations

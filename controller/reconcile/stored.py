@@ -1,7 +1,7 @@
 """The kept revisions of a BundleDeployment: read from the store once while passes work on them.
 
 A large one is in memory only while there is room (revisions/large.py). Not here: what is in the store
-(revisions/storage).
+(revisions/store.py).
 """
 
 from __future__ import annotations
