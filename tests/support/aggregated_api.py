@@ -13,11 +13,13 @@ import time
 import uuid
 from collections.abc import Iterator
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 import trustme
+
+from tests.support.web_servers import QuietServer
 
 Manifest = dict[str, Any]
 VERBS = ["create", "delete", "get", "list", "patch", "watch"]
@@ -37,7 +39,7 @@ class AggregatedApi:
         self.changed, self.is_ended = threading.Condition(), False
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         trustme.CA().issue_cert("localhost").configure_cert(context)
-        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": self}))
+        self._server = QuietServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": self}))
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
 
     def __enter__(self) -> Self:
@@ -132,13 +134,6 @@ class AggregatedApi:
                     self.changed.wait(ends - time.monotonic())
             yield from news
             version = int(news[-1]["object"]["metadata"]["resourceVersion"]) if news else version
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Log nothing: clients hang up."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -16,13 +16,14 @@ import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
 import zstandard
 
 from tests.support.archives import tarball
+from tests.support.web_servers import QuietServer
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -104,7 +105,7 @@ class FaultyRegistry:
         self._tokens: dict[str, int] = {}
         self._scheme = "http" if tls is None else "https"
         self._stop = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"registry": self}))
+        self._server = QuietServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"registry": self}))
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
@@ -264,13 +265,6 @@ class FaultyRegistry:
             if self._stop.wait(0.05):
                 break
         request.close_connection = True
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Log nothing: clients of these tests hang up in the middle of a body."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -17,13 +17,15 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
 import asyncssh
+
+from tests.support.web_servers import QuietServer
 
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],
@@ -141,7 +143,7 @@ class GitHttpServer:
         self.stop = threading.Event()
         self.hanging = threading.Event()
         """A body hangs in the middle."""
-        self._server = _Server((host, 0), type("Handler", (_Handler,), {"outer": self}))
+        self._server = QuietServer((host, 0), type("Handler", (_Handler,), {"outer": self}))
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.port = self._server.server_port
@@ -159,13 +161,6 @@ class GitHttpServer:
     def wants_basic(self, user: str, password: str) -> None:
         """Require a user and a password from now on."""
         self.authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Say nothing: clients of these tests hang up, or do not like the certificate."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -223,7 +223,7 @@ class FaultyServer:
         """By path without query."""
         self.requests: list[Seen] = []
         self._stop = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"server_of_files": self}))
+        self._server = QuietServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"server_of_files": self}))
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
@@ -330,7 +330,9 @@ def _is_unchanged(request: BaseHTTPRequestHandler, file: File) -> bool:
     return bool(file.modified) and since == file.modified
 
 
-class _Server(ThreadingHTTPServer):
+class QuietServer(ThreadingHTTPServer):
+    """Ends with its process, and says nothing about clients that hang up or do not like its certificate."""
+
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
