@@ -57,7 +57,7 @@ class Settings:
     # fmt: off
     kubeconfig: str = _option("", "path of the kubeconfig; default: $KUBECONFIG, else the ServiceAccount of the pod, else ~/.kube/config")
     context: str = _option("", "kubeconfig context to use; default: the current one")
-    namespace: str = _option(names.DEFAULT_NAMESPACE, "namespace of the revision store and the Lease; created if it does not exist", short="-n")
+    namespace: str = _option(names.DEFAULT_NAMESPACE, "namespace of the revision store and the Lease; created if it does not exist")
     shard: str = _option("", "serve only BundleDeployments whose label core.rukpak.io/shard has this value, while holding the Lease rukpak-SHARD; default: those without the label")
     leader_elect: bool = _option(True, "act only while holding the Lease rukpak; without leader election there must be a single replica")
     lease_duration: int = _option(30, "seconds without a renewal after which another replica may take the Lease")

@@ -23,7 +23,7 @@ from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.ownership import Judgement, Owner, Situation, is_ours, judge
 from controller.apply.targets import Target, TargetSet
-from controller.cli import manifest, other_tools
+from controller.cli import other_tools
 from controller.cli.changes import awaits_pause
 from controller.cli.command import (
     FAILED,
@@ -34,10 +34,10 @@ from controller.cli.command import (
     confirm,
     connect,
     explain,
-    read_file,
     tell,
 )
 from controller.cli.comparison import Change, Comparison, summarize
+from controller.cli.content import Draft, is_named, make_draft, write_with_content
 from controller.cli.deployments import MANAGER, Awaits, Deployments, Manifest, awaits_ready, conclude, wait_until
 from controller.cli.diff import compare, compare_two, find_targets, owner_of
 from controller.cli.other_tools import Origin, Release, Rival, Tool, find_left, make_change, other_managers
@@ -49,6 +49,7 @@ from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, project
+from controller.untrusted import mapping
 
 SHOWN_MANAGERS = 5
 SHOWN = 10
@@ -126,8 +127,8 @@ class Adoption(ABC):
     """Acts as the user."""
     name: str
     """Of the BundleDeployment that takes objects."""
-    value: Manifest | None
-    """The same as it is written in the file; None: it is on the cluster."""
+    draft: Draft | None
+    """The same as a file or flags describe it; None: it is on the cluster."""
     findings: Sequence[Finding]
     done: list[str] = field(default_factory=list)
     """A line for each step that stays done if a later one fails."""
@@ -181,12 +182,15 @@ class Adoption(ABC):
             raise UnfinishedError(f"{failure.cause}{f': {failure.text}' if failure.text else ''}")
         return values[0]
 
-    def apply(self, value: Manifest, seconds: float) -> Manifest:
-        """Apply the BundleDeployment, and return it when it is Ready.
+    def apply(self, draft: Draft, seconds: float) -> Manifest:
+        """Apply the BundleDeployment with its content, and return it when it is Ready.
 
-        Raises: UnfinishedError, ApiError.
+        Raises: UnfinishedError, FailedError, ApiError.
         """
-        return self.wait_until(Deployments(self.client).apply(value), awaits_ready, seconds)
+        deployments = Deployments(self.client)
+        found = deployments.get(self.name)
+        value = write_with_content(self.client, draft, found, lambda: deployments.apply(draft.value))
+        return self.wait_until(value, awaits_ready, seconds)
 
 
 def main(options: argparse.Namespace) -> int:
@@ -194,17 +198,18 @@ def main(options: argparse.Namespace) -> int:
 
     Raises: MisuseError; FailedError; BundleError, ApiError and ConfigurationError as `rukpak render`.
     """
-    if other_tools.is_tool(options.origin) and not options.file:
-        raise MisuseError("specify the BundleDeployment with -f FILE")
-    value, content = _read_file(options) if options.file else (None, None)
+    is_given = bool(options.file) or is_named(options)
+    if other_tools.is_tool(options.origin) and not is_given:
+        raise MisuseError("specify the bundle as SOURCE, or the BundleDeployment with -f FILE")
+    draft = make_draft(options) if is_given else None
     if options.origin == options.name and not other_tools.is_tool(options.origin):
         raise MisuseError("--from: must be another BundleDeployment")
     client = connect(options)
     adoption: Adoption
-    if value and content and other_tools.is_tool(options.origin):
-        adoption = _adopt_from_tool(client, options, value, content)
+    if draft and other_tools.is_tool(options.origin):
+        adoption = _adopt_from_tool(client, options, draft)
     else:
-        adoption = _hand_over(client, options, value, content)
+        adoption = _hand_over(client, options, draft)
     _tell_all(adoption.describe())
     if adoption.is_refused:
         raise FailedError("nothing was changed: some objects cannot be taken over")
@@ -213,19 +218,6 @@ def main(options: argparse.Namespace) -> int:
         return 0
     confirm(options, "nothing was changed")
     return _carry_out(adoption, options)
-
-
-def _read_file(options: argparse.Namespace) -> tuple[Manifest, BundleDeployment]:
-    """Return the BundleDeployment of the file, as it is written and validated; it must have the given name.
-
-    Raises: MisuseError, BundleError.
-    """
-    data = read_file(options.file)
-    value = manifest.find(data, options.file)
-    found = (value.get("metadata") or {}).get("name")
-    if found != options.name:
-        raise MisuseError(f'"{options.file}" is the BundleDeployment "{found}", not "{options.name}"')
-    return value, manifest.read(data, options.file, {"name": None, "spec": {}})
 
 
 def _carry_out(adoption: Adoption, options: argparse.Namespace) -> int:
@@ -260,21 +252,19 @@ def _some(texts: Sequence[str]) -> str:
 # from a tool
 
 
-def _adopt_from_tool(
-    client: Client, options: argparse.Namespace, value: Manifest, deployment: BundleDeployment
-) -> ToolAdoption:
+def _adopt_from_tool(client: Client, options: argparse.Namespace, draft: Draft) -> ToolAdoption:
     """Return what would be done.
 
     Raises: as `main`.
     """
-    origin = other_tools.read_origin(
-        options.origin, deployment.spec.install_namespace or "", tuple(options.managers or ())
-    )
+    namespace = mapping(draft.value, "spec").get("installNamespace") or ""
+    origin = other_tools.read_origin(options.origin, str(namespace), tuple(options.managers or ()))
     if origin.tool is Tool.HELM and not origin.namespace:
         raise MisuseError(f'--from "{options.origin}": name the namespace, as in helm/{origin.name}.NAMESPACE')
     discovery = Discovery(client)
     release = other_tools.find_release(client, discovery, origin) if origin.tool is Tool.HELM else None
-    reviewed = render_new(client, options, deployment, options.file)
+    draft, reviewed = render_new(client, options, draft)
+    deployment = reviewed.deployment
     assess = assess_for_tool(owner_of(reviewed.deployment), origin, Deployments(client).exists)
     findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
     protection = find_protection(findings, deployment.spec.collision_protection)
@@ -283,7 +273,7 @@ def _adopt_from_tool(
     return ToolAdoption(
         client=client,
         name=deployment.metadata.name,
-        value=value,
+        draft=draft,
         findings=findings,
         deployment=deployment,
         origin=origin,
@@ -305,9 +295,9 @@ def _under(reviewed: Reviewed, protection: str) -> Reviewed:
 class ToolAdoption(Adoption):
     """An adoption from Helm, Flux or kubectl."""
 
-    value: Manifest
+    draft: Draft
     deployment: BundleDeployment
-    """Of the file."""
+    """The draft, validated."""
     origin: Origin
     protection: str
     """spec.collisionProtection until the objects are taken over."""
@@ -366,8 +356,9 @@ class ToolAdoption(Adoption):
         return f" (set by {', '.join(theirs)})" if theirs else ""
 
     def preview(self, output: str) -> str:
-        """Return the BundleDeployment of the file."""
-        return show([self.value], output) if output else f"{name_of(self.value)} adopted (dry run)\n"
+        """Return the BundleDeployment that would be applied."""
+        value = self.draft.value
+        return show([value], output) if output else f"{name_of(value)} adopted (dry run)\n"
 
     def carry_out(self, seconds: float) -> Manifest:
         """Suspend Flux, have the controller take over, remove what the tool has left, and delete its release."""
@@ -375,8 +366,8 @@ class ToolAdoption(Adoption):
             other_tools.suspend(self.client, rival)
             self.done.append(f"{rival} is suspended")
         self.done.append(f"the BundleDeployment is applied, with collisionProtection: {self.protection}")
-        spec = {**(self.value.get("spec") or {}), "collisionProtection": self.protection}
-        adopted = self.apply({**self.value, "spec": spec}, seconds)
+        spec = {**self.draft.value["spec"], "collisionProtection": self.protection}
+        adopted = self.apply(self.draft.with_spec(spec), seconds)
         deployment, _ = try_to_read(adopted)
         tidy = partial(self._tidy, Discovery(self.client), owner_of(deployment or self.deployment))
         with ThreadPoolExecutor(REQUESTS) as pool:
@@ -385,7 +376,7 @@ class ToolAdoption(Adoption):
         if problems := [f"{each.key}: {each.problem}" for each in self.tidied if each.problem]:
             raise UnfinishedError("; ".join(problems))
         if self.protection != self.deployment.spec.collision_protection:
-            adopted = self.apply(self.value, seconds)
+            adopted = self.apply(self.draft, seconds)
         if self.release:
             other_tools.delete_release(self.client, self.release)
         return adopted
@@ -452,15 +443,13 @@ class ToolAdoption(Adoption):
 # from another BundleDeployment
 
 
-def _hand_over(
-    client: Client, options: argparse.Namespace, value: Manifest | None, content: BundleDeployment | None
-) -> HandOver:
+def _hand_over(client: Client, options: argparse.Namespace, draft: Draft | None) -> HandOver:
     """Return what would be done.
 
     Raises: FailedError if nothing can be taken over; as `main`.
     """
     giver = _read(Deployments(client), options.origin)
-    reviewed = render_new(client, options, content, options.file) if content else find(options)
+    draft, reviewed = render_new(client, options, draft) if draft else (None, find(options))
     discovery, protection = Discovery(client), reviewed.deployment.spec.collision_protection
     assess = assess_for_giver(owner_of(reviewed.deployment), owner_of(giver), protection, Deployments(client).exists)
     findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
@@ -471,7 +460,7 @@ def _hand_over(
     before = read_stored(client, named, digest) if digest else None
     compared = compare_two(replace(reviewed, client=client), before).objects if before else None
     changes = None if compared is None else {each.key: each.change for each in compared}
-    return HandOver(client=client, name=options.name, value=value, findings=findings, giver=giver, changes=changes)
+    return HandOver(client=client, name=options.name, draft=draft, findings=findings, giver=giver, changes=changes)
 
 
 def _read(deployments: Deployments, name: str) -> BundleDeployment:
@@ -504,8 +493,9 @@ class HandOver(Adoption):
             yield f"  Create:    {_count(created)} that {giver} does not have"
 
     def preview(self, output: str) -> str:
-        """Return the BundleDeployment of the file with spec.takeOver, if a form is asked for."""
-        return show([name_giver(self.value, self.giver.metadata.name)], output) if output and self.value else ""
+        """Return the BundleDeployment that would be applied, with spec.takeOver, if a form is asked for."""
+        giver = self.giver.metadata.name
+        return show([name_giver(self.draft.value, giver)], output) if output and self.draft else ""
 
     def carry_out(self, seconds: float) -> Manifest:
         """Pause the giver, and have the controller take over."""
@@ -516,8 +506,8 @@ class HandOver(Adoption):
         self.done.append(f'{giver} is paused; "rukpak resume {giver}" lets it go on with what it still has')
         self.wait_until(paused, awaits_pause, seconds)
         self.done.append(f"spec.takeOver of {self.name} names {giver}")
-        if self.value:
-            return self.apply(name_giver(self.value, giver), seconds)
+        if self.draft:
+            return self.apply(self.draft.with_spec(name_giver(self.draft.value, giver)["spec"]), seconds)
         current = deployments.get(self.name)
         spec = {"takeOver": name_giver(current, giver)["spec"]["takeOver"]} if current else {}
         changed = deployments.change(self.name, {"spec": spec}) if current else None

@@ -111,15 +111,16 @@ class Deployments:
             made: Manifest = self._client.create(DEPLOYMENTS.path(), value, manager=MANAGER).value
         return made
 
-    def apply(self, value: Manifest) -> Manifest:
+    def apply(self, value: Manifest, *, dry_run: bool = False) -> Manifest:
         """Create a BundleDeployment, or set the fields of one and remove those that an earlier apply has set.
 
         Raises: ApiError.
         """
         path = DEPLOYMENTS.path(name=value["metadata"]["name"])
         with _explaining():
-            made: Manifest = self._client.apply(path, value, manager=MANAGER, force=True, metadata=False).value
-        return made
+            return dict(
+                self._client.apply(path, value, manager=MANAGER, force=True, dry_run=dry_run, metadata=False).value
+            )
 
     def change(self, name: str, change: Mapping[str, Any]) -> Manifest | None:
         """Merge a change into a BundleDeployment and return the result; None if it does not exist.

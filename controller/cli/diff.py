@@ -66,6 +66,7 @@ from controller.cli.comparison import (
     to_value,
     write,
 )
+from controller.cli.content import is_described
 from controller.cli.deployments import Deployments, ProgressLine, try_to_list
 from controller.cli.output import dump_as
 from controller.cli.render import Reviewed, find, find_new, list_stored, read_stored
@@ -95,11 +96,12 @@ def main(options: argparse.Namespace) -> int:
 
     Raises: as `render.find`.
     """
-    if (options.before or options.to) and options.file:
-        raise MisuseError("--from and --to name revisions of the revision store and require NAME")
-    reviewed = find_new(options) if options.file else find(options)
+    is_new = is_described(options)
+    if (options.before or options.to) and is_new:
+        raise MisuseError("--from and --to name revisions of the revision store and require NAME alone")
+    reviewed = find_new(options) if is_new else find(options)
     client, deployment = reviewed.on_cluster(), reviewed.deployment
-    if not options.file and deployment.status.observed_generation != deployment.metadata.generation:
+    if not is_new and deployment.status.observed_generation != deployment.metadata.generation:
         tell(f"warning: {options.name}: the controller has not observed the latest spec yet")
     if options.to:
         reviewed = reviewed.of(_read_named(client, options, "--to", options.to))

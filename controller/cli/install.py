@@ -1,10 +1,11 @@
 """`rukpak install`, `push` and `package`: a bundle from a command line or a folder, on a cluster or in a registry.
 
-What `install` has shown is what is installed, if approvals are required: then its revision is approved in advance.
-Otherwise a tag may move between the two, which `--wait` reports.
+`install` creates a BundleDeployment or changes the one that exists, as `kubectl apply` does. What it has shown is what
+is installed, if approvals are required: then its revision is approved in advance. Otherwise a tag may move between the
+two, which `--wait` reports.
 
-ConfigMaps of `push` are named by the digest of the folder, so pushing it again changes nothing. Those that the
-BundleDeployment does not name any more are deleted: revisions need no content once they are stored.
+Content of this machine is written before a BundleDeployment that does not exist yet, which would look broken without
+it. ConfigMaps that it does not name any more are deleted: revisions need no content once they are stored.
 
 For a registry the folder is rendered first, so that what is pushed would render. Credentials are those of the tools for
 images: from a Docker configuration, whose credential helpers are not run, or given for this call.
@@ -14,11 +15,9 @@ from __future__ import annotations
 
 import argparse
 import base64
-import gzip
-import io
 import os
+import secrets
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -26,178 +25,226 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from api import names
 from api.errors import BundleError
-from api.plugins import Access, Credentials, Entry, EntryKind, Limits
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment
-from controller.cli import manifest
+from api.plugins import Access, Credentials, Limits
+from controller.build.revision import Revision
 from controller.cli.command import FailedError, MisuseError, confirm, connect, read_file, tell
-from controller.cli.comparison import summarize
+from controller.cli.comparison import Change, Comparison, summarize, write
+from controller.cli.content import (
+    OCI,
+    Draft,
+    delete_parts,
+    is_named,
+    make_draft,
+    maps_of,
+    pack,
+    parts_of,
+    read_source,
+    read_trust,
+    write_parts,
+    write_with_content,
+)
 from controller.cli.deployments import MANAGER, Deployments, Manifest, awaits_ready, conclude, wait_if_asked
 from controller.cli.diff import compare
-from controller.cli.output import fit, name_of, show, to_json
+from controller.cli.output import fit, name_of, show
 from controller.cli.permissions import describe
-from controller.cli.render import (
-    OCI,
-    Reviewed,
-    network_of,
-    new_store,
-    read_capabilities,
-    read_config,
-    render_local,
-    render_new,
-)
-from controller.content.disk import read_folder
-from controller.content.limits import describe_bytes, quote
+from controller.cli.render import Reviewed, network_of, new_store, read_capabilities, render_local, render_new
+from controller.content.limits import quote
 from controller.kube.client import ApiError, Client
-from controller.kube.resources import CONFIG_MAPS, DEPLOYMENTS
+from controller.kube.resources import DEPLOYMENTS
 from controller.permissions.permissions import permissions_of
 from controller.permissions.statement import to_lines
-from controller.sources.config_map import KEY, MOST_BYTES, Part, split
+from controller.sources.config_map import MOST_BYTES
 from controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
 from controller.sources.image.registry import push_image
 from controller.status.report import short
 
-_API_VERSION = f"{names.GROUP}/v1alpha2"
-_DEFAULT_APPROVAL = "Automatic"
-_FLAGS_OF = {
-    "ref": ("git",),
-    "directory": ("git",),
-    "sha256": ("http", "chart"),
-    "repository": ("chart",),
-    "version": ("chart",),
-}
-_DIGITS = 12
-"""Of the digest in names."""
+_AUTOMATIC = "Automatic"
 _KIND = "configMap"
 _PLACE = "image"
 """Starts the messages about the registry."""
-_EXECUTABLE = 0o111
+_GZIP = b"\x1f\x8b"
 
 
 def install(options: argparse.Namespace) -> int:
-    """Install a bundle; return the exit status: 1 if it is not created, or with `--wait` does not become Ready.
+    """Install a bundle; return the exit status: 1 if it is refused, or with `--wait` does not become Ready.
 
     Raises: MisuseError; BundleError, ApiError and ConfigurationError as `rukpak render`.
     """
-    value = make_deployment(options)
+    _check(options)
+    if options.registry:
+        options.image, options.source = _push_to_registry(options)[0], None
     client = connect(options)
     deployments = Deployments(client)
-    if deployments.get(options.name):
-        remedy = 'change it, and see "rukpak diff -f FILE"'
-        raise FailedError(f'BundleDeployment "{options.name}" already exists; {remedy}')
-    reviewed = _render(client, options, value)
-    for line in fit(_describe(reviewed, options)).splitlines():
+    draft, found = _draft(deployments, options)
+    draft, reviewed = _review(client, options, draft, found)
+    comparison = compare(reviewed, options)
+    for line in fit(_describe(draft, reviewed, comparison, options)).splitlines():
         tell(line)
-    value = _approved(value, reviewed, options)
+    if comparison.is_refused and not options.force:
+        raise FailedError(f"nothing was {'changed' if found else 'created'}: {_refusal(draft, comparison)}")
     if options.dry_run:
-        print(show([value], options.output) if options.output else f"{name_of(value)} created (dry run)\n", end="")
+        done = "configured" if found else "created"
+        text = show([draft.value], options.output) if options.output else f"{name_of(draft.value)} {done} (dry run)\n"
+        print(text, end="")
         return 0
-    confirm(options, "nothing was created")
-    values, failures = wait_if_asked(options, deployments, awaits_ready, [deployments.create(value)])
-    shown = reviewed.revision.digest
+    confirm(options, f"nothing was {'changed' if found else 'created'}")
+    value, done = _write(client, options, draft, found)
+    values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
+    _tidy(client, value, found, is_installed=options.wait and not failures)
     for each in values:
-        found = (each.get("status") or {}).get("revision") or shown
-        if found != shown:
-            tell(f"warning: revision {short(found)} is installed, not {short(shown)}: the source has changed meanwhile")
-    return conclude("install", options, values, failures, done="created")
+        installed = (each.get("status") or {}).get("revision") or reviewed.revision.digest
+        if options.wait and installed != reviewed.revision.digest:
+            shown = f"{short(installed)} is installed, not {short(reviewed.revision.digest)}"
+            tell(f"warning: revision {shown}: the source has changed meanwhile")
+    return conclude("install", options, values, failures, done=done)
 
 
-def make_deployment(options: argparse.Namespace) -> Manifest:
-    """Return the BundleDeployment that a command line describes.
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what cannot be installed before a cluster is asked.
 
-    Raises: MisuseError; BundleError for a file of config that is not valid.
+    Raises: MisuseError.
     """
-    spec: dict[str, Any] = {"format": options.format, "sources": [_make_source(options)]}
-    fields = {
-        "installNamespace": options.install_namespace,
-        "serviceAccountName": options.service_account,
-        "config": read_config(options.config) if options.config else None,
-        "approval": options.approval if options.approval != _DEFAULT_APPROVAL else None,
-    }
-    spec |= {key: value for key, value in fields.items() if value}
-    return {"apiVersion": _API_VERSION, "kind": names.KIND, "metadata": {"name": options.name}, "spec": spec}
+    if options.name is None and options.file is None:
+        raise MisuseError("specify NAME and SOURCE, or -f FILE")
+    is_local = is_named(options) and read_source(options) is None
+    if options.registry and not is_local:
+        raise MisuseError("--registry requires a folder or packed chart as SOURCE")
+    if options.registry and options.dry_run:
+        raise MisuseError("--dry-run pushes nothing; leave out --registry to see what the folder would change")
 
 
-def _make_source(options: argparse.Namespace) -> dict[str, Any]:
-    blocks = {
-        "image": {"ref": (options.image or "").removeprefix(OCI)},
-        "git": {"repository": options.git, "ref": options.ref, "directory": options.directory},
-        "http": {"url": options.http, "sha256": options.sha256},
-        "chart": {
-            "repository": options.repository,
-            "name": options.chart,
-            "version": options.version,
-            "sha256": options.sha256,
-        },
-    }
-    given = [kind for kind in blocks if getattr(options, kind)]
-    if len(given) != 1:
-        raise MisuseError("specify one of --image, --git, --http and --chart")
-    kind = given[0]
-    if wrong := next((flag for flag, kinds in _FLAGS_OF.items() if kind not in kinds and getattr(options, flag)), None):
-        raise MisuseError(f"--{wrong} does not apply to --{kind}")
-    if kind == "chart" and not options.repository:
-        raise MisuseError("--chart requires --repository")
-    block: dict[str, Any] = {key: value for key, value in blocks[kind].items() if value}
-    if options.secret:
-        block["auth"] = {"secret": {"name": options.secret}}
-    return {"kind": kind, kind: block}
+def _draft(deployments: Deployments, options: argparse.Namespace) -> tuple[Draft, Manifest | None]:
+    """Return the BundleDeployment that is to be written, and the one that exists.
+
+    Raises: MisuseError, FailedError, BundleError, ApiError.
+    """
+    draft = make_draft(options) if options.file else None
+    found = deployments.get(draft.value["metadata"].get("name", "") if draft else options.name)
+    if found and found["metadata"].get("deletionTimestamp"):
+        raise FailedError(f"{found['metadata']['name']}: is being deleted; run the command again when it is gone")
+    if not (draft or found or is_named(options)):
+        raise MisuseError("specify SOURCE, one of --image, --git, --http and --chart, or -f FILE")
+    return draft or make_draft(options, found), found
 
 
-def _render(client: Client, options: argparse.Namespace, value: Manifest) -> Reviewed:
-    deployment: BundleDeployment = manifest.read(to_json(value).encode(), "command line", {"name": None, "spec": {}})
-    try:
-        return render_new(client, options, deployment, f'BundleDeployment "{options.name}"')
-    except BundleError as error:
-        if error.reason is not Reason.NO_CONTENT:
-            raise
-        raise BundleError(error.reason, f"{error.message}; here it is --format, now {options.format}") from None
+def _review(
+    client: Client, options: argparse.Namespace, draft: Draft, found: Manifest | None
+) -> tuple[Draft, Reviewed]:
+    """Return the BundleDeployment that is to be written, with its format and approved, and its revision.
+
+    Raises: as `render_new`.
+    """
+    if options.file:
+        merged = Deployments(client).apply(draft.value, dry_run=True)["spec"] if found else draft.value["spec"]
+        _, reviewed = render_new(client, options, draft.with_spec(merged))
+    else:
+        draft, reviewed = render_new(client, options, draft)
+    spec, digest = dict(draft.value["spec"]), reviewed.revision.digest
+    if spec.get("approval", _AUTOMATIC) != _AUTOMATIC:
+        spec |= {"approvedRevision": digest, "approvedServiceAccountName": spec.get("serviceAccountName")}
+    dropped = {"deniedRevision"} if spec.get("deniedRevision") == digest else set()
+    if not options.file:  # what is installed now replaces what was rolled back to
+        dropped.add("pinnedRevision")
+    kept = {key: value for key, value in spec.items() if value is not None and key not in dropped}
+    return draft.with_spec(kept), reviewed
 
 
-def _describe(reviewed: Reviewed, options: argparse.Namespace) -> Iterator[str]:
-    yield from summarize(compare(reviewed, options))
-    account = reviewed.deployment.spec.service_account_name
+def _describe(draft: Draft, reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> Iterator[str]:
+    spec = draft.value["spec"]
+    yield from write(comparison, secrets.token_bytes(), colors=False) if options.diff else summarize(comparison)
+    yield f"  Format: {spec['format']}{_describe_recursion(spec)}"
+    yield f"  Namespace: {reviewed.revision.terms.install_namespace}"
+    account = spec.get("serviceAccountName")
     yield f"  Applied as: {f'ServiceAccount {account}' if account else 'the controller'}"
-    lines = to_lines(permissions_of(reviewed.revision))
-    yield from (f"  {line}" for line in describe(lines))
+    if spec.get("paused"):
+        yield f'  Paused: nothing changes on the cluster before "rukpak resume {reviewed.deployment.metadata.name}"'
+    yield from (f"  {line}" for line in describe(to_lines(permissions_of(reviewed.revision))))
 
 
-def _approved(value: Manifest, reviewed: Reviewed, options: argparse.Namespace) -> Manifest:
-    """Return the BundleDeployment with the approval of exactly what was shown, if approvals are required."""
-    if options.approval == _DEFAULT_APPROVAL:
-        return value
-    account = {"approvedServiceAccountName": options.service_account} if options.service_account else {}
-    return {**value, "spec": {**value["spec"], "approvedRevision": reviewed.revision.digest, **account}}
+def _describe_recursion(spec: Mapping[str, Any]) -> str:
+    is_recursive = (spec.get("config") or {}).get("recursive")
+    return ", with manifests in subdirectories (spec.config.recursive)" if is_recursive else ""
+
+
+def _refusal(draft: Draft, comparison: Comparison) -> str:
+    """Return why nothing is done, and the ways out."""
+    name, count = draft.value["metadata"]["name"], sum(each.change is Change.REFUSED for each in comparison.objects)
+    what = f"{count} {'object' if count == 1 else 'objects'} would be refused"
+    return f'{what}; take over objects that exist with "rukpak adopt {name} --from kubectl", or pass --force'
+
+
+def _write(client: Client, options: argparse.Namespace, draft: Draft, found: Manifest | None) -> tuple[Manifest, str]:
+    """Write a BundleDeployment and its content; return it, and what was done.
+
+    Raises: FailedError if it has changed meanwhile; ApiError.
+    """
+    deployments = Deployments(client)
+
+    def _write_deployment() -> Manifest:
+        if options.file:
+            return deployments.apply(draft.value)
+        return _replace_spec(client, found, draft.value["spec"]) if found else deployments.create(draft.value)
+
+    value = write_with_content(client, draft, found, _write_deployment)
+    if not found:
+        return value, "created"
+    return value, "unchanged" if value["metadata"]["generation"] == found["metadata"]["generation"] else "configured"
+
+
+def _replace_spec(client: Client, found: Manifest, spec: Mapping[str, Any]) -> Manifest:
+    """Replace the spec, unless it has changed since it was read; a new status alone changes nothing."""
+    metadata = found["metadata"]
+    operations = [
+        {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+        {"op": "test", "path": "/metadata/generation", "value": metadata["generation"]},
+        {"op": "replace", "path": "/spec", "value": spec},
+    ]
+    try:
+        value: Manifest = client.json_patch(DEPLOYMENTS.path(name=metadata["name"]), operations, manager=MANAGER).value
+    except ApiError as error:
+        again = Deployments(client).get(metadata["name"]) if error.status == HTTPStatus.UNPROCESSABLE_ENTITY else found
+        if again is None or again["metadata"]["generation"] != metadata["generation"]:
+            raise FailedError(f"{metadata['name']}: changed meanwhile; run the command again") from None
+        raise
+    return value
+
+
+def _tidy(client: Client, value: Manifest, found: Manifest | None, *, is_installed: bool) -> None:
+    """Delete the ConfigMaps that were pushed before, once nothing needs them."""
+    before = maps_of(found) if found else []
+    if before or (found and maps_of(value)):
+        delete_parts(client, value, {*maps_of(value), *([] if is_installed else before)})
 
 
 def push(options: argparse.Namespace) -> int:
     """Push a folder; return the exit status.
 
-    Raises: MisuseError, ApiError, ConfigurationError.
+    Raises: MisuseError, FailedError, ApiError, ConfigurationError.
     """
-    parts = split(pack(Path(options.folder), MOST_BYTES))
+    archive = pack(options.source, MOST_BYTES)
     client = connect(options)
     deployments = Deployments(client)
-    value = deployments.get(options.name)
-    if value is None:
-        raise MisuseError(f'no BundleDeployment "{options.name}"; create it with a source of kind configMap first')
-    namespace, index = _namespace_of(value), _index_of(value, options.source)
-    pushed = [_create_part(client, value, namespace, part, data) for part, data in parts]
-    before = _named_maps(value)
-    value = _point(client, value, index, pushed)
+    remedy = f'"rukpak install {options.name} {options.source}" creates it'
+    found, _ = deployments.read(options.name, missing=f'BundleDeployment "{options.name}" not found; {remedy}')
+    value = _in_namespace(found, options.install_namespace)
+    index, parts = _index_of(value, options.position), parts_of(options.name, archive)
+    write_parts(client, value, parts)
+    value = _point(client, found, value, index, [name for name, _, _ in parts])
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
-    is_installed = options.wait and not failures
-    _delete_others(client, options.name, namespace, {*pushed, *([] if is_installed else before)})
-    return conclude("push", options, values, failures, done=f"pushed {parts[0][0].digest}")
+    _tidy(client, value, found, is_installed=options.wait and not failures)
+    return conclude("push", options, values, failures, done=f"pushed {parts[0][1].digest}")
 
 
-def _namespace_of(value: Manifest) -> str:
-    namespace: str = value["spec"].get("installNamespace") or ""
-    if not namespace:
-        raise MisuseError("spec.installNamespace: required, since ConfigMaps are read there; set it first")
-    return namespace
+def _in_namespace(found: Manifest, namespace: str | None) -> Manifest:
+    """Return a BundleDeployment with an install namespace: its own, or else the one that is given."""
+    spec = found["spec"]
+    own = spec.get("installNamespace")
+    if namespace and own and namespace != own:
+        raise MisuseError(f"-n {namespace}: spec.installNamespace is {own}, and cannot be changed")
+    if not (own or namespace):
+        raise MisuseError("spec.installNamespace is not set, and ConfigMaps are read there; pass -n NAMESPACE")
+    return {**found, "spec": {**spec, "installNamespace": own or namespace}}
 
 
 def _index_of(value: Manifest, given: int | None) -> int:
@@ -213,68 +260,13 @@ def _index_of(value: Manifest, given: int | None) -> int:
     raise MisuseError(f"spec.sources: {problem} of kind configMap; say with --source which one to replace")
 
 
-def _create_part(client: Client, value: Manifest, namespace: str, part: Part, data: bytes) -> str:
-    """Create the ConfigMap of a part, unless it exists; return its name."""
-    metadata = value["metadata"]
-    name = f"{metadata['name']}-{part.digest.rpartition(':')[2][:_DIGITS]}-{part.number}"
-    about = {"name": metadata["name"], "uid": metadata["uid"]}
-    owner = {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, **about}
-    body = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {names.CONTENT_LABEL: metadata["name"]},
-            "annotations": {names.PART: str(part)},
-            "ownerReferences": [owner],  # deleted with the BundleDeployment
-        },
-        "immutable": True,
-        "binaryData": {KEY: base64.b64encode(data).decode()},
-    }
-    try:
-        client.create(CONFIG_MAPS.path(namespace), body, manager=MANAGER)
-    except ApiError as error:
-        if error.status != HTTPStatus.CONFLICT:
-            raise
-        _check_existing(client, namespace, name, part)
-    return name
-
-
-def _check_existing(client: Client, namespace: str, name: str, part: Part) -> None:
-    found = client.get(CONFIG_MAPS.path(namespace, name), metadata=True).value
-    if (found["metadata"].get("annotations") or {}).get(names.PART) != str(part):
-        raise MisuseError(f'ConfigMap "{namespace}/{name}" exists with other content; delete it')
-
-
-def _named_maps(value: Manifest) -> list[str]:
-    """Return the ConfigMaps that the sources of a BundleDeployment name."""
-    blocks = [source.get(_KIND) or {} for source in value["spec"]["sources"]]
-    return [name for block in blocks for name in (block.get("names") or [block.get("name")]) if name]
-
-
-def _point(client: Client, value: Manifest, index: int, pushed: Collection[str]) -> Manifest:
-    """Have a source name these ConfigMaps, unless the source has changed since; return the BundleDeployment."""
-    source = value["spec"]["sources"][index]
-    kept = {key: source[key] for key in ("destination",) if key in source}
-    replaced: Mapping[str, Any] = {"kind": _KIND, **kept, _KIND: {"names": list(pushed)}}
-    if replaced == source:
-        return value
-    operations = [
-        {"op": "test", "path": f"/spec/sources/{index}", "value": source},
-        {"op": "replace", "path": f"/spec/sources/{index}", "value": replaced},
-    ]
-    found: Manifest = client.json_patch(
-        DEPLOYMENTS.path(name=value["metadata"]["name"]), operations, manager=MANAGER
-    ).value
-    return found
-
-
-def _delete_others(client: Client, name: str, namespace: str, kept: Collection[str]) -> None:
-    found = client.list(CONFIG_MAPS.path(namespace), label_selector=f"{names.CONTENT_LABEL}={name}", metadata=True)
-    for each in [value["metadata"]["name"] for value in found]:
-        if each not in kept:
-            client.delete(CONFIG_MAPS.path(namespace, each))
+def _point(client: Client, found: Manifest, value: Manifest, index: int, pushed: Collection[str]) -> Manifest:
+    """Have a source name these ConfigMaps, unless the spec has changed since; return the BundleDeployment."""
+    sources = list(value["spec"]["sources"])
+    kept = {key: sources[index][key] for key in ("destination",) if key in sources[index]}
+    sources[index] = {"kind": _KIND, **kept, _KIND: {"names": list(pushed)}}
+    spec = {**value["spec"], "sources": sources}
+    return found if spec == found["spec"] else _replace_spec(client, found, spec)
 
 
 def package(options: argparse.Namespace) -> int:
@@ -282,8 +274,23 @@ def package(options: argparse.Namespace) -> int:
 
     Raises: BundleError with the reason that the controller would report, or that of the registry; MisuseError.
     """
-    parameters, credentials = _parameters(options), _credentials(options)
-    archive = pack(Path(options.source), Limits().compressed_bytes)
+    options.registry, options.name = options.reference, None
+    pushed, revision = _push_to_registry(options)
+    count = len(revision.objects)
+    print(pushed if options.output == "name" else f"pushed {pushed}, which renders {count} objects")
+    return 0
+
+
+def _push_to_registry(options: argparse.Namespace) -> tuple[str, Revision]:
+    """Render a folder, and push it as an image; return the reference of that with its digest.
+
+    Raises: as `package`.
+    """
+    trust = {key: value for key, value in read_trust(vars(options)).items() if value}
+    parameters, credentials = {"ref": options.registry.removeprefix(OCI), **trust}, _credentials(options)
+    archive = pack(options.source, Limits().compressed_bytes)
+    if not archive.startswith(_GZIP):
+        raise MisuseError(f"{quote(options.source)}: must be a folder or a .tgz file, to become a layer of an image")
     with new_store() as store:
         revision = render_local(options, store, read_capabilities(options.capabilities))
         for warning in revision.warnings:
@@ -297,10 +304,7 @@ def package(options: argparse.Namespace) -> int:
                 network=network_of(options),
                 credentials=credentials,
             )
-            pushed = _push_image(parameters, archive, access)
-    count = len(revision.objects)
-    print(pushed if options.output == "name" else f"pushed {pushed}, which renders {count} objects")
-    return 0
+            return _push_image(parameters, archive, access), revision
 
 
 def _push_image(parameters: dict[str, Any], archive: bytes, access: Access) -> str:
@@ -308,16 +312,6 @@ def _push_image(parameters: dict[str, Any], archive: bytes, access: Access) -> s
         return push_image(parameters, archive, access)
     except ValueError as error:
         raise MisuseError(f"image reference {quote(parameters['ref'])} {error}") from None
-
-
-def _parameters(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the parameters of a source that would install the image."""
-    certificates = read_file(options.certificate_authority).decode() if options.certificate_authority else ""
-    return {
-        "ref": options.reference.removeprefix(OCI),
-        "insecureSkipTLSVerify": options.insecure_skip_tls_verify,
-        "certificateData": certificates,
-    }
 
 
 def _credentials(options: argparse.Namespace) -> Credentials | None:
@@ -344,47 +338,3 @@ def _credentials(options: argparse.Namespace) -> Credentials | None:
 def _default_config() -> Path:
     folder = os.environ.get("DOCKER_CONFIG")
     return (Path(folder) if folder else Path.home() / ".docker") / "config.json"
-
-
-def pack(folder: Path, most: int) -> bytes:
-    """Return a folder as tar+gzip, without owners, times and git's own folder.
-
-    Links remain links, which are judged by who reads the archive, as those of any other one.
-
-    Args:
-        folder: to pack.
-        most: bytes of the archive.
-
-    Raises: MisuseError if it cannot be packed, or the archive is larger.
-    """
-    if not folder.is_dir():
-        raise MisuseError(f"{quote(str(folder))}: no such folder")
-    packed = io.BytesIO()
-    try:
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            entries = (entry for entry in read_folder(folder) if entry.kind is not EntryKind.DIRECTORY)
-            for entry in sorted(entries, key=lambda entry: entry.path):
-                info, data = _member(folder / entry.path, entry)
-                archive.addfile(info, io.BytesIO(data))
-    except OSError as error:
-        raise MisuseError(f"{quote(str(folder))}: cannot be read: {error.strerror or error}") from None
-    found = gzip.compress(packed.getvalue(), mtime=0)
-    if len(found) > most:
-        problem = f"larger than {describe_bytes(most)} when packed; use a registry or a repository"
-        raise MisuseError(f"{quote(str(folder))}: {problem}")
-    return found
-
-
-def _member(path: Path, entry: Entry) -> tuple[tarfile.TarInfo, bytes]:
-    info = tarfile.TarInfo(entry.path)
-    if entry.kind is EntryKind.SYMBOLIC_LINK:
-        if entry.target.startswith("/"):
-            problem = (
-                f"is a link to {quote(entry.target)} on this machine; replace it with what it leads to, or remove it"
-            )
-            raise MisuseError(f"{quote(str(path))}: {problem}")
-        info.type, info.linkname = tarfile.SYMTYPE, entry.target
-        return info, b""
-    data = path.read_bytes()
-    info.size, info.mode = len(data), 0o755 if path.stat().st_mode & _EXECUTABLE else 0o644
-    return info, data

@@ -30,21 +30,22 @@ from controller.sources.image.reference import find_endpoint, parse_reference
 _API_VERSION = f"{names.GROUP}/v1alpha2"
 
 
-def read(data: bytes, file: str, overrides: Mapping[str, Any]) -> BundleDeployment:
-    """Return the BundleDeployment of a file; overrides are `name`, and `spec` with fields that replace its own.
+def read(value: Mapping[str, Any], origin: str) -> BundleDeployment:
+    """Return a BundleDeployment, validated as the API server would.
 
-    Raises: BundleError (InvalidBundle: not YAML; InvalidConfig: not exactly one valid BundleDeployment).
+    Args:
+        value: as it is written.
+        origin: of it, which starts messages.
+
+    Raises: BundleError (InvalidConfig).
     """
-    value = find(data, file)
-    metadata = {**(value.get("metadata") or {}), **({"name": overrides["name"]} if overrides["name"] else {})}
-    value = {**value, "metadata": metadata, "spec": {**(value.get("spec") or {}), **overrides["spec"]}}
     problems = [*_unknown(open_api_schema()["properties"]["spec"], value["spec"], "spec")]
     try:
         deployment = BundleDeployment.model_validate(value)
     except ValidationError as error:
         problems += map(describe, problems_of(error))
     if problems:
-        raise _invalid("\n".join(f"{file}: {problem}" for problem in problems))
+        raise _invalid("\n".join(f"{origin}: {problem}" for problem in problems))
     return deployment
 
 

@@ -12,6 +12,7 @@ from controller.apply.rights import RbacRight, find_rights, make_roles, merge
 from controller.build import capabilities as capabilities_file
 from controller.build.revision import Revision
 from controller.cli.command import FailedError, MisuseError, tell
+from controller.cli.content import is_named
 from controller.cli.output import dump_as, list_of, to_json, to_yaml
 from controller.cli.render import Reviewed, find, read_stored
 from controller.formats.objects import crd_specs
@@ -33,8 +34,8 @@ def show_permissions(options: argparse.Namespace) -> int:
 
     Raises: as `render.find`.
     """
-    if options.new and options.file:
-        raise MisuseError("--new compares with the installed revision and requires NAME")
+    if options.new and (options.file or is_named(options)):
+        raise MisuseError("--new compares with the installed revision and requires NAME alone")
     reviewed = find(options)
     permissions = permissions_of(reviewed.revision)
     if options.new:

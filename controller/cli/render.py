@@ -1,7 +1,7 @@
 """`rukpak render` and `rukpak capabilities`: the objects of a bundle as the controller would apply them.
 
-A local SOURCE becomes content by the same rules as what a source fetches, without cluster and network; an OCI reference
-or URL is fetched. With `-f`, the sources of a BundleDeployment are resolved and fetched, and pins in its status are
+A local SOURCE becomes content by the same rules as what a source fetches, without cluster and network; any other one is
+fetched. With `-f`, the sources of a BundleDeployment are resolved and fetched, and pins in its status are
 honored; its Secrets are read only with the user's consent. With `--revision`, a revision that was applied once is read
 from the revision store.
 
@@ -13,19 +13,18 @@ themselves, and get the same objects: the digest is compared.
 from __future__ import annotations
 
 import argparse
-import io
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
+from api import names
 from api.errors import BundleError
-from api.plugins import Capabilities, ContentTree, Credentials, Entry, Limits, LocalContent, Network, RenderRequest
+from api.plugins import Capabilities, Credentials, Limits, LocalContent, Network, RenderRequest
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Source, Spec
@@ -38,35 +37,31 @@ from controller.build.revision import PackedRevision, Revision
 from controller.cli import manifest
 from controller.cli.changes import open_store, read_kept
 from controller.cli.command import FailedError, MisuseError, NoConsentError, attempt, connect, read_file, tell
+from controller.cli.content import (
+    Draft,
+    check_stdin,
+    is_described,
+    is_named,
+    make_draft,
+    read_overrides,
+    read_source,
+    recognize,
+    unpack,
+)
 from controller.cli.deployments import Deployments
 from controller.cli.manifest import SecretUse, find_secret_uses, is_consent_given
 from controller.cli.output import list_of, name_of, to_json, to_yaml
 from controller.cli.verbs import RENDERING
-from controller.content.archive import write_entries
-from controller.content.disk import read_folder
-from controller.content.limits import Rejection
 from controller.content.store import ContentStore
-from controller.formats.manifests import read_documents
-from controller.formats.recognition import (
-    Archives,
-    is_folder,
-    recognize_bundle,
-    recognize_chart,
-    recognize_first,
-    recognize_manifests,
-)
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.settings import Settings
-from controller.sources.http import read_body
-from controller.sources.image.reference import parse_reference
+from controller.sources.config_map import KEY
 
 NAME = "bundle"
 _STORE_BYTES = 1 << 40
-OCI = "oci://"
-URLS = ("https://", "http://")
-GIT = ("git@", "ssh://", "git://")
-_STDIN = "stdin.yaml"
+_PLACEHOLDER = "plain"
+"""A format, until it is recognized."""
 
 
 def main(options: argparse.Namespace) -> int:
@@ -84,29 +79,47 @@ def main(options: argparse.Namespace) -> int:
 
 def _render(options: argparse.Namespace) -> Revision:
     capabilities = read_capabilities(options.capabilities)
-    if options.file:
-        return render_deployment(options, _read(options), capabilities, options.file)
-    with new_store() as store:
-        return (_render_remote if is_remote(options.source) else render_local)(options, store, capabilities)
+    if not options.file and read_source(options) is None:
+        with new_store() as store:
+            return render_local(options, store, capabilities)
+    named = argparse.Namespace(**{**vars(options), "name": None if options.file else options.name or NAME})
+    draft = make_draft(named)
+    if options.name:
+        metadata = {**draft.value["metadata"], "name": options.name}
+        draft = replace(draft, value={**draft.value, "metadata": metadata})
+    return render_draft(options, draft, read_draft(draft), capabilities)[1]
 
 
-def render_deployment(
-    options: argparse.Namespace, deployment: BundleDeployment, capabilities: Capabilities, origin: str
-) -> Revision:
-    """Render a validated BundleDeployment.
+def read_draft(draft: Draft) -> BundleDeployment:
+    """Return the BundleDeployment of a draft.
+
+    Raises: BundleError for one that is not valid.
+    """
+    if draft.recognizes:
+        return manifest.read(draft.with_spec({"format": _PLACEHOLDER, **draft.value["spec"]}).value, draft.origin)
+    deployment = manifest.read(draft.value, draft.origin)
+    check(deployment.spec)
+    return deployment
+
+
+def render_draft(
+    options: argparse.Namespace, draft: Draft, deployment: BundleDeployment, capabilities: Capabilities
+) -> tuple[BundleDeployment, Revision]:
+    """Render a BundleDeployment that a command line describes.
 
     Args:
         options: those of `render` that rendering depends on.
-        deployment: whose pins are honored.
+        draft: whose ConfigMaps need not exist, and whose format may have to be recognized.
+        deployment: the draft, validated; its pins are honored.
         capabilities: of its cluster.
-        origin: of the BundleDeployment, for the question.
 
+    Returns: the BundleDeployment with its format, and the revision.
     Raises: NoConsentError, BundleError, MisuseError, ApiError, ConfigurationError.
     """
-    if not (options.use_secrets or is_consent_given(_uses(options, deployment), origin)):
+    if not (options.use_secrets or is_consent_given(_uses(options, deployment), draft.origin)):
         raise NoConsentError
     with new_store() as store:
-        return _render_deployment(options, deployment, store, capabilities)
+        return _render_draft(options, draft, deployment, store, capabilities)
 
 
 @contextmanager
@@ -121,10 +134,9 @@ def _check(options: argparse.Namespace) -> None:
 
     Raises: MisuseError.
     """
-    if [options.source, options.file, options.revision].count(None) != 2:  # noqa: PLR2004 - all but one
+    if [is_named(options), bool(options.file), bool(options.revision)].count(True) != 1:
         raise MisuseError("specify either SOURCE, -f FILE or --revision")
-    if [options.source, options.file, options.config, options.capabilities].count("-") > 1:
-        raise MisuseError("only one file can be read from stdin")
+    check_stdin(options)
     network_of(options)
 
 
@@ -152,17 +164,6 @@ def read_capabilities(name: str | None) -> Capabilities:
     return capabilities_file.parse(read_file(name), name) if name else capabilities_file.shipped()
 
 
-def read_config(name: str) -> dict[str, Any]:
-    """Return the value of spec.config in a file; `-` is stdin.
-
-    Raises: MisuseError; BundleError (InvalidConfig, InvalidBundle).
-    """
-    documents = [document.value for document in read_documents(read_file(name), name)] or [{}]
-    if len(documents) > 1 or not isinstance(documents[0], dict):
-        raise BundleError(Reason.INVALID_CONFIG, f"{name}: must contain a single mapping, the value of spec.config")
-    return documents[0]
-
-
 # SOURCE
 
 
@@ -176,10 +177,11 @@ def render_local(options: argparse.Namespace, store: ContentStore, capabilities:
 
     Raises: BundleError, MisuseError.
     """
-    config = read_config(options.config) if options.config else {}
+    spec = read_overrides(options, None)
     with store.scratch() as scratch, store.scratch() as own:
         tree = unpack(options.source, scratch)
-        format_name = options.format or guess_format(scratch)
+        spec = spec if options.format else {**spec, **recognize(scratch, spec.get("config") or {})}
+        format_name, config = spec["format"], spec.get("config") or {}
         check_config(format_name, config)
         request = RenderRequest(
             name=options.name or NAME,
@@ -192,45 +194,23 @@ def render_local(options: argparse.Namespace, store: ContentStore, capabilities:
         return render(format_name, request)
 
 
-def _render_remote(options: argparse.Namespace, store: ContentStore, capabilities: Capabilities) -> Revision:
-    spec = make_spec(options.source, dict(_overrides(options)["spec"]))
-    builder, cancelled = _builder(options, store), threading.Event()
-    resolved = builder.resolve(spec, match_pins(spec, ()), cancelled)
-    if resolved.failure:
-        raise resolved.failure
-    request = Request(
-        name=options.name or NAME,
-        spec=spec,
-        pins=tuple(pin for pin in resolved.pins if pin),
-        install_namespace=options.install_namespace or "",
-        requested_at="",
-    )
-    if not options.format:
-        with builder.content(request, cancelled) as tree:
-            spec = spec.model_copy(update={"format": guess_format(tree.root)})
-    check(spec)
-    return _unpacked(builder.build(replace(request, spec=spec), capabilities, cancelled))
-
-
 # a BundleDeployment
-
-
-def _read(options: argparse.Namespace) -> BundleDeployment:
-    deployment = manifest.read(read_file(options.file), options.file, _overrides(options))
-    check(deployment.spec)
-    return deployment
 
 
 def _uses(options: argparse.Namespace, deployment: BundleDeployment) -> list[SecretUse]:
     return find_secret_uses(deployment, network_of(options).registry_mirrors)
 
 
-def _render_deployment(
-    options: argparse.Namespace, deployment: BundleDeployment, store: ContentStore, capabilities: Capabilities
-) -> Revision:
+def _render_draft(
+    options: argparse.Namespace,
+    draft: Draft,
+    deployment: BundleDeployment,
+    store: ContentStore,
+    capabilities: Capabilities,
+) -> tuple[BundleDeployment, Revision]:
     (spec, confidential), status = _with_config(options, deployment), deployment.status
     builder = _builder(options, store)
-    reader = _Reader(options, deployment)
+    reader = _Reader(options, draft, deployment)
     cancelled, context = threading.Event(), BuildContext(credentials=reader.read, config_map=reader.read_local)
     resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, context)
     if resolved.failure:
@@ -243,7 +223,14 @@ def _render_deployment(
         requested_at=status.last_handled_reconcile_at,
         confidential=confidential,
     )
-    return _unpacked(builder.build(request, capabilities, cancelled, context))
+    if draft.recognizes:
+        with builder.content(request, cancelled, context) as tree:
+            said = recognize(tree.root, deployment.spec.config)
+        deployment = deployment.model_copy(update={"spec": deployment.spec.model_copy(update=said)})
+        spec = spec.model_copy(update={**said, "config": {**spec.config, **said.get("config", {})}})
+        check(spec)
+        request = replace(request, spec=spec)
+    return deployment, _unpacked(builder.build(request, capabilities, cancelled, context))
 
 
 def _with_config(options: argparse.Namespace, deployment: BundleDeployment) -> tuple[Spec, Confidential | None]:
@@ -272,19 +259,15 @@ def _unpacked(revision: Revision | PackedRevision) -> Revision:
     return revision.unpacked() if isinstance(revision, PackedRevision) else revision
 
 
-def _overrides(options: argparse.Namespace) -> Mapping[str, Any]:
-    given = {"format": options.format, "installNamespace": options.install_namespace}
-    spec = {key: value for key, value in given.items() if value}
-    if options.config:
-        spec["config"] = read_config(options.config)
-    return {"name": options.name, "spec": spec}
-
-
 class _Reader:
     """Reads what sources name in the cluster with the user's permissions; connects only if there is any."""
 
-    def __init__(self, options: argparse.Namespace, deployment: BundleDeployment) -> None:
+    def __init__(self, options: argparse.Namespace, draft: Draft, deployment: BundleDeployment) -> None:
         self._options, self._deployment = options, deployment
+        self._maps = {
+            name: LocalContent(files={KEY: data}, annotations={names.PART: str(part)})
+            for name, part, data in draft.parts
+        }
         self._lock = threading.Lock()
 
     def read(self, index: int, source: Source) -> Credentials | None:
@@ -301,10 +284,12 @@ class _Reader:
             return reader.credentials(self._deployment, index, source, lambda _secret, _version: None)
 
     def read_local(self, index: int, name: str) -> LocalContent:
-        """Return the content of a ConfigMap.
+        """Return the content of a ConfigMap, which need not exist if it is one of the draft.
 
         Raises: BundleError as SecretReader.local_content; ConfigurationError.
         """
+        if name in self._maps:
+            return self._maps[name]
         from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
@@ -326,78 +311,6 @@ def _show(revision: Revision, output: str) -> str:
         return to_json(list_of(manifests))
     hooks = (f"# hook: {', '.join(hook['events'])}\n{to_yaml(hook['manifest'])}" for hook in revision.hooks)
     return "---\n".join([*map(to_yaml, revision.objects), *hooks])
-
-
-def is_remote(source: str) -> bool:
-    """Return whether a source has to be fetched.
-
-    Raises: MisuseError for a git repository, which needs more than an address.
-    """
-    if source.startswith(GIT) or source.endswith(".git"):
-        raise MisuseError(f'"{source}": a git repository is rendered from a BundleDeployment; use -f FILE')
-    return source.startswith((OCI, *URLS))
-
-
-def make_spec(source: str, overrides: dict[str, Any]) -> Spec:
-    """Return a spec with one source, an OCI reference or a URL; overrides are fields of the spec."""
-    if source.startswith(OCI):
-        block: dict[str, Any] = {"kind": "image", "image": {"ref": source.removeprefix(OCI)}}
-    else:
-        block = {"kind": "http", "http": {"url": source}}
-    return Spec.model_validate({"format": "plain", "sources": [block], **overrides})
-
-
-def unpack(source: str, folder: Path) -> ContentTree:
-    """Write a local directory, archive or file of manifests into an empty folder; `-` is stdin.
-
-    Returns: the folder, with what must not be read.
-    Raises: MisuseError if it cannot be read; BundleError (ContentRejected, UnsupportedContent, StorageFull).
-    """
-    try:
-        refused = write_entries(_read_local(source), folder, Limits(), source, records=True)
-    except OSError as error:
-        raise MisuseError(f'"{error.filename or source}": {error.strerror or "cannot be read"}') from error
-    except MisuseError as error:
-        if Path(source).exists() or not _looks_like_image(source):
-            raise
-        raise MisuseError(f"{error}; for an image or chart in a registry: {OCI}{source}") from None
-    named = {path: replace(each, problem=f"{source}: {each.problem}") for path, each in refused.items()}
-    return ContentTree(root=folder, destinations=("",), refused=named)
-
-
-def _looks_like_image(source: str) -> bool:
-    """Return whether a text is an image reference that names its registry, which a path hardly ever is."""
-    try:
-        reference = parse_reference(source)
-    except ValueError:
-        return False
-    return source.startswith(f"{reference.registry}/")
-
-
-def _read_local(source: str) -> Iterator[Entry]:
-    if source != "-" and Path(source).is_dir():
-        yield from read_folder(Path(source))
-        return
-    data = read_file(source)
-    name = _STDIN if source == "-" else Path(source).name
-    try:
-        yield from read_body(io.BytesIO(data), len(data), name, 0, Limits())
-    except Rejection as rejection:
-        raise rejection.at(source) from None
-
-
-def guess_format(root: Path) -> str:
-    """Return the format of content that says what it is; `plain` for all other content."""
-    if recognize_bundle(root, ""):
-        return "registry-v1"
-    return "helm" if not is_folder(root / "manifests") and _is_chart(root) else "plain"
-
-
-def _is_chart(root: Path) -> bool:
-    """Return whether content is a chart: a folder of one, or packed, as `helm push` stores it, without manifests."""
-    if recognize_first(root, recognize_chart):
-        return True
-    return bool(recognize_first(root, Archives().recognize)) and not recognize_first(root, recognize_manifests)
 
 
 def show_capabilities(options: argparse.Namespace) -> int:
@@ -440,28 +353,25 @@ class Reviewed:
 
 
 def find(options: argparse.Namespace) -> Reviewed:
-    """Return the revision that a BundleDeployment asks for.
+    """Return the revision that a BundleDeployment asks for: one on the cluster, or one that flags or a file describe.
 
     Raises: FailedError if there is none to show; MisuseError, NoConsentError, BundleError, ApiError and
     ConfigurationError as `rukpak render`.
     """
-    if (options.name is None) == (options.file is None):
-        raise MisuseError("specify either NAME or -f FILE")
-    return _in_file(options) if options.file else _on_cluster(options)
-
-
-def _in_file(options: argparse.Namespace) -> Reviewed:
-    if options.file == options.capabilities == "-":
-        raise MisuseError("only one file can be read from stdin")
+    if not is_described(options):
+        return _on_cluster(options)
     if options.from_cluster:
-        raise MisuseError("--from-cluster requires NAME")
-    deployment = manifest.read(read_file(options.file), options.file, {"name": None, "spec": {}})
-    check(deployment.spec)
-    served = read_capabilities(options.capabilities)
-    return Reviewed(deployment=deployment, revision=render_deployment(options, deployment, served, options.file))
+        raise MisuseError("--from-cluster requires NAME alone")
+    if not (options.file or is_named(options)):
+        return find_new(options)
+    draft, served = make_draft(options), read_capabilities(options.capabilities)
+    deployment, revision = render_draft(options, draft, read_draft(draft), served)
+    return Reviewed(deployment=deployment, revision=revision)
 
 
 def _on_cluster(options: argparse.Namespace) -> Reviewed:
+    if options.name is None:
+        raise MisuseError("specify NAME or -f FILE")
     client = connect(options)
     value = Deployments(client).get(options.name)
     if value is None:
@@ -479,19 +389,18 @@ def _on_cluster(options: argparse.Namespace) -> Reviewed:
 
 
 def find_new(options: argparse.Namespace) -> Reviewed:
-    """Return the revision that a BundleDeployment in a file leads to on its cluster.
+    """Return the revision that a BundleDeployment leads to on its cluster that flags or a file describe.
 
     Raises: as `find`.
     """
-    if options.name is not None:
-        raise MisuseError("specify either NAME or -f FILE")
     if options.from_cluster or options.capabilities:
-        raise MisuseError("-f is rendered with what the cluster serves; remove --from-cluster and --capabilities")
-    deployment = manifest.read(read_file(options.file), options.file, {"name": None, "spec": {}})
-    return render_new(connect(options), options, deployment, options.file)
+        raise MisuseError("it is rendered with what the cluster serves; remove --from-cluster and --capabilities")
+    client = connect(options)
+    found = Deployments(client).get(options.name) if options.name and not options.file else None
+    return render_new(client, options, make_draft(options, found))[1]
 
 
-def render_new(client: Client, options: argparse.Namespace, deployment: BundleDeployment, origin: str) -> Reviewed:
+def render_new(client: Client, options: argparse.Namespace, draft: Draft) -> tuple[Draft, Reviewed]:
     """Render a BundleDeployment as its cluster would if it was applied now.
 
     Pins of an existing one are honored for sources that it already has.
@@ -499,12 +408,12 @@ def render_new(client: Client, options: argparse.Namespace, deployment: BundleDe
     Args:
         client: of the cluster.
         options: those that rendering depends on; `name` is set to that of the BundleDeployment.
-        deployment: without status.
-        origin: of the BundleDeployment, for questions.
+        draft: of the BundleDeployment.
 
+    Returns: the draft with its format, and the revision.
     Raises: as `find`.
     """
-    check(deployment.spec)
+    deployment = read_draft(draft)
     options.name = deployment.metadata.name
     value = Deployments(client).get(options.name)
     existing, problem = try_to_read(value) if value else (None, "")
@@ -512,8 +421,11 @@ def render_new(client: Client, options: argparse.Namespace, deployment: BundleDe
         tell(f"warning: {options.name}: status cannot be read: {problem}")
     if existing:
         deployment = deployment.model_copy(update={"metadata": existing.metadata, "status": existing.status})
-    revision = render_deployment(options, deployment, Discovery(client).capabilities(), origin)
-    return Reviewed(deployment=deployment, revision=revision, client=client)
+    deployment, revision = render_draft(options, draft, deployment, Discovery(client).capabilities())
+    if draft.recognizes:
+        said = {"format": deployment.spec.format, "config": deployment.spec.config}
+        draft = draft.with_spec(draft.value["spec"] | {key: value for key, value in said.items() if value})
+    return draft, Reviewed(deployment=deployment, revision=revision, client=client)
 
 
 def read_stored(client: Client, options: argparse.Namespace, digest: str, *, required: bool = False) -> Revision | None:
@@ -547,7 +459,8 @@ def _render_pins(client: Client, options: argparse.Namespace, deployment: Bundle
     Raises: BundleError, also if that gives another revision than the controller has.
     """
     served = Discovery(client).capabilities()
-    revision = render_deployment(options, deployment, served, f"BundleDeployment {options.name}")
+    draft = Draft(value={}, origin=f'BundleDeployment "{options.name}"')
+    _, revision = render_draft(options, draft, deployment, served)
     if digest and revision.digest != digest:
         text = (
             f"{options.name}: rendering its sources here gives revision {revision.digest}, but the status says "

@@ -140,10 +140,14 @@ def _add_fate(parser: Parser) -> None:
 
 _SHELLS = ("bash", "zsh", "fish")
 _APPROVALS = ("Automatic", "NewPermissions", "Manual")
-_FOLDER = "folder to push, such as a chart or one with manifests/"
+_LOCAL = "folder, archive, packed chart or file of manifests"
+_SOURCES = (
+    "content: folder, archive, packed chart or file of manifests; oci://IMAGE; https://ARCHIVE; "
+    "git+https://REPOSITORY//DIRECTORY?ref=REF; -: stdin"
+)
+_CONTENT_TITLE, _CONFIG_TITLE, _REGISTRY_TITLE = "content", "format and config", "registry"
 _CAPABILITIES = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
 _NAME = _argument("name", "NAME", "name of a BundleDeployment")
-_FILE = _flag("-f, --file FILE", "BundleDeployment whose sources to fetch; -: stdin")
 _YES = _flag("-y, --yes", "do not ask for confirmation")
 _TIMEOUT = _flag(
     "--timeout DURATION", "how long to wait, such as 30s or 5m [default: 5m]", type=_seconds, default=300.0
@@ -168,15 +172,75 @@ _DECISION = (
     _output(*OBJECTS),
     *_cluster(),
 )
-_REVIEWED = (_argument("name", "NAME", "name of a BundleDeployment", nargs="?"), _FILE)
+_SOURCE = _argument("source", "SOURCE", _SOURCES, nargs="?")
+_FILE = _flag("-f, --file FILE", "BundleDeployment in place of SOURCE; -: stdin")
+_INSTALL_NAMESPACE = _flag(
+    "-n, --install-namespace NAMESPACE",
+    "default namespace of namespaced objects, which is created if it is missing",
+    group=_CONFIG_TITLE,
+)
+_TRUST = (
+    _flag("--certificate-authority FILE", "PEM certificates to trust instead of the system's", group=_CONTENT_TITLE),
+    _flag(
+        "--insecure-skip-tls-verify",
+        "do not verify certificates, and use plain http if a registry does not serve https",
+        group=_CONTENT_TITLE,
+    ),
+)
+_CONFIG = (
+    _flag(
+        "--format FORMAT",
+        "plain, helm, registry-v1 or that of a plug-in [default: what the content looks like, else plain]",
+        group=_CONFIG_TITLE,
+    ),
+    _INSTALL_NAMESPACE,
+    _flag("--config FILE", "YAML or JSON file with spec.config; -: stdin", group=_CONFIG_TITLE),
+    _flag("--values FILE", "values of a chart; may be repeated", group=_CONFIG_TITLE, action="append"),
+    _flag(
+        "--set KEY=VALUE", "a value of a chart, as Helm has it; may be repeated", group=_CONFIG_TITLE, action="append"
+    ),
+    _flag("--set-string KEY=TEXT", "the same, always a string", group=_CONFIG_TITLE, action="append"),
+    _flag("--set-file KEY=FILE", "the same, the content of a file", group=_CONFIG_TITLE, action="append"),
+)
+CONTENT = (
+    _FILE,
+    _flag("--image REFERENCE", "image or OCI artifact", group=_CONTENT_TITLE),
+    _flag("--git REPOSITORY", "git repository", group=_CONTENT_TITLE),
+    _flag("--ref REF", "for git: commit, tag or branch [default: HEAD]", group=_CONTENT_TITLE),
+    _flag("--directory DIRECTORY", "for git: part of the repository", group=_CONTENT_TITLE),
+    _flag("--http URL", "archive, or file of manifests", group=_CONTENT_TITLE),
+    _flag("--sha256 DIGEST", "for http and charts: of the file", group=_CONTENT_TITLE),
+    _flag("--chart NAME", "Helm chart", group=_CONTENT_TITLE),
+    _flag(
+        "--repository URL",
+        "for --chart, in place of SOURCE: where index.yaml is, or oci://REGISTRY/FOLDER",
+        group=_CONTENT_TITLE,
+    ),
+    _flag("--version RANGE", "for --chart: version or range [default: the highest release]", group=_CONTENT_TITLE),
+    _flag("--secret NAME", "credentials for the source, in the install namespace", group=_CONTENT_TITLE),
+    *_TRUST,
+    *_CONFIG,
+    _flag("--service-account NAME", "apply objects as this account of the install namespace", group=_CONFIG_TITLE),
+    _flag("--use-secrets", "use the Secrets that sources name without asking", group=_CONTENT_TITLE),
+)
+"""What describes a BundleDeployment, for all verbs that take content; beside SOURCE."""
+_REGISTRY = (
+    _flag(
+        "--registry-config FILE",
+        "Docker configuration with credentials [default: $DOCKER_CONFIG/config.json or ~/.docker/config.json]",
+        group=_REGISTRY_TITLE,
+    ),
+    _flag("--username USERNAME", "user at the registry, whose password is read from stdin", group=_REGISTRY_TITLE),
+)
+_REVIEWED = (_argument("name", "NAME", "name of a BundleDeployment", nargs="?"), _SOURCE)
 _REVIEW = (
     _flag("--from-cluster", "read the revision from its Secrets; by default, it is rendered if you may not read them"),
-    _flag("--use-secrets", "use the Secrets that sources name without asking"),
     _flag(
         "--capabilities FILE",
-        'for -f: output of "rukpak capabilities"; default: those of the latest Kubernetes version',
+        'for content: output of "rukpak capabilities"; default: those of the latest Kubernetes version',
     ),
     _output("json", "yaml"),
+    *CONTENT,
     *_cluster("namespace"),
     _options(*RENDERING),
 )
@@ -243,13 +307,15 @@ DEPLOYMENTS = {
             "push ./chart shop --source 1": "replace the second source, whatever its kind",
         },
         flags=(
-            _argument("folder", "FOLDER", _FOLDER),
+            _argument("source", "FOLDER", _LOCAL),
             _NAME,
             _flag(
                 "--source NUMBER",
                 "position of the source in spec.sources, from 0 [default: the only one of kind configMap]",
                 type=int,
+                dest="position",
             ),
+            _flag("-n, --install-namespace NAMESPACE", "sets spec.installNamespace if that is not set"),
             *_UNTIL_READY,
             _output(*OBJECTS),
             *_cluster(),
@@ -265,25 +331,15 @@ DEPLOYMENTS = {
             "package ./chart registry.example.com/chart:v1 --format helm": "refuse a folder that is no chart",
         },
         flags=(
-            _argument("source", "FOLDER", _FOLDER),
+            _argument("source", "FOLDER", _LOCAL),
             _argument("reference", "REGISTRY/REPOSITORY:TAG", "name of the image"),
-            _flag("--format FORMAT", "format that it must have [default: what it looks like, else plain]"),
-            _flag("--config FILE", "YAML or JSON file with the spec.config to render it with; -: stdin"),
-            _flag("--install-namespace NAMESPACE", "spec.installNamespace to render it with"),
             _flag("--capabilities FILE", _CAPABILITIES),
-            _flag(
-                "--registry-config FILE",
-                "Docker configuration with credentials [default: $DOCKER_CONFIG/config.json or ~/.docker/config.json]",
-            ),
-            _flag("--username USERNAME", "user at the registry, whose password is read from stdin"),
-            _flag("--certificate-authority FILE", "PEM certificates to trust instead of the system's"),
-            _flag(
-                "--insecure-skip-tls-verify",
-                "do not verify certificates, and use plain http if the registry does not serve https",
-            ),
             _output("name"),
-            _defaults(name=None),
+            *_REGISTRY,
+            *_TRUST,
+            *_CONFIG,
             _options(*RENDERING),
+            _defaults(service_account=None),
         ),
         entry="install:package",
     ),
@@ -379,69 +435,55 @@ BUNDLES = {
             "render --revision shop@1f2e3d4c5b6a": "what was applied once, from the revision store",
         },
         flags=(
-            _argument(
-                "source",
-                "SOURCE",
-                "directory, packed chart, archive or manifest; oci:// reference or URL of one; -: stdin",
-                nargs="?",
-            ),
-            _FILE,
+            _SOURCE,
             _flag(
                 "--revision NAME@DIGEST",
                 "revision that was applied: name of the BundleDeployment and digest, which may be abbreviated",
             ),
-            _flag("--use-secrets", "use the Secrets that FILE names without asking"),
-            _flag("--format FORMAT", "overrides spec.format [default for SOURCE: what it looks like, else plain]"),
             _flag("--name NAME", "overrides the name of the BundleDeployment [default for SOURCE: bundle]"),
-            _flag("--install-namespace NAMESPACE", "overrides spec.installNamespace"),
-            _flag("--config FILE", "YAML or JSON file that overrides spec.config; -: stdin"),
             _flag("--capabilities FILE", _CAPABILITIES),
             _output("yaml", "json", "name", "revision", default="yaml"),
+            *CONTENT,
             *_cluster("namespace"),
             _options(*RENDERING),
         ),
         entry="render:main",
     ),
     "install": Verb(
-        summary="install a bundle: render it, show what it changes and may do, ask, create",
-        description="Create a BundleDeployment, after showing what it would change and what it may do once it runs.",
-        usage="NEW-NAME --image REFERENCE [flags]",
+        summary="install a bundle, or upgrade it: render it, show what it changes and may do, ask, apply",
+        description="Create a BundleDeployment, or change the one that exists, after showing what that would change "
+        "and what the bundle may do once it runs. What no flag says stays as it is. Content of this machine is put "
+        "into ConfigMaps of the install namespace, at most 32 MiB, or with --registry into an image.",
+        usage="NAME SOURCE [flags]",
         examples={
-            "install shop --image quay.io/shop/chart:1.2.0 --format helm -n shop --wait": "return when it is Ready",
-            "install shop --chart shop --repository https://charts.example.com --version 1.x --format helm": "a chart",
-            "install shop --git https://github.com/shop/shop --directory deploy -n shop --dry-run -o yaml": "print the "
+            "install shop ./shop": "a folder of manifests or a chart; run it again after a change",
+            "install shop ./shop-1.2.0.tgz -n shop --values production.yaml --wait": "return when it is Ready",
+            "install shop oci://quay.io/shop/chart:1.2.0 -n shop --set replicas=3": "a chart in a registry",
+            "install shop https://charts.example.com --chart shop --version 1.x": "a chart in a repository",
+            "install shop git+https://github.com/shop/shop//deploy?ref=v1.2.0 -n shop --dry-run -o yaml": "print the "
             "BundleDeployment, for a repository of manifests",
+            "install -f shop.yaml --diff": "a BundleDeployment in a file; show each line that would change",
         },
         flags=(
-            _argument("name", "NEW-NAME", "name of the BundleDeployment"),
-            _flag("--image REFERENCE", "image or OCI artifact"),
-            _flag("--git REPOSITORY", "git repository"),
-            _flag("--ref REF", "for --git: commit, tag or branch [default: HEAD]"),
-            _flag("--directory DIRECTORY", "for --git: part of the repository"),
-            _flag("--http URL", "archive, or file of manifests"),
-            _flag("--sha256 DIGEST", "for --http and --chart: of the file"),
-            _flag("--chart NAME", "Helm chart"),
-            _flag("--repository URL", "for --chart: where index.yaml is, or oci://registry/folder"),
-            _flag("--version RANGE", "for --chart: version or range [default: the highest release]"),
-            _flag("--secret NAME", "credentials for the source, in the install namespace"),
-            _flag("--format FORMAT", "plain, helm, registry-v1 or that of a plug-in [default: plain]", default="plain"),
-            _flag(
-                "-n, --install-namespace NAMESPACE", "default namespace of namespaced objects; created if it is missing"
-            ),
-            _flag("--service-account NAME", "apply objects as this account of the install namespace"),
-            _flag("--config FILE", "YAML or JSON file with spec.config; -: stdin"),
+            _argument("name", "NAME", "name of the BundleDeployment", nargs="?"),
+            _SOURCE,
             _flag(
                 f"--approval {'|'.join(_APPROVALS)}",
-                "which revisions wait for approval; this one is approved, unless Automatic [default: Automatic]",
+                "which revisions wait for approval; this one is approved [default: Automatic]",
                 type=OneOf(_APPROVALS),
-                default=_APPROVALS[0],
             ),
+            _flag("--diff", "show each line that would change"),
             _YES,
-            _flag("--dry-run", "create nothing; with -o yaml, print the BundleDeployment"),
-            _flag("--use-secrets", "use the Secret of the source without asking"),
+            _flag("--dry-run", "change nothing; with -o yaml, print the BundleDeployment"),
+            _flag("--force", "also install what would be refused as things are"),
             *_UNTIL_READY,
             _output(*OBJECTS),
-            *_cluster(),
+            _flag(
+                "--registry REGISTRY/REPOSITORY:TAG", "push SOURCE there, and install the image", group=_REGISTRY_TITLE
+            ),
+            *_REGISTRY,
+            *CONTENT,
+            *_cluster("namespace"),
             _options(*RENDERING),
             _defaults(from_cluster=False, capabilities=None),
         ),
@@ -453,18 +495,17 @@ BUNDLES = {
         "ask, suspend Flux, apply the BundleDeployment, wait until it is Ready, remove what the tool has left on the "
         "objects, and delete the Secrets of the Helm release. No other object is deleted. Another BundleDeployment is "
         "paused, and named in spec.takeOver.",
-        usage="NAME [-f FILE] --from OWNER [flags]",
+        usage="NAME [SOURCE] --from OWNER [flags]",
         examples={
-            "adopt shop -f shop.yaml --from helm/shop": "a release in the install namespace",
+            "adopt shop ./shop-1.2.0.tgz --from helm/shop -n shop --values prod.yaml": "a release, with its chart",
+            "adopt shop -f shop.yaml --from helm/shop": "the same, with a BundleDeployment",
             "adopt shop -f shop.yaml --from flux/apps.team-a --dry-run": "only show what would be done",
             "adopt shop -f shop.yaml --from kubectl --yes": "do not ask",
             "adopt shop-v2 --from shop-v1": "objects of another BundleDeployment; with -f, one that does not exist yet",
         },
         flags=(
             _argument("name", "NAME", "name of the BundleDeployment"),
-            _flag(
-                "-f, --file FILE", "BundleDeployment to apply; it may be left out if --from names another one; -: stdin"
-            ),
+            _SOURCE,
             _flag(
                 "--from OWNER",
                 "what has installed the objects: helm/RELEASE[.NAMESPACE], flux/KUSTOMIZATION[.NAMESPACE], kubectl, or "
@@ -480,9 +521,9 @@ BUNDLES = {
             ),
             _YES,
             _flag("--dry-run", "only show what would be done"),
-            _flag("--use-secrets", "use the Secrets of sources without asking"),
             _TIMEOUT,
             _output(*OBJECTS),
+            *CONTENT,
             *_cluster("namespace"),
             _options(*RENDERING),
             _defaults(from_cluster=False, capabilities=None),
@@ -494,9 +535,10 @@ BUNDLES = {
         description="Show what a revision would change, as the API server answers a dry run of each apply: of the "
         "revision that waits for approval, or else of the one that the BundleDeployment asks for. Exit status: 0 no "
         "difference, 1 a difference, 2 something failed or would be refused.",
-        usage="NAME|-f FILE [flags]",
+        usage="NAME [SOURCE]|-f FILE [flags]",
         examples={
             "diff shop": "what waits for approval, or is paused, against the cluster",
+            "diff shop ./shop": "what installing this folder would change",
             "diff -f shop.yaml": "of a BundleDeployment that is not applied yet, or changed",
             "diff shop --from 1f2e3d4c5b6a": "against an earlier revision instead of the cluster",
             "diff shop --to 1f2e3d4c5b6a": "what an earlier revision would change; see: rukpak history shop",
@@ -517,7 +559,7 @@ BUNDLES = {
     "permissions": Verb(
         summary="show what a bundle may do once it runs",
         description="Show what a bundle may do once it runs, the most dangerous first.",
-        usage="NAME|-f FILE [flags]",
+        usage="NAME [SOURCE]|-f FILE [flags]",
         examples={
             "permissions shop": "of the revision that it asks for",
             "permissions shop --new": "only what is not installed yet",
@@ -530,14 +572,13 @@ BUNDLES = {
         summary="show what a ServiceAccount needs to install a bundle",
         description="Show the permissions that the ServiceAccount of a BundleDeployment needs to install, repair "
         "and delete its revision.",
-        usage="NAME|-f FILE [flags]",
+        usage="NAME [SOURCE]|-f FILE [flags]",
         examples={
             "rights shop": "as a list",
             "rights -f shop.yaml -o yaml | kubectl apply -f -": "grant them",
         },
         flags=(
             *_REVIEWED,
-            _flag("--service-account NAME", "overrides spec.serviceAccountName"),
             *_REVIEW,
         ),
         entry="permissions:show_rights",

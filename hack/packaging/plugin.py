@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from controller.cli.install import pack
+from controller.cli.content import pack
 from controller.cli.output import to_yaml
 from hack.image.assemble import ROOT, install_packages
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     archive = options.folder / f"{PROGRAM}-{version(NAME)}-{_system()}-{_machine()}-python{PYTHON}.tar.gz"
     with tempfile.TemporaryDirectory() as scratch:
-        archive.write_bytes(pack(lay_out(Path(scratch) / NAME), MOST_BYTES))
+        archive.write_bytes(pack(str(lay_out(Path(scratch) / NAME)), MOST_BYTES))
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     manifest = make_manifest(f"{options.url.rstrip('/')}/{archive.name}", digest)
     (options.folder / f"{NAME}.yaml").write_text(to_yaml(manifest), encoding="utf-8")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from api.names import CONTENT_LABEL
 from tests.support.bundles import DEPLOYMENTS, Deployed, World, config_map, exists, new_name
+from tests.support.charts import packed_chart
 from tests.support.controller import Rukpak, command
 
 ROLE = {
@@ -45,8 +49,8 @@ def test_it_shows_what_it_installs(world: World, rukpak: Rukpak) -> None:
     assert f"{name}/app: list secrets" in said
     assert deployed(world, name, reference).status()["installedRevision"] == revision
 
-    again = rukpak("install", name, "--image", reference, "--yes", status=1)
-    assert again.stderr.startswith(f'rukpak install: BundleDeployment "{name}" already exists')
+    again = rukpak("install", name, "--image", reference, "--yes")
+    assert again.stdout == f"bundledeployment.core.rukpak.io/{name} unchanged\n"
 
 
 def test_nothing_is_created_without_an_answer_or_by_a_dry_run(world: World, rukpak: Rukpak) -> None:
@@ -81,3 +85,142 @@ def test_what_cannot_be_rendered_is_not_created(world: World, rukpak: Rukpak) ->
     missing = world.push(name, config_map("a")).replace(name, f"{name}-missing")
     assert "spec.sources[0]" in rukpak("install", name, "--image", missing, "-n", name, "--yes", status=1).stderr
     assert not exists(world.client, f"{DEPLOYMENTS}/{name}")
+
+
+# content of this machine
+
+
+def write(folder: Path, **objects: dict[str, Any]) -> str:
+    """Write one file for each object; return the folder."""
+    folder.mkdir(exist_ok=True)
+    for name, value in objects.items():
+        (folder / f"{name}.yaml").write_text(json.dumps(value))
+    return str(folder)
+
+
+def maps(world: World, name: str) -> list[str]:
+    found = world.client.list(f"/api/v1/namespaces/{name}/configmaps", label_selector=f"{CONTENT_LABEL}={name}")
+    return [each["metadata"]["name"] for each in found]
+
+
+def test_a_folder_is_installed_and_installed_again(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    folder = write(tmp_path / "shop", a=config_map("a", color="blue"), b=config_map("b"))
+    first = rukpak("install", name, folder, "-n", name, "--yes", "--wait")
+    assert first.stdout == f"bundledeployment.core.rukpak.io/{name} created\n"
+    found = deployed(world, name, "")
+    spec, (only,) = found.read()["spec"], maps(world, name)
+    assert spec["format"] == "plain"
+    assert spec["sources"] == [{"kind": "configMap", "configMap": {"names": [only]}}]
+    owner = world.client.get(f"/api/v1/namespaces/{name}/configmaps/{only}").value["metadata"]["ownerReferences"]
+    assert [each["uid"] for each in owner] == [found.read()["metadata"]["uid"]]
+
+    (tmp_path / "shop/b.yaml").unlink()
+    write(tmp_path / "shop", a=config_map("a", color="red"))
+    asked = rukpak("install", name, folder, "--diff", status=2)
+    assert "pass --yes" in asked.stderr
+    assert "-  color: blue" in asked.stderr
+    assert maps(world, name) == [only]
+    second = rukpak("install", name, folder, "--yes", "--wait")
+    assert second.stdout == f"bundledeployment.core.rukpak.io/{name} configured\n"
+    assert found.data("a") == {"color": "red"}
+    (other,) = maps(world, name)
+    assert other != only
+    third = rukpak("install", name, folder, "--yes", "--wait")
+    assert third.stdout == f"bundledeployment.core.rukpak.io/{name} unchanged\n"
+
+
+def test_a_packed_chart_gets_its_values(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    template = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n"
+        "data: {color: {{ .Values.color | quote }}, size: {{ .Values.size | quote }}}\n"
+    )
+    (tmp_path / "web-1.0.0.tgz").write_bytes(packed_chart("web", "1.0.0", template=template))
+    (tmp_path / "values.yaml").write_text("{color: blue, size: 1}")
+    words = ["install", name, str(tmp_path / "web-1.0.0.tgz"), "-n", name, "--yes", "--wait"]
+    rukpak(*words, "--values", str(tmp_path / "values.yaml"), "--set", "size=2")
+    found = deployed(world, name, "")
+    assert found.read()["spec"]["format"] == "helm"
+    assert found.data("web") == {"color": "blue", "size": "2"}
+    rukpak("install", name, "--set", "color=red", "--yes", "--wait")  # the others stay
+    assert found.data("web") == {"color": "red", "size": "2"}
+    rukpak(*words, "--values", str(tmp_path / "values.yaml"))
+    assert found.data("web") == {"color": "blue", "size": "1"}
+
+
+def test_a_folder_goes_into_a_registry(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    folder = write(tmp_path / "shop", a=config_map("a", color="blue"))
+    reference = f"{world.registry.host}/{name}:v1"
+    rukpak("install", name, folder, "-n", name, "--yes", "--wait", "--registry", reference)
+    source = deployed(world, name, "").read()["spec"]["sources"][0]
+    assert source["image"]["ref"].startswith(f"{reference}@sha256:")
+    assert maps(world, name) == []
+
+
+def test_a_file_is_applied_and_applied_again(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name, path = new_name(), tmp_path / "shop.json"
+    value = {
+        "apiVersion": "core.rukpak.io/v1alpha2",
+        "kind": "BundleDeployment",
+        "metadata": {"name": name, "labels": {"team": "shop"}},
+        "spec": {
+            "format": "plain",
+            "installNamespace": name,
+            "sources": [{"kind": "image", "image": {"ref": world.push(name, config_map("a", color="blue"))}}],
+        },
+    }
+    path.write_text(json.dumps(value))
+    assert "created" in rukpak("install", "-f", str(path), "--yes", "--wait").stdout
+    assert "unchanged" in rukpak("install", name, "-f", str(path), "--yes", "--wait").stdout
+    value["spec"]["prune"] = "Never"  # type: ignore[index]
+    path.write_text(json.dumps(value))
+    assert "configured" in rukpak("install", "-f", str(path), "--yes", "--wait").stdout
+    found = deployed(world, name, "").read()
+    assert (found["spec"]["prune"], found["metadata"]["labels"]) == ("Never", {"team": "shop"})
+
+
+def test_what_would_be_refused_is_not_installed(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    folder = write(tmp_path / "shop", a=config_map("a", color="blue"))
+    world.cluster.kubectl("create", "namespace", name)
+    world.cluster.kubectl("create", "configmap", "a", "-n", name, "--from-literal=color=red")
+    words = ["install", name, folder, "-n", name, "--yes"]
+    refused = rukpak(*words, status=1)
+    assert f'"rukpak adopt {name} --from kubectl"' in " ".join(refused.stderr.split())
+    assert not exists(world.client, f"{DEPLOYMENTS}/{name}")
+    assert maps(world, name) == []
+    rukpak(*words, "--force")
+    deployed(world, name, "").wait_for("Installed", "False")
+
+
+def test_what_is_installed_replaces_what_was_rolled_back_to(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    for color in ("blue", "red"):
+        folder = write(tmp_path / "shop", a=config_map("a", color=color))
+        rukpak("install", name, folder, "-n", name, "--yes", "--wait")
+    rukpak("rollback", name, "--wait")
+    found = deployed(world, name, "")
+    assert found.data("a") == {"color": "blue"}
+    folder = write(tmp_path / "shop", a=config_map("a", color="green"))
+    rukpak("install", name, folder, "--yes", "--wait")
+    assert found.data("a") == {"color": "green"}
+    assert "pinnedRevision" not in found.read()["spec"]
+
+
+def test_a_folder_is_pushed_before_anything_else_exists(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    folder = write(tmp_path / "shop", a=config_map("a", color="blue"))
+    missing = rukpak("push", folder, name, status=1)
+    assert f'"rukpak install {name} {folder}" creates it' in missing.stderr
+    value = {
+        "apiVersion": "core.rukpak.io/v1alpha2",
+        "kind": "BundleDeployment",
+        "metadata": {"name": name},
+        "spec": {"format": "plain", "sources": [{"kind": "image", "image": {"ref": "q.io/missing:1"}}]},
+    }
+    world.client.create(DEPLOYMENTS, value)
+    assert "pass -n NAMESPACE" in rukpak("push", folder, name, "--source=0", status=2).stderr
+    rukpak("push", folder, name, "-n", name, "--source=0", "--wait")
+    assert deployed(world, name, "").data("a") == {"color": "blue"}

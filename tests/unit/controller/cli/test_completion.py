@@ -143,7 +143,7 @@ MISTAKES = [
     Mistake("a flag like no other", "status", ["--frobnicate"], 'unknown flag "--frobnicate"\n'),
     Mistake("a shortened flag", "status", ["--obj"], 'unknown flag "--obj"; did you mean "--objects"?'),
     Mistake("one that is only a little like another", "history", ["shop", "--yes"], 'unknown flag "--yes"\n'),
-    Mistake("a word with a start like another", "install", ["shop", "--set"], 'unknown flag "--set"\n'),
+    Mistake("a word that is nearly another", "install", ["a", "--sat"], 'unknown flag "--sat"; did you mean "--set"?'),
     Mistake("an empty word", "run", [""], 'unexpected argument ""\n'),
     Mistake("one word too many", "crd", ["now"], 'unexpected argument "now"\n'),
     Mistake("a form that does not exist", "status", ["-o", "jsno"],
@@ -212,7 +212,7 @@ def test_a_switch_is_listed_with_its_opposite() -> None:
 
 def test_completion_knows_which_verbs_take_names() -> None:
     found = {verb for verb in VERBS if takes_names(verb)}
-    changes = {"pause", "resume", "reconcile", "approve", "deny", "push", "adopt"}
+    changes = {"pause", "resume", "reconcile", "approve", "deny", "push", "install", "adopt"}
     assert found == {
         "status",
         "tree",

@@ -1,7 +1,4 @@
-"""The BundleDeployment that the flags of `rukpak install` describe.
-
-`rukpak push` where it is not clear which source a folder replaces, over a cluster in memory.
-"""
+"""Folders that are packed, and `rukpak push` where it is not clear which source a folder replaces."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import gzip
 import io
 import os
 import tarfile
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +14,7 @@ import pytest
 from api.plugins import Limits
 from controller.cli import main
 from controller.cli.command import MisuseError
-from controller.cli.install import make_deployment, pack
-from controller.cli.verbs import make_parser
+from controller.cli.content import pack
 from controller.content.archive import write_entries
 from controller.content.disk import read_folder
 from controller.content.tar import read_tar
@@ -27,87 +22,6 @@ from controller.sources.http import read_body
 from tests.support.charts import files_of
 from tests.support.deployments import REF, observed
 from tests.support.fake_cluster import FakeCluster
-
-
-class Case(NamedTuple):
-    name: str
-    words: list[str]
-    source: dict[str, Any]
-    spec: dict[str, Any]
-
-
-CASES = [
-    Case("an image", ["--image=q.io/a:1"], {"kind": "image", "image": {"ref": "q.io/a:1"}}, {"format": "plain"}),
-    Case(
-        "with a scheme",
-        ["--image=oci://q.io/a:1"],
-        {"kind": "image", "image": {"ref": "q.io/a:1"}},
-        {"format": "plain"},
-    ),
-    Case(
-        "a repository",
-        ["--git=https://a/b", "--ref=main", "--directory=d", "--secret=login"],
-        {
-            "kind": "git",
-            "git": {
-                "repository": "https://a/b",
-                "ref": "main",
-                "directory": "d",
-                "auth": {"secret": {"name": "login"}},
-            },
-        },
-        {"format": "plain"},
-    ),
-    Case(
-        "a file, with the other fields of the spec",
-        ["--http=https://a/b.tgz", "--sha256=abc", "--format=helm", "-n", "shop", "--approval=Manual"],
-        {"kind": "http", "http": {"url": "https://a/b.tgz", "sha256": "abc"}},
-        {"format": "helm", "installNamespace": "shop", "approval": "Manual"},
-    ),
-    Case(
-        "a chart",
-        ["--chart=web", "--repository=https://a/b", "--version=~1.2", "--format=helm"],
-        {"kind": "chart", "chart": {"repository": "https://a/b", "name": "web", "version": "~1.2"}},
-        {"format": "helm"},
-    ),
-    Case(
-        "an account",
-        ["--image=q.io/a:1", "-n=shop", "--service-account=deployer"],
-        {"kind": "image", "image": {"ref": "q.io/a:1"}},
-        {"format": "plain", "installNamespace": "shop", "serviceAccountName": "deployer"},
-    ),
-]
-
-
-@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
-def test_flags_become_fields(case: Case) -> None:
-    made = make_deployment(make_parser("install").read(["shop", *case.words]))
-    assert made["metadata"] == {"name": "shop"}
-    assert made["spec"] == {**case.spec, "sources": [case.source]}
-
-
-def test_config_is_read_from_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("values: {replicas: 2}")
-    made = make_deployment(make_parser("install").read(["shop", "--image=q.io/a:1", f"--config={path}"]))
-    assert made["spec"]["config"] == {"values": {"replicas": 2}}
-
-
-MISTAKES = {
-    "no source": (["shop"], "specify one of --image, --git, --http and --chart"),
-    "two sources": (["shop", "--image=a", "--git=b"], "specify one of --image, --git, --http and --chart"),
-    "a flag of another source": (["shop", "--image=a", "--ref=main"], "--ref does not apply to --image"),
-    "a flag of two other sources": (["shop", "--image=a", "--sha256=b"], "--sha256 does not apply to --image"),
-    "a chart without a repository": (["shop", "--chart=web"], "--chart requires --repository"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_found_before_a_cluster_is_asked(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words, says = MISTAKES[name]
-    assert main(["install", *words]) == 2
-    assert says in capsys.readouterr().err
-
 
 MOST = 1 << 20
 
@@ -125,11 +39,11 @@ def test_equal_folders_are_packed_to_equal_bytes(tmp_path: Path) -> None:
     one, two = fill(tmp_path / "one"), fill(tmp_path / "two", reverse=True)
     os.utime(two / "a.yaml", (1, 1))
     (two / "templates/b.yaml").chmod(0o600)
-    assert pack(one, MOST) == pack(two, MOST)
+    assert pack(str(one), MOST) == pack(str(two), MOST)
 
 
 def test_an_archive_has_files_by_path_without_owners(tmp_path: Path) -> None:
-    packed = gzip.decompress(pack(fill(tmp_path / "one"), MOST))
+    packed = gzip.decompress(pack(str(fill(tmp_path / "one")), MOST))
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         found = [(each.name, each.mode, each.mtime, each.uid, each.uname) for each in archive]
     assert found == [
@@ -150,7 +64,7 @@ def test_an_archive_is_judged_as_the_folder_would_be(tmp_path: Path) -> None:
     written = {}
     for way, entries in {
         "folder": read_folder(folder),
-        "archive": read_body(io.BytesIO(data := pack(folder, MOST)), len(data), "bundle.tar.gz", 0, Limits()),
+        "archive": read_body(io.BytesIO(data := pack(str(folder), MOST)), len(data), "bundle.tar.gz", 0, Limits()),
         "layer": read_tar(io.BytesIO(data), Limits(), layer=0),
     }.items():
         (tmp_path / way).mkdir()
@@ -165,18 +79,27 @@ def test_an_archive_is_judged_as_the_folder_would_be(tmp_path: Path) -> None:
 def test_links_to_places_on_this_machine_are_refused(tmp_path: Path) -> None:
     (fill(tmp_path / "one") / "link").symlink_to("/etc/passwd")
     with pytest.raises(MisuseError, match="is a link"):
-        pack(tmp_path / "one", MOST)
+        pack(str(tmp_path / "one"), MOST)
 
 
 def test_what_is_too_large_is_refused(tmp_path: Path) -> None:
     fill(tmp_path / "one").joinpath("large").write_bytes(os.urandom(MOST))
     with pytest.raises(MisuseError, match="larger than 1 MiB when packed"):
-        pack(tmp_path / "one", MOST)
+        pack(str(tmp_path / "one"), MOST)
 
 
-def test_what_is_no_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(MisuseError, match="no such folder"):
-        pack(tmp_path / "missing", MOST)
+def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MisuseError, match="No such file"):
+        pack(str(tmp_path / "missing"), MOST)
+
+
+def test_a_file_of_manifests_is_packed_and_an_archive_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: 1")
+    packed = pack(str(tmp_path / "a.yaml"), MOST)
+    (tmp_path / "a.tgz").write_bytes(packed)
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        assert archive.getnames() == ["a.yaml"]
+    assert pack(str(tmp_path / "a.tgz"), MOST) == packed
 
 
 LOCAL = {"kind": "configMap", "configMap": {"names": ["old"]}}

@@ -23,8 +23,8 @@ import pytest
 
 from api.v1alpha2.reading import try_to_read
 from controller.cli import main
+from controller.cli.content import guess_format
 from controller.cli.permissions import rights_to_read_secrets
-from controller.cli.render import guess_format
 from controller.formats.applicable import revision_digest
 from tests.support.web_servers import FileServer
 
@@ -282,12 +282,6 @@ def test_the_format_is_guessed(name: str, tmp_path: Path) -> None:
     assert guess_format(tmp_path) == expect
 
 
-@pytest.mark.parametrize("address", ["git@example.com:a/b", "https://example.com/a/b.git", "ssh://git@example.com/a"])
-def test_a_git_repository_needs_more_than_its_address(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["render", address]) == 2
-    assert "a git repository is rendered from a BundleDeployment; use -f FILE" in capsys.readouterr().err
-
-
 def test_a_registry_that_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["render", "oci://127.0.0.1:1/shop:v1"]) == 1
     assert capsys.readouterr().err.startswith('Unreachable: spec.sources[0].image.ref: cannot read from "127.0.0.1:1"')
@@ -400,8 +394,8 @@ class ReviewMistake(NamedTuple):
 
 
 REVIEW_MISTAKES = {
-    "nothing is named": ReviewMistake(["permissions"], "specify either NAME or -f FILE"),
-    "both are named": ReviewMistake(["rights", "shop", "-f", "FILE"], "specify either NAME or -f FILE"),
+    "nothing is named": ReviewMistake(["permissions"], "specify NAME or -f FILE"),
+    "another is named": ReviewMistake(["rights", "other", "-f", "FILE"], 'is the BundleDeployment "shop", not "other"'),
     "new in a file": ReviewMistake(["permissions", "-f", "FILE", "--new"], "requires NAME"),
     "the store for a file": ReviewMistake(["rights", "-f", "FILE", "--from-cluster"], "--from-cluster requires NAME"),
     "two files from stdin": ReviewMistake(

@@ -1,0 +1,152 @@
+"""Values of a chart on the command line: `--values`, `--set`, `--set-string`, `--set-file`, as Helm has them. Pure.
+
+Source of the syntax of `--set`: https://helm.sh/docs/intro/using_helm/#the-format-and-limitations-of---set, and where
+that is silent, what Helm 3 does: `a.b=1,list[0].name=x,names={x,y}`, with a backslash before a character that is meant
+literally. Files come first, then `--set`, `--set-string` and `--set-file`, each in the order of the command line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from controller.formats.helm.values import merge_values
+
+_INTEGER = re.compile(r"[+-][0-9]+|[1-9][0-9]*|0").fullmatch
+_LARGEST = 1 << 63
+_WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
+_MOST_ITEMS, _MOST_LEVELS = 65_536, 30
+"""As in Helm."""
+Convert = Callable[[str], Any]
+
+
+def set_values(values: dict[str, Any], text: str, convert: Convert) -> None:
+    """Set values as the argument of `--set` says.
+
+    Args:
+        values: is changed.
+        text: `key=value,key=value`.
+        convert: makes a value of what is written there; it may raise ValueError.
+
+    Raises: ValueError that says what is wrong.
+    """
+    scan = _Scan(text)
+    while not scan.is_at_end():
+        _set_key(scan, values, convert, _MOST_LEVELS)
+
+
+def typed(text: str) -> Any:
+    """Return an integer, a boolean, null or a string, as `--set` does."""
+    if (word := text.lower()) in _WORDS:
+        return _WORDS[word]
+    return int(text) if _INTEGER(text) and -_LARGEST <= int(text) < _LARGEST else text
+
+
+def merge_files(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the values of several files; those of a later file win."""
+    merged: dict[str, Any] = {}
+    for each in files:
+        merged = merge_values(merged, each)
+    return merged
+
+
+class _Scan:
+    """Reads a text from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._place = text, 0
+
+    def is_at_end(self) -> bool:
+        return self._place >= len(self._text)
+
+    def skip(self, character: str) -> bool:
+        """Move behind a character if it is the next one; return whether it was."""
+        is_next = self._text.startswith(character, self._place)
+        self._place += is_next
+        return is_next
+
+    def until(self, stops: str) -> tuple[str, str]:
+        """Return the text before one of these characters, and which one; empty at the end."""
+        found: list[str] = []
+        while not self.is_at_end():
+            character = self._text[self._place]
+            self._place += 1
+            if character in stops:
+                return "".join(found), character
+            if character == "\\" and not self.is_at_end():
+                character = self._text[self._place]
+                self._place += 1
+            found.append(character)
+        return "".join(found), ""
+
+
+def _set_key(scan: _Scan, values: dict[str, Any], convert: Convert, levels: int) -> None:
+    if not levels:
+        raise ValueError(f"keys are nested more than {_MOST_LEVELS} levels deep")
+    key, stop = scan.until(".[=,")
+    match stop:
+        case "=" | "[" | "." if not key:
+            raise ValueError(f'no key before "{stop}"')
+        case "=":
+            values[key] = _read_value(scan, convert)
+        case "[":
+            values[key] = _set_item(scan, _list_at(values.get(key), key), convert, levels - 1)
+        case ".":
+            inner = _mapping_at(values.get(key), key)
+            _set_key(scan, inner, convert, levels - 1)
+            values[key] = inner
+        case _ if key or stop:
+            raise ValueError(f'key "{key}" has no value')
+
+
+def _set_item(scan: _Scan, items: list[Any], convert: Convert, levels: int) -> list[Any]:
+    """Set an item of a list, whose bracket is open; return the list."""
+    index = _read_index(scan)
+    items += [None] * (index + 1 - len(items))
+    rest, stop = scan.until("[.=")
+    if rest or not stop:
+        raise ValueError(f'item {index} is followed by "{rest}"; write [{index}]=VALUE or [{index}].KEY=VALUE')
+    match stop:
+        case "=":
+            items[index] = _read_value(scan, convert)
+        case "[":
+            items[index] = _set_item(scan, _list_at(items[index], f"[{index}]"), convert, levels - 1)
+        case _:
+            inner = _mapping_at(items[index], f"[{index}]")
+            _set_key(scan, inner, convert, levels - 1)
+            items[index] = inner
+    return items
+
+
+def _read_index(scan: _Scan) -> int:
+    text, stop = scan.until("]")
+    if not stop or not text.isdecimal() or int(text) > _MOST_ITEMS:
+        raise ValueError(f'"[{text}{stop}" is not the position of an item, from [0] to [{_MOST_ITEMS}]')
+    return int(text)
+
+
+def _read_value(scan: _Scan, convert: Convert) -> Any:
+    if not scan.skip("{"):
+        return convert(scan.until(",")[0])
+    items: list[Any] = []
+    while True:
+        text, stop = scan.until(",}")
+        if not stop:
+            raise ValueError("a list must end with }")
+        items.append(convert(text))
+        if stop == "}":
+            scan.skip(",")
+            return items
+
+
+def _list_at(value: Any, key: str) -> list[Any]:
+    if value is not None and not isinstance(value, list):
+        raise ValueError(f'"{key}" is not a list')
+    return list(value or ())
+
+
+def _mapping_at(value: Any, key: str) -> dict[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise ValueError(f'"{key}" is not a mapping')
+    return dict(value or {})

@@ -1,0 +1,93 @@
+"""The BundleDeployment that a command line describes, by SOURCE, flags, or a file, over the one that exists."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import pytest
+
+from controller.cli import main
+from controller.cli.content import make_draft
+from controller.cli.verbs import make_parser
+
+
+def read(*words: str) -> argparse.Namespace:
+    return make_parser("install").read(["shop", *words])
+
+
+def source_of(*words: str) -> dict[str, Any]:
+    found: dict[str, Any] = make_draft(read(*words)).value["spec"]["sources"][0]
+    return found
+
+
+def image(**block: Any) -> dict[str, Any]:
+    return {"kind": "image", "image": block}
+
+
+def git(**block: Any) -> dict[str, Any]:
+    return {"kind": "git", "git": block}
+
+
+def http(**block: Any) -> dict[str, Any]:
+    return {"kind": "http", "http": block}
+
+
+def chart(**block: Any) -> dict[str, Any]:
+    return {"kind": "chart", "chart": block}
+
+
+SOURCES: dict[str, dict[str, Any]] = {
+    "oci://q.io/a:1": image(ref="q.io/a:1"),
+    "--image=q.io/a:1": image(ref="q.io/a:1"),
+    "--image=oci://q.io/a:1 --secret=login": image(ref="q.io/a:1", auth={"secret": {"name": "login"}}),
+    "oci://q.io/a:1 --insecure-skip-tls-verify": image(ref="q.io/a:1", insecureSkipTLSVerify=True),
+    "https://a/b.tgz": http(url="https://a/b.tgz"),
+    "http://a/b.yaml --sha256=abc": http(url="http://a/b.yaml", sha256="abc"),
+    "--http=https://a/b.tgz": http(url="https://a/b.tgz"),
+    "https://a/b.git": git(repository="https://a/b.git"),
+    "git@a:b/c.git --ref=v1": git(repository="git@a:b/c.git", ref="v1"),
+    "ssh://git@a/b": git(repository="ssh://git@a/b"),
+    "git+https://a/b/c": git(repository="https://a/b/c"),
+    "git+https://a/b.git//d/e?ref=v1": git(repository="https://a/b.git", ref="v1", directory="d/e"),
+    "git+https://a/b?ref=main --directory=d": git(repository="https://a/b", ref="main", directory="d"),
+    "git+ssh://git@a:22/b//d": git(repository="ssh://git@a:22/b", directory="d"),
+    "--git=https://a/b --ref=main --directory=d": git(repository="https://a/b", ref="main", directory="d"),
+    "https://a/b --chart=web": chart(repository="https://a/b", name="web"),
+    "oci://a/b --chart=web --version=~1.2": chart(repository="oci://a/b", name="web", version="~1.2"),
+    "--chart=web --repository=https://a/b --sha256=c": chart(repository="https://a/b", name="web", sha256="c"),
+}
+
+
+@pytest.mark.parametrize("words", SOURCES)
+def test_a_source_is_made_of(words: str) -> None:
+    assert source_of(*words.split()) == SOURCES[words]
+
+
+MISTAKES = {
+    "new": "specify SOURCE, one of --image",
+    "": "specify NAME and SOURCE, or -f FILE",
+    "shop --image=a --git=b": "specify one of SOURCE, --image",
+    "shop oci://a/b --git=b": "specify one of SOURCE, --image",
+    "shop ./folder --git=b": "specify one of SOURCE, --image",
+    "shop oci://a/b -f x.yaml": "specify either SOURCE or -f FILE",
+    "shop --image=a --ref=main": "--ref does not apply to a source of kind image",
+    "shop --image=a --sha256=b": "--sha256 does not apply to a source of kind image",
+    "shop ./folder --secret=b": "--secret does not apply to content of this machine",
+    "shop ./folder --version=b": "--version does not apply to content of this machine",
+    "shop --chart=web": "--chart requires --repository, or the repository as SOURCE",
+    "shop git+https://a/b?ref=c --ref=d": "--ref: SOURCE says that, too",
+    "shop git+https://a/b?depth=1": '"depth" is not known in the address of a repository',
+    "shop oci://a/b --registry=q.io/a:1": "--registry requires a folder or packed chart as SOURCE",
+    "shop ./folder --registry=q.io/a:1 --dry-run": "--dry-run pushes nothing",
+    "shop - --values=-": "only one file can be read from stdin",
+    "shop oci://a/b --set=a": '--set "a": key "a" has no value',
+    "shop ./missing": '"./missing": No such file or directory',
+    "shop q.io/a:1": "for an image or chart in a registry: oci://q.io/a:1",
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_mistakes_are_told(words: str, capsys: pytest.CaptureFixture[str], cluster: object) -> None:
+    assert main(["install", *words.split()]) == 2
+    assert MISTAKES[words] in capsys.readouterr().err
