@@ -169,9 +169,10 @@ class Spec(Api):
     """ServiceAccount in installNamespace that is used to apply objects and to read Secrets. The namespace and the
     account must already exist. Empty: the controller's own account."""
     config: dict[str, Any] = Field(default_factory=dict, max_length=64)
-    """Options of the format, such as values and valuesFiles (helm) or watchNamespace (registry-v1). Unknown keys are an
-    error. Never put passwords, tokens or keys here: everyone who can read BundleDeployments can see them, including
-    through the role rukpak-view. Store them in a Secret in installNamespace that the content refers to."""
+    """Options of the format, such as values and valuesFiles (helm), watchNamespace (registry-v1) or recursive (plain:
+    whether to read subdirectories). Unknown keys are an error. Never put passwords, tokens or keys here: everyone who
+    can read BundleDeployments can see them, including through the role rukpak-view. Store them in a Secret in
+    installNamespace that the content refers to."""
     config_from: Annotated[tuple[ConfigReference, ...], Field(max_length=16, json_schema_extra=list_of("atomic"))] = ()
     """Parts of config from ConfigMaps and Secrets in installNamespace, such as passwords. They are merged in this
     order, as Helm merges values, and config over them; for helm they are values. A change causes a new rendering. They

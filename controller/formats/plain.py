@@ -1,15 +1,18 @@
 """The format `plain`: static YAML and JSON, applied as written and never templated.
 
 Destinations are read in order of the sources: `manifests/` or, if it does not exist, the top level. Files are read by
-name, documents in order. Manifests in subfolders of a folder that is read are an error, and so is content of another
-format. Names that start with a dot are ignored: they belong to forges, editors and file systems.
+name, documents in order. Manifests in subfolders of a folder that is read are an error, unless `recursive` is set in
+`spec.config`; content of another format always is. With `recursive`, files and subfolders come in the order of their
+names, as from `kubectl apply -R`. Names that start with a dot are ignored: they belong to forges, editors and file
+systems. kubectl reads them, which Flux does not do for the usual ones.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
@@ -17,7 +20,7 @@ from api.plugins import ContentTree, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import name_key, quote
 from controller.formats.manifests import Document, TextBudget, read_documents
-from controller.formats.objects import collect_objects
+from controller.formats.objects import collect_objects, describe_type
 from controller.formats.recognition import (
     ANNOTATIONS,
     CHART,
@@ -42,47 +45,67 @@ _FOLDER = "manifests"
 _SHOWN_PLACES = 6
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml")
 _KUSTOMIZE = "kustomize.config.k8s.io/"
+_RECURSIVE = "recursive"
+_REMEDY = f"set spec.config.{_RECURSIVE}: true"
 
 
 class PlainFormat:
-    """Reads manifests. It takes no configuration."""
+    """Reads manifests. Its only option is whether to read those in subfolders, too."""
 
     reads_part = True
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:
-        """Return an error for each key of `spec.config`."""
-        return [
-            f'{name_key("spec.config", key)}: unknown key; the format "plain" has no config, remove it'
+        """Return the errors of `spec.config`."""
+        unknown = [
+            f'{name_key("spec.config", key)}: unknown key; the format "plain" has the key {_RECURSIVE}'
             for key in sorted(config)
+            if key != _RECURSIVE
         ]
+        value = config.get(_RECURSIVE)
+        if value is None or isinstance(value, bool):
+            return unknown
+        return [f"spec.config.{_RECURSIVE}: must be true or false, not {describe_type(value)}", *unknown]
 
     def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:  # noqa: ARG002 - the contract of Format
         """Return the default of kubectl."""
         return "default"
 
     def render(self, request: RenderRequest) -> Rendering:
-        """Return the objects of all destinations, ordered by source, file name and document.
+        """Return the objects of all destinations, ordered by source, file and document.
 
         Raises: BundleError (InvalidBundle with file and line; NoContent; RenderLimitExceeded; the reason of a manifest
             that must not be read), LargeTextError.
         """
-        manifests = _Manifests(request.tree)
+        manifests = _Manifests(request.tree, recursive=request.config.get(_RECURSIVE) is True)
         objects = collect_objects(manifests.documents(TextBudget.of(request.means)))
         if not objects:
             raise manifests.no_content()
         return Rendering(objects=objects, warnings=manifests.warnings())
 
 
+def needs_recursive(root: Path) -> bool:
+    """Return whether content of this format has manifests in subfolders that only `recursive` reads.
+
+    Args:
+        root: of the content, which is not of another format.
+    """
+    folder = _FOLDER if is_folder(root / _FOLDER) else ""
+    paths = (path for subfolder in _walk_below(root, folder) for path in find_manifests(root, subfolder))
+    return any(not _is_hidden(path) for path in paths)
+
+
 class _Manifests:
-    """The manifests of one content tree.
+    """The manifests of one content tree, with those in subfolders if it is `recursive`.
 
     Raises: BundleError (NoContent) if a destination contains another format.
     """
 
-    def __init__(self, tree: ContentTree) -> None:
-        self._tree, self._root = tree, tree.root
+    def __init__(self, tree: ContentTree, *, recursive: bool) -> None:
+        self._tree, self._root, self._recursive = tree, tree.root, recursive
         self._destinations = tree.destinations
         self._folders = tuple(dict.fromkeys(self._folder(destination) for destination in tree.destinations))
+        # Read on their own, in the order of the sources.
+        self._starts = frozenset((*self._destinations, *self._folders))
 
     def documents(self, budget: TextBudget) -> Iterator[Document]:
         """Yield all documents.
@@ -99,7 +122,8 @@ class _Manifests:
         """Return a warning for each place with manifests that are ignored."""
         bypassed = (place for place in dict.fromkeys(self._destinations) if place not in self._folders)
         beside = filter(None, (next(find_manifests(self._root, place), "") for place in bypassed))
-        files = (path for folder in self._folders for path in list_files(self._root, folder, MANIFEST_SUFFIXES))
+        places = (place for folder in self._folders for place in (folder, *self._read_below(folder)))
+        files = (path for place in places for path in list_files(self._root, place, MANIFEST_SUFFIXES))
         hidden = (path for path in files if _is_hidden(path) and looks_like_manifest(self._root / path))
         return [
             *(f'{path}: ignored because a directory "{_FOLDER}" exists; move it there' for path in beside),
@@ -121,28 +145,42 @@ class _Manifests:
         folder = manifests if has_manifests else destination
         telling = (manifests, join(destination, ANNOTATIONS), join(folder, CHART))
         self._tree.check(lambda path: any(covers(path, place) for place in telling))
+        self._refuse_other_format(destination, folder)
+        return folder
+
+    def _refuse_other_format(self, place: str, folder: str) -> None:
         other = (
-            recognize_bundle(self._root, destination)
+            recognize_bundle(self._root, place)
             or recognize_chart(self._root, folder)
             or recognize_package(self._root, folder)
         )
         if other:
-            raise _no_content(f'no plain manifests in "{destination or "."}"', other)
-        return folder
+            raise _no_content(f'no plain manifests in "{place or "."}"', other)
 
     def _files(self, folder: str) -> list[str]:
-        """Return the manifests of a folder by name.
+        """Return the manifests of a folder in order.
 
-        Raises: BundleError (InvalidBundle) if there are others below it, or one is not a regular file.
+        Raises: BundleError (InvalidBundle) if there are others below it that are not read, or one is not a regular
+            file; NoContent if a subfolder contains another format.
         """
-        entries = self._entries(folder)
-        files = [name for name, entry in entries if _is_manifest(name, entry)]
-        is_deep = bool(files) or _is_own(folder)
+        files = list(_list_manifests(self._root, folder))
+        is_deep = self._recursive or bool(files) or _is_own(folder)
         self._tree.check(lambda path: self._is_read(path, folder, is_deep=is_deep))
-        if is_deep:
-            for name, entry in entries:
-                self._refuse_manifests_below(name, entry, folder)
+        if self._recursive:
+            for subfolder in self._read_below(folder):
+                self._refuse_other_format(subfolder, subfolder)
+                files += _list_manifests(self._root, subfolder)
+            return sorted(files, key=lambda path: path.split("/"))
+        subfolders = _walk_below(self._root, folder, self._starts) if is_deep else ()
+        below = next((path for subfolder in subfolders for path in _list_manifests(self._root, subfolder)), "")
+        if below:
+            problem = f'manifests in subdirectories are not read; {_REMEDY}, or move the file to "{folder or "."}"'
+            raise BundleError(Reason.INVALID_BUNDLE, f"{below}: {problem}")
         return files
+
+    def _read_below(self, folder: str) -> Iterator[str]:
+        """Return the subfolders that are read with a folder."""
+        return _walk_below(self._root, folder, self._starts) if self._recursive else iter(())
 
     def _is_read(self, path: str, folder: str, *, is_deep: bool) -> bool:
         """Return whether a refused path is read with a folder: anything in `manifests/`, a manifest elsewhere."""
@@ -154,22 +192,6 @@ class _Manifests:
             return subfolders.isdisjoint(self._destinations)
         is_manifest = name.endswith(MANIFEST_SUFFIXES) and not any(map(_is_hidden, (name, *folders)))
         return is_manifest and (is_deep or not folders)
-
-    def _refuse_manifests_below(self, subfolder: str, entry: os.DirEntry[str], folder: str) -> None:
-        if _is_hidden(subfolder) or not entry.is_dir(follow_symlinks=False) or subfolder in self._destinations:
-            return  # a destination is read on its own
-        for name, item in self._entries(subfolder):
-            if _is_manifest(name, item):
-                remedy = f'move the file to "{folder or "."}"'
-                raise BundleError(Reason.INVALID_BUNDLE, f"{name}: manifests in subdirectories are not read; {remedy}")
-            self._refuse_manifests_below(name, item, folder)
-
-    def _entries(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-        """Return the entries of a folder with their paths in the tree, by name; none if it does not exist."""
-        if not is_folder(self._root / folder):
-            return []
-        with os.scandir(self._root / folder) as entries:
-            return sorted(((join(folder, entry.name), entry) for entry in entries), key=itemgetter(0))
 
     def _find_other_format(self) -> str:
         """Return which other format a folder looks like, and what to do; empty if none does."""
@@ -191,7 +213,34 @@ class _Manifests:
         others = (folder for folder in walk_folders(self._root) if folder not in self._folders)
         path = next((path for folder in others for path in find_manifests(self._root, folder)), "")
         remedy = 'move it to "manifests", or remove its parent directories with git.directory or http.stripComponents'
+        below = (place for folder in self._folders for place in _walk_below(self._root, folder, self._starts))
+        if not self._recursive and path.rpartition("/")[0] in below and not _is_hidden(path):
+            remedy = f"{_REMEDY}, {remedy}"
         return f"found {quote(path)}: {remedy}" if path else ""
+
+
+def _walk_below(root: Path, folder: str, excluded: Collection[str] = ()) -> Iterator[str]:
+    """Yield the subfolders of a folder by name, each before its own; neither hidden nor excluded ones."""
+    for name, entry in _entries(root, folder):
+        if entry.is_dir(follow_symlinks=False) and not _is_hidden(name) and name not in excluded:
+            yield name
+            yield from _walk_below(root, name, excluded)
+
+
+def _list_manifests(root: Path, folder: str) -> Iterator[str]:
+    """Yield the manifests in a folder by name.
+
+    Raises: BundleError (InvalidBundle) if one is not a regular file.
+    """
+    return (name for name, entry in _entries(root, folder) if _is_manifest(name, entry))
+
+
+def _entries(root: Path, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
+    """Return the entries of a folder with their paths in the tree, by name; none if it does not exist."""
+    if not is_folder(root / folder):
+        return []
+    with os.scandir(root / folder) as entries:
+        return sorted(((join(folder, entry.name), entry) for entry in entries), key=itemgetter(0))
 
 
 def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:

@@ -118,6 +118,24 @@ def test_one_content_is_judged_by_each_format_and_after_a_restart(world: World) 
     chart.wait_for("Unpacked")
 
 
+def test_subdirectories_are_read_once_that_is_asked_for(world: World) -> None:
+    files = {
+        "manifests/base/a.json": json.dumps(config_map("settings", color="blue")).encode(),
+        "manifests/base/deep/b.json": json.dumps(config_map("more", color="green")).encode(),
+        "manifests/.github/workflow.yaml": b"on: push\n",
+    }
+    deployed = world.deploy(files)
+    told = "manifests/base/a.json: manifests in subdirectories are not read; set spec.config.recursive: true, or move"
+    deployed.wait_for("Installed", "False", "InvalidBundle", told)
+    deployed.change(config={"recursive": "yes"})
+    told = "spec.config.recursive: must be true or false, not a string"
+    deployed.wait_for("Installed", "False", "InvalidConfig", told)
+    deployed.change(config={"recursive": True})
+    deployed.wait_ready()
+    assert deployed.data("settings") == {"color": "blue"}
+    assert deployed.data("more") == {"color": "green"}
+
+
 # archives
 
 

@@ -115,7 +115,7 @@ MISTAKES = [
     Mistake("a mirror that is none", ["{}", "--registry-mirror=x"], 2, '--registry-mirror: "x" is not HOST=MIRROR'),
     Mistake("a format that there is not", ["{}", "--format=a.b/c"], 1, "UnknownFormat: spec.format: no plug-in for"),
     Mistake("a config that the format does not take", ["{}", "--config={}/config.yaml"], 1,
-            'InvalidConfig: spec.config.a: unknown key; the format "plain" has no config, remove it\n'),
+            'InvalidConfig: spec.config.a: unknown key; the format "plain" has the key recursive\n'),
     Mistake("a config that is no mapping", ["{}", "--config={}/list.yaml"], 1, "must contain a single mapping"),
     Mistake("content that is not there", ["{}/empty"], 1, "NoContent: no objects in the .yaml, .yml and .json files"),
     Mistake("capabilities that are none", ["{}", "--capabilities={}/config.yaml"], 1, "kubernetesVersion: "),

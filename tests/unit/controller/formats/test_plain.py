@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Capabilities, ContentTree, Format, Rendering, RenderRequest
+from api.plugins import Capabilities, ContentTree, Format, Refusal, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.formats.applicable import revision_digest
-from controller.formats.plain import PlainFormat
+from controller.formats.plain import PlainFormat, needs_recursive
 
 DATA = Path(__file__).parents[3] / "data" / "plain"
 FORMAT: Format = PlainFormat()
@@ -25,15 +25,15 @@ def manifest(name: str) -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"
 
 
-def rendering(tree: ContentTree) -> Rendering:
+def rendering(tree: ContentTree, **config: Any) -> Rendering:
     capabilities = Capabilities(kubernetes_version="v1.36.3")
     return FORMAT.render(
-        RenderRequest(name="b", install_namespace="default", tree=tree, config={}, capabilities=capabilities)
+        RenderRequest(name="b", install_namespace="default", tree=tree, config=config, capabilities=capabilities)
     )
 
 
-def render(root: Path, *destinations: str) -> Sequence[dict[str, Any]]:
-    return rendering(ContentTree(root=root, destinations=destinations or ("",))).objects
+def render(root: Path, *destinations: str, **config: Any) -> Sequence[dict[str, Any]]:
+    return rendering(ContentTree(root=root, destinations=destinations or ("",)), **config).objects
 
 
 def write(root: Path, files: Mapping[str, str]) -> Path:
@@ -44,9 +44,9 @@ def write(root: Path, files: Mapping[str, str]) -> Path:
     return root
 
 
-def refusal(root: Path, *destinations: str) -> tuple[Reason, str]:
+def refusal(root: Path, *destinations: str, **config: Any) -> tuple[Reason, str]:
     with pytest.raises(BundleError) as raised:
-        render(root, *destinations)
+        render(root, *destinations, **config)
     return raised.value.reason, raised.value.message
 
 
@@ -138,13 +138,19 @@ CONVERT = (
     "the package manifest of an operator, which is not supported: convert the folder with "
     '"operator-sdk pkgman-to-bundle", and publish one of the bundles'
 )
+RECURSIVE = "set spec.config.recursive: true, "
 ELSEWHERE = 'move it to "manifests", or remove its parent directories with git.directory or http.stripComponents'
 # fmt: off
 NO_CONTENT = [
     Case("manifests two levels down", {"deploy/prod/a.yaml": manifest("a"), "deploy/a.yaml": "replicas: 2\n"},
-         f'no objects in the .yaml, .yml and .json files of "."; found "deploy/prod/a.yaml": {ELSEWHERE}'),
+         f'no objects in the .yaml, .yml and .json files of "."; found "deploy/prod/a.yaml": {RECURSIVE}{ELSEWHERE}'),
     Case("an archive with a leading folder", {"app-1.0/manifests/a.yaml": manifest("a")},
-         f'no objects in the .yaml, .yml and .json files of "."; found "app-1.0/manifests/a.yaml": {ELSEWHERE}'),
+         'no objects in the .yaml, .yml and .json files of "."; found "app-1.0/manifests/a.yaml": '
+         f"{RECURSIVE}{ELSEWHERE}"),
+    Case("manifests beside the only destination", {"a/README.md": "", "b/a.yaml": manifest("a")},
+         f'no objects in the .yaml, .yml and .json files of "a"; found "b/a.yaml": {ELSEWHERE}', ("a",)),
+    Case("manifests of a forge", {".github/a.yaml": manifest("a")},
+         f'no objects in the .yaml, .yml and .json files of "."; found ".github/a.yaml": {ELSEWHERE}'),
     Case("an empty tree", {},
          'no objects in the .yaml, .yml and .json files of "."; put manifests in a directory "manifests"'),
     Case("an empty manifests/", {"a/manifests/x.md": ""},
@@ -201,11 +207,14 @@ KUSTOMIZE = 'kustomize is not supported; publish the output of "kubectl kustomiz
 # fmt: off
 INVALID = [
     Case("a manifests/ that holds nothing but a subfolder with manifests", {"manifests/a/b.yaml": manifest("a")},
-         'manifests/a/b.yaml: manifests in subdirectories are not read; move the file to "manifests"'),
+         'manifests/a/b.yaml: manifests in subdirectories are not read; '
+         'set spec.config.recursive: true, or move the file to "manifests"'),
     Case("a manifest in a subfolder", {"manifests/a.yaml": manifest("a"), "manifests/crds/deep/b.yml": manifest("b")},
-         'manifests/crds/deep/b.yml: manifests in subdirectories are not read; move the file to "manifests"'),
+         'manifests/crds/deep/b.yml: manifests in subdirectories are not read; '
+         'set spec.config.recursive: true, or move the file to "manifests"'),
     Case("a manifest below a top level that is read as it is", {"a.yaml": manifest("a"), "more/b.json": "{}"},
-         'more/b.json: manifests in subdirectories are not read; move the file to "."'),
+         'more/b.json: manifests in subdirectories are not read; '
+         'set spec.config.recursive: true, or move the file to "."'),
     Case("a file of kustomize",
          {"manifests/a.yaml": manifest("a"), "manifests/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: x-\n"},
          f"manifests/kustomization.yaml: {KUSTOMIZE}"),
@@ -261,19 +270,129 @@ def test_a_bundle_renders_to_the_expected_objects(bundle: Path) -> None:
     assert revision_digest(objects) == revision_digest(json.loads((bundle / "expected.json").read_text()))
 
 
-def test_config_has_no_keys() -> None:
-    assert FORMAT.validate({}) == []
-    assert FORMAT.validate({"values": {}, "a": 1}) == [
-        'spec.config.a: unknown key; the format "plain" has no config, remove it',
-        'spec.config.values: unknown key; the format "plain" has no config, remove it',
+# fmt: off
+RECURSIVELY = [
+    Case("the files of subfolders",
+         {"manifests/crds/deep/b.yml": manifest("b"), "manifests/a.yaml": manifest("a")}, "ab"),
+    Case("subfolders come where their name does, as from kubectl apply -R",
+         {"manifests/a.yaml": manifest("c"), "manifests/a/z.yaml": manifest("a"), "manifests/a-b/x.yaml": manifest("b"),
+          "manifests/b/x.yaml": manifest("d")}, "abcd"),
+    Case("beside manifests/ nothing is read", {"manifests/d/a.yaml": manifest("a"), "more/x.yaml": manifest("x")}, "a"),
+    Case("without manifests/ all of the content is read",
+         {"deploy/prod/a.yaml": manifest("a"), "b/manifests/b.yaml": manifest("b"), "docs/x.md": "# x"}, "ba"),
+    Case("a folder without subfolders", {"a.yaml": manifest("a")}, "a"),
+    Case("hidden files and folders are ignored",
+         {"d/a.yaml": manifest("a"), "d/._a.yaml": "\0", ".github/workflows/ci.yaml": "on: x", "d/.x/y.yaml": "on: x"},
+         "a"),
+    Case("a destination within another is read on its own",
+         {"manifests/a.yaml": manifest("a"), "manifests/more/d/b.yaml": manifest("b")}, "ba", ("manifests/more", "")),
+    Case("a directory manifests within that of another destination is read once",
+         {"manifests/manifests/a.yaml": manifest("a"), "manifests/d/b.yaml": manifest("b")}, "ba", ("", "manifests")),
+    Case("what no source brought is not read", {"a/d/x.yaml": manifest("a"), "b/x.yaml": manifest("b")}, "a", ("a",)),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("case", RECURSIVELY, ids=attrgetter("name"))
+def test_what_is_read_recursively_and_in_which_order(case: Case, tmp_path: Path) -> None:
+    objects = render(write(tmp_path, case.files), *case.destinations, recursive=True)
+    assert "".join(item["metadata"]["name"] for item in objects) == case.expect
+
+
+def test_false_and_null_read_no_subfolders(tmp_path: Path) -> None:
+    write(tmp_path, {"manifests/d/a.yaml": manifest("a")})
+    assert refusal(tmp_path) == refusal(tmp_path, recursive=False) == refusal(tmp_path, recursive=None)
+
+
+# fmt: off
+RECURSIVELY_REFUSED = [
+    Case("a chart in a subfolder", {"deploy/a.yaml": manifest("a"), "charts/c/Chart.yaml": "name: c\n"},
+         f'no plain manifests in "charts/c"; found "charts/c/Chart.yaml", {HELM}'),
+    Case("a registry-v1 bundle in a subfolder", {"a.yaml": manifest("a"), "b/metadata/annotations.yaml": ANNOTATIONS},
+         f'no plain manifests in "b"; found "b/metadata/annotations.yaml", {REGISTRY}'),
+    Case("a kustomization in a subfolder", {"a/kustomization.yaml": "resources: [a.yaml]\n"},
+         f"a/kustomization.yaml: {KUSTOMIZE}"),
+    Case("a subfolder with another kind of YAML", {"a.yaml": manifest("a"), "b/values.yaml": "replicas: 2\n"},
+         "b/values.yaml:1: apiVersion: missing"),
+    Case("nothing but hidden manifests", {".a/b.yaml": manifest("a")},
+         f'no objects in the .yaml, .yml and .json files of "."; found ".a/b.yaml": {ELSEWHERE}'),
+    Case("the same object in two subfolders", {"a/x.yaml": manifest("a"), "b/x.yaml": manifest("a")},
+         "b/x.yaml:1: ConfigMap a: already defined at a/x.yaml:1; remove one"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("case", RECURSIVELY_REFUSED, ids=attrgetter("name"))
+def test_what_is_refused_in_subfolders(case: Case, tmp_path: Path) -> None:
+    assert refusal(write(tmp_path, case.files), recursive=True)[1] == case.expect
+
+
+def test_a_link_in_a_subfolder_is_not_followed(tmp_path: Path) -> None:
+    write(tmp_path, {"secret/a.yaml": manifest("a"), "tree/manifests/d/b.yaml": manifest("b")})
+    (tmp_path / "tree/manifests/e").symlink_to(tmp_path / "secret")
+    assert [item["metadata"]["name"] for item in render(tmp_path / "tree", recursive=True)] == ["b"]
+    (tmp_path / "tree/manifests/d/c.yaml").symlink_to(tmp_path / "secret/a.yaml")
+    expected = "manifests/d/c.yaml: not a regular file; replace it with the file itself"
+    assert refusal(tmp_path / "tree", recursive=True) == (Reason.INVALID_BUNDLE, expected)
+
+
+def test_content_that_is_refused_in_a_subfolder_is_refused_if_that_is_read(tmp_path: Path) -> None:
+    refused = {"d/b.yaml": Refusal(problem="spec.sources[0].image: d/b.yaml: a device; remove it")}
+    tree = ContentTree(root=write(tmp_path, {"d/a.yaml": manifest("a")}), destinations=("",), refused=refused)
+    with pytest.raises(BundleError, match="a device") as raised:
+        rendering(tree, recursive=True)
+    assert raised.value.reason is Reason.CONTENT_REJECTED
+
+
+def test_a_hidden_manifest_in_a_subfolder_causes_a_warning_if_that_is_read(tmp_path: Path) -> None:
+    files = {"a.yaml": manifest("a"), "d/.b.yaml": manifest("b"), ".github/c.yaml": manifest("c")}
+    tree = ContentTree(root=write(tmp_path, files), destinations=("",))
+    assert rendering(tree, recursive=True).warnings == [
+        "d/.b.yaml: ignored because it is hidden; remove the dot from its name"
     ]
+    assert rendering(tree).warnings == []
+
+
+# fmt: off
+NEEDS = [
+    ("a flat directory manifests", {"manifests/a.yaml": manifest("a"), "docs/x.yaml": manifest("x")}, False),
+    ("a flat folder", {"a.yaml": manifest("a"), "docs/x.md": ""}, False),
+    ("an empty folder", {}, False),
+    ("manifests in a subfolder of manifests/", {"manifests/a.yaml": manifest("a"), "manifests/d/b.yml": manifest("b")},
+     True),
+    ("manifests only in subfolders", {"deploy/prod/a.json": manifest("a"), "README.md": ""}, True),
+    ("manifests on top and in a subfolder", {"a.yaml": manifest("a"), "d/a.yaml": manifest("a")}, True),
+    ("hidden manifests", {"a.yaml": manifest("a"), ".d/a.yaml": manifest("a"), "d/.a.yaml": manifest("a")}, False),
+    ("other YAML in a subfolder", {"a.yaml": manifest("a"), "d/values.yaml": "replicas: 2\n"}, False),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("files", "expect"), [row[1:] for row in NEEDS], ids=[row[0] for row in NEEDS])
+def test_which_content_needs_to_be_read_recursively(files: dict[str, str], expect: bool, tmp_path: Path) -> None:
+    assert needs_recursive(write(tmp_path, files)) is expect
+
+
+KNOWN = 'unknown key; the format "plain" has the key recursive'
+CONFIGS: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, []),
+    ({"recursive": True}, []),
+    ({"recursive": False}, []),
+    ({"recursive": None}, []),
+    ({"values": {}, "a": 1}, [f"spec.config.a: {KNOWN}", f"spec.config.values: {KNOWN}"]),
+    ({"Recursive": True}, [f"spec.config.Recursive: {KNOWN}"]),
+    ({"recursive": "true"}, ["spec.config.recursive: must be true or false, not a string"]),
+    ({"recursive": 1, "a": 1},
+     ["spec.config.recursive: must be true or false, not a number", f"spec.config.a: {KNOWN}"]),
+    ({"recursive": {}}, ["spec.config.recursive: must be true or false, not a mapping"]),
+    ({"\x1b[2J": 1}, [f'spec.config["\\u001b[2J"]: {KNOWN}']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "expect"), CONFIGS)
+def test_the_errors_of_a_config(config: dict[str, Any], expect: list[str]) -> None:
+    assert FORMAT.validate(config) == expect
 
 
 def test_the_default_namespace_is_that_of_kubectl(tmp_path: Path) -> None:
     assert FORMAT.suggest_namespace(ContentTree(root=tmp_path, destinations=("",)), {}) == "default"
-
-
-def test_a_key_with_special_characters_is_quoted() -> None:
-    assert FORMAT.validate({"\x1b[2J": 1}) == [
-        'spec.config["\\u001b[2J"]: unknown key; the format "plain" has no config, remove it'
-    ]
