@@ -449,6 +449,32 @@ BUNDLES = {
         ),
         entry="render:main",
     ),
+    "lint": Verb(
+        summary="find fields of objects that a cluster would refuse, without a cluster",
+        description="Render a bundle and check its objects by the schemas of Kubernetes and of its own "
+        "CustomResourceDefinitions. Exits with 1 if something is wrong. Requires the extra lint.",
+        usage="SOURCE|-f FILE [flags]",
+        examples={
+            "lint ./bundle": "a directory",
+            "lint ./chart --config values.yaml --kubernetes-version 1.34": "a chart, for an older cluster",
+            "lint -f shop.yaml -o json": "what a BundleDeployment leads to, for programs",
+        },
+        flags=(
+            _argument("source", "SOURCE", "directory, packed chart, archive or manifest; -: stdin", nargs="?"),
+            _FILE,
+            _flag("--use-secrets", "use the Secrets that FILE names without asking"),
+            _flag("--format FORMAT", "format of SOURCE [default: what it looks like, else plain]"),
+            _flag("--name NAME", "name of the BundleDeployment, for SOURCE [default: bundle]"),
+            _flag("--install-namespace NAMESPACE", "spec.installNamespace, for SOURCE"),
+            _flag("--config FILE", "YAML or JSON file with spec.config, for SOURCE; -: stdin"),
+            _flag("--capabilities FILE", _CAPABILITIES),
+            _flag("--kubernetes-version VERSION", "such as 1.36 [default: that of the capabilities]", default=""),
+            _output("json"),
+            *_cluster("namespace"),
+            _options(*RENDERING),
+        ),
+        entry="lint:main",
+    ),
     "install": Verb(
         summary="install a bundle, or upgrade it: render it, show what it changes and may do, ask, apply",
         description="Create a BundleDeployment, or change the one that exists, after showing what that would change "

@@ -94,6 +94,13 @@ def needs_recursive(root: Path) -> bool:
     return any(not _is_hidden(path) for path in paths)
 
 
+def find_manifests_below(root: Path) -> Iterator[str]:
+    """Yield the files that may be manifests of some content: in `manifests/` or at the top, and in subfolders."""
+    folder = _FOLDER if is_folder(root / _FOLDER) else ""
+    for place in (folder, *_walk_below(root, folder)):
+        yield from (path for path in list_files(root, place, MANIFEST_SUFFIXES) if not _is_hidden(path))
+
+
 class _Manifests:
     """The manifests of one content tree, with those in subfolders if it is `recursive`.
 

@@ -20,7 +20,10 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 NAMED = {
     "controller": PROJECT["project"]["dependencies"],
     "build": PROJECT["dependency-groups"]["build"] + PROJECT["build-system"]["requires"],
-    "development": PROJECT["dependency-groups"]["dev"] + PROJECT["project"]["optional-dependencies"]["helm"],
+    "development": [
+        *PROJECT["dependency-groups"]["dev"],
+        *(each for extra in PROJECT["project"]["optional-dependencies"].values() for each in extra),
+    ],
     "tools": PROJECT["dependency-groups"]["tools"],
 }
 
