@@ -42,6 +42,7 @@ from controller.content.disk import read_folder
 from controller.content.limits import Rejection, describe_bytes, quote
 from controller.formats.helm.values import read_configuration
 from controller.formats.manifests import read_documents
+from controller.formats.plain import needs_recursive
 from controller.formats.recognition import (
     Archives,
     is_folder,
@@ -419,7 +420,10 @@ def _file_name(source: str) -> str:
 
 def recognize(root: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the spec that content says itself: its format, and what that needs in the config."""
-    return {"format": guess_format(root)}
+    name = guess_format(root)
+    if name == "plain" and "recursive" not in config and needs_recursive(root):
+        return {"format": name, "config": {**config, "recursive": True}}
+    return {"format": name}
 
 
 def guess_format(root: Path) -> str:

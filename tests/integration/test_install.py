@@ -224,3 +224,14 @@ def test_a_folder_is_pushed_before_anything_else_exists(world: World, rukpak: Ru
     assert "pass -n NAMESPACE" in rukpak("push", folder, name, "--source=0", status=2).stderr
     rukpak("push", folder, name, "-n", name, "--source=0", "--wait")
     assert deployed(world, name, "").data("a") == {"color": "blue"}
+
+
+def test_a_folder_with_subfolders_is_read_whole_and_says_so(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    folder = write(tmp_path / "shop", a=config_map("a", color="blue"))
+    write(tmp_path / "shop/deep", b=config_map("b", color="red"))
+    done = rukpak("install", name, folder, "-n", name, "--yes", "--wait")
+    assert "Format: plain, with manifests in subdirectories (spec.config.recursive)" in " ".join(done.stderr.split())
+    found = deployed(world, name, "")
+    assert found.data("b") == {"color": "red"}
+    assert found.read()["spec"]["config"] == {"recursive": True}
