@@ -176,10 +176,10 @@ def _replace(sources: Sequence[Mapping[str, Any]], source: Mapping[str, Any]) ->
 def _complete(spec: dict[str, Any], archive: bytes, source: str) -> dict[str, Any]:
     """Return a spec with what content on this machine says itself: its format, and the namespace for its ConfigMaps."""
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
-        tree, config = _unpack(archive, KEY, Path(folder), source), spec.get("config") or {}
-        if "format" not in spec:
-            spec = {**spec, **recognize(tree.root, config)}
+        tree = _unpack(archive, KEY, Path(folder), source)
+        spec = {**spec, **recognize(tree.root, spec)}
         if not spec.get("installNamespace"):
+            config = spec.get("config") or {}
             check_config(spec["format"], config)
             spec["installNamespace"] = format_of(spec["format"]).suggest_namespace(tree, config)
     return spec
@@ -418,9 +418,14 @@ def _file_name(source: str) -> str:
     return _STDIN if source == "-" else Path(source).name
 
 
-def recognize(root: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the spec that content says itself: its format, and what that needs in the config."""
-    name = guess_format(root)
+def recognize(root: Path, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the spec that content says itself: its format, and what that needs in the config.
+
+    Args:
+        root: of the content.
+        spec: as far as it is known; a format in it stays.
+    """
+    name, config = spec.get("format") or guess_format(root), spec.get("config") or {}
     if name == "plain" and "recursive" not in config and needs_recursive(root):
         return {"format": name, "config": {**config, "recursive": True}}
     return {"format": name}

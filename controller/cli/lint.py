@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import yaml
 
 from api.plugins import Capabilities, Limits
-from controller.build.request import check
 from controller.build.revision import Revision
-from controller.cli import manifest
-from controller.cli.command import FAILED, MisuseError, read_file, tell
+from controller.cli.command import FAILED, MisuseError, tell
+from controller.cli.content import check_stdin, is_named, read_source, unpack
 from controller.cli.output import to_json
-from controller.cli.render import is_remote, new_store, read_capabilities, render_deployment, render_local, unpack
+from controller.cli.render import read_capabilities, render_given
 from controller.content.limits import name_key
 from controller.formats.objects import Identity, Object, group_of, identify
 from controller.formats.plain import find_manifests_below
@@ -34,9 +33,6 @@ from controller.untrusted import path_below
 
 if TYPE_CHECKING:
     from controller.cli.schemas import FieldPath, Kind, Schemas
-
-_FOR_SOURCE = ("format", "name", "install_namespace", "config")
-"""Options that overrule nothing in a BundleDeployment here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,25 +64,21 @@ def main(options: argparse.Namespace) -> int:
     _check(options)
     capabilities = read_capabilities(options.capabilities)
     version = _choose_version(options.kubernetes_version, capabilities)
-    revision = _render(options, capabilities)
+    revision = render_given(options, capabilities)
     for warning in revision.warnings:
         tell(f"warning: {warning}")
     report = _make_report(version, revision, capabilities)
-    places = _places_of(options.source) if report.findings and options.source else Places(())
+    is_local = bool(options.source) and read_source(options) is None
+    places = _places_of(options.source) if report.findings and is_local else Places(())
     print(_show(report, places, options.output), end="")
     tell(_summarize(report))
     return FAILED if report.findings else 0
 
 
 def _check(options: argparse.Namespace) -> None:
-    if (options.source is None) == (options.file is None):
+    if is_named(options) == bool(options.file):
         raise MisuseError("specify either SOURCE or -f FILE")
-    if [options.source, options.file, options.config, options.capabilities].count("-") > 1:
-        raise MisuseError("only one file can be read from stdin")
-    if options.file and (given := next((each for each in _FOR_SOURCE if getattr(options, each)), "")):
-        raise MisuseError(f"--{given.replace('_', '-')} does not apply to -f FILE; set it there")
-    if options.source and is_remote(options.source):
-        raise MisuseError(f'"{options.source}": not local; use "rukpak render {options.source} | rukpak lint -"')
+    check_stdin(options)
 
 
 def _choose_version(wanted: str, capabilities: Capabilities) -> str:
@@ -107,15 +99,6 @@ def _choose_version(wanted: str, capabilities: Capabilities) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int("".join(filter(str.isdecimal, part)) or 0) for part in version.split(".")[:2])
-
-
-def _render(options: argparse.Namespace, capabilities: Capabilities) -> Revision:
-    if options.file:
-        deployment = manifest.read(read_file(options.file), options.file, {"name": None, "spec": {}})
-        check(deployment.spec)
-        return render_deployment(options, deployment, capabilities, options.file)
-    with new_store() as store:
-        return render_local(options, store, capabilities)
 
 
 def _make_report(version: str, revision: Revision, capabilities: Capabilities) -> Report:

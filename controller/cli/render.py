@@ -70,15 +70,25 @@ def main(options: argparse.Namespace) -> int:
     Raises: BundleError with the reason that the controller would report; MisuseError, ApiError, ConfigurationError.
     """
     _check(options)
-    revision = read_kept(options) if options.revision else _render(options)
+    if options.revision:
+        revision = read_kept(options)
+    else:
+        revision = render_given(options, read_capabilities(options.capabilities))
     for warning in revision.warnings:
         tell(f"warning: {warning}")
     print(_show(revision, options.output), end="")
     return 0
 
 
-def _render(options: argparse.Namespace) -> Revision:
-    capabilities = read_capabilities(options.capabilities)
+def render_given(options: argparse.Namespace, capabilities: Capabilities) -> Revision:
+    """Render the content or BundleDeployment that a command line names; it needs no cluster, except for Secrets.
+
+    Args:
+        options: those of `render` that rendering depends on.
+        capabilities: of the cluster that it is for.
+
+    Raises: as `main`.
+    """
     if not options.file and read_source(options) is None:
         with new_store() as store:
             return render_local(options, store, capabilities)
@@ -180,7 +190,7 @@ def render_local(options: argparse.Namespace, store: ContentStore, capabilities:
     spec = read_overrides(options, None)
     with store.scratch() as scratch, store.scratch() as own:
         tree = unpack(options.source, scratch)
-        spec = spec if options.format else {**spec, **recognize(scratch, spec.get("config") or {})}
+        spec |= recognize(scratch, spec)
         format_name, config = spec["format"], spec.get("config") or {}
         check_config(format_name, config)
         request = RenderRequest(
@@ -225,7 +235,7 @@ def _render_draft(
     )
     if draft.recognizes:
         with builder.content(request, cancelled, context) as tree:
-            said = recognize(tree.root, deployment.spec.config)
+            said = recognize(tree.root, {"config": deployment.spec.config})
         deployment = deployment.model_copy(update={"spec": deployment.spec.model_copy(update=said)})
         spec = spec.model_copy(update={**said, "config": {**spec.config, **said.get("config", {})}})
         check(spec)

@@ -20,7 +20,7 @@ class Wrong:
     """What is found: path and problem."""
 
 
-def changed(item: Manifest, path: str, value: Any = None) -> Manifest:
+def changed(item: Any, path: str, value: Any = None) -> Any:
     """Return an object with another value at a path (`spec/ports/0/name`); without it, if that is None."""
     step, _, rest = path.partition("/")
     key: Any = int(step) if isinstance(item, list) else step

@@ -241,8 +241,6 @@ def test_objects_from_stdin(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 MISTAKES = [
     ([], "specify either SOURCE or -f FILE"),
     (["-", "--config", "-"], "only one file can be read from stdin"),
-    (["-f", "bd.yaml", "--install-namespace", "a"], "--install-namespace does not apply to -f FILE; set it there"),
-    (["oci://example.com/a:1"], 'not local; use "rukpak render oci://example.com/a:1 | rukpak lint -"'),
     (["{}", "--kubernetes-version", "1.2"], '--kubernetes-version: no schemas of "1.2"; there are those of 1.25, '),
     (["{}/none"], "No such file or directory"),
 ]
