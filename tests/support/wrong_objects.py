@@ -31,7 +31,7 @@ def changed(item: Any, path: str, value: Any = None) -> Any:
         del copy[key]
     else:
         copy[key] = value
-    return copy  # type: ignore[no-any-return]
+    return copy
 
 
 def made(kind: str, name: str, api_version: str = "v1", **fields: Any) -> Manifest:
