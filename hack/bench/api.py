@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hack.control_plane.components import TOKEN
+from controller.playground.components import TOKEN
 
 TIMEOUT_SECONDS = 600.0
 REST_SECONDS = 30.0

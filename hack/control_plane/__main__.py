@@ -8,12 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hack.control_plane.binaries import Binaries, MissingError
-from hack.control_plane.cluster import STATE, ControlPlane, load_control_plane, make_control_plane
-from hack.control_plane.processes import take_away
-from hack.control_plane.programs import CONTROL_PLANE, PROGRAMS
-from hack.control_plane.servers import Registry, registry_of
-from hack.control_plane.settings import Settings, read_settings
+from controller.playground.binaries import Binaries, MissingError
+from controller.playground.cluster import STATE, ControlPlane, load_control_plane, make_control_plane
+from controller.playground.processes import take_away
+from controller.playground.programs import CONTROL_PLANE, PROGRAMS
+from controller.playground.registry import Registry, registry_of
+from controller.playground.settings import Settings, read_settings
+from hack.control_plane.builds import BUILDS
 
 DEFAULT_NAME = "rukpak"
 
@@ -63,7 +64,7 @@ def _name(text: str) -> str:
 def _up(options: argparse.Namespace, settings: Settings) -> None:
     folder = settings.running / options.name
     added = [name for name in ("kwok", "registry") if getattr(options, name)]
-    programs = Binaries(settings).obtain([*CONTROL_PLANE, *added])
+    programs = Binaries(settings, builds=BUILDS).obtain([*CONTROL_PLANE, *added])
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
@@ -95,7 +96,7 @@ def _list(_options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _programs(_options: argparse.Namespace, settings: Settings) -> None:
-    found = Binaries(settings).find(PROGRAMS)
+    found = Binaries(settings, builds=BUILDS).find(PROGRAMS)
     for name in PROGRAMS:
         print(f"{name:24} {found.get(name, 'missing')}")
     if missing := [name for name in PROGRAMS if name not in found]:

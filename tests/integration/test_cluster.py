@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from hack.control_plane.cluster import Cluster, ControlPlane, KubectlError, load_control_plane
-from hack.control_plane.waiting import wait_for
+from controller.playground.cluster import Cluster, ControlPlane, KubectlError, load_control_plane
+from controller.playground.waiting import wait_for
 from tests.support.registry import INDEX, MANIFEST, LocalRegistry
 
 ROOT = Path(__file__).parents[2]

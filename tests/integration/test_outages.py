@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.conditions import Reason
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.components import TOKEN
-from hack.control_plane.processes import Process
-from hack.control_plane.waiting import wait_for
+from controller.playground.cluster import ControlPlane
+from controller.playground.components import TOKEN
+from controller.playground.processes import Process
+from controller.playground.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map
 from tests.support.inside import ApiError, ApplyFailure, Client, Response, User, classify, connect, key_of
 from tests.support.objects import labelled, make

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller.formats.manifests import read_documents
-from hack.control_plane.settings import KUBERNETES_RELEASES
+from controller.playground.settings import KUBERNETES_RELEASES
 from hack.packaging.lock import PYTHONS, RESOLUTIONS
 
 ROOT = Path(__file__).parents[2]

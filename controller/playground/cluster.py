@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hack.control_plane.components import (
+from controller.playground.components import (
     NODE,
     NODE_NAME,
     TOKEN,
@@ -35,8 +35,8 @@ from hack.control_plane.components import (
     write_certificates,
     write_files,
 )
-from hack.control_plane.processes import Process, free_ports
-from hack.control_plane.waiting import wait_for
+from controller.playground.processes import Process, free_ports
+from controller.playground.waiting import wait_for
 
 KUBECTL_SECONDS = 120
 
@@ -131,6 +131,7 @@ class ControlPlane(Cluster):
 
     @property
     def etcd(self) -> str:
+        """Return the address of etcd."""
         return self._etcd_address
 
     def start(self) -> None:
@@ -161,6 +162,7 @@ class ControlPlane(Cluster):
         self._wait(self._etcd, "etcd healthy", lambda: self._answer(f"{self._etcd_address}/health") is not None)
 
     def stop_etcd(self) -> None:
+        """Kill etcd."""
         self._etcd.kill()
 
     def back_up_etcd(self) -> None:
@@ -199,6 +201,7 @@ class ControlPlane(Cluster):
         self._controllers.kill()
 
     def start_scheduler(self) -> None:
+        """Start kube-scheduler."""
         self._scheduler.start()
 
     def is_running(self) -> bool:
@@ -242,7 +245,8 @@ class ControlPlane(Cluster):
             raise RuntimeError(f"the API server refused a request to {path}")
 
     def _api_request(self, path: str) -> urllib.request.Request:
-        return urllib.request.Request(self._address + path, headers={"Authorization": f"Bearer {TOKEN}"})
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        return urllib.request.Request(self._address + path, headers=headers)  # noqa: S310 -- our own address
 
     def _answer(self, request: urllib.request.Request | str) -> bytes | None:
         """Return the body of a response; None if there is no response, or an error."""

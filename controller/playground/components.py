@@ -82,6 +82,7 @@ class Ports:
 
 
 def server_address(ports: Ports) -> str:
+    """Return the address of kube-apiserver."""
     return f"https://127.0.0.1:{ports.server}"
 
 
