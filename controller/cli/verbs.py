@@ -628,6 +628,28 @@ INSTALLATION = {
         flags=(_options(),),
         entry="uninstall:run",
     ),
+    "install-controller": Verb(
+        summary="install or upgrade RukPak on a cluster",
+        description="Install the API and the controller on a cluster, or upgrade them to this release.",
+        examples={
+            "install-controller --image registry.example.com/rukpak:0.1.0 --wait": "show it, ask, and wait",
+            "install-controller --image registry.example.com/rukpak:0.1.0 -o yaml | kubectl apply -f -": "with kubectl",
+        },
+        flags=(
+            _flag(
+                "--image IMAGE",
+                "image of the controller; required, because none is published: build the Dockerfile",
+                required=True,
+            ),
+            _flag("--restricted", "for a cluster with tenants: install bundles only as their ServiceAccounts"),
+            _YES,
+            _flag("--dry-run", "only show what would be created or changed"),
+            *_wait("wait until the API is served and the controller runs"),
+            _output("yaml"),
+            *_cluster("namespace"),
+        ),
+        entry="install_controller:main",
+    ),
     "crd": Verb(
         summary="print the CustomResourceDefinition",
         description="Print the CustomResourceDefinition of this release.",
