@@ -23,12 +23,12 @@ from typing import Any
 from controller.playground.components import (
     NODE,
     NODE_NAME,
-    TOKEN,
     Ports,
     controller_manager_command,
     etcd_command,
     is_ready,
     kwok_command,
+    read_token,
     scheduler_command,
     server_address,
     server_command,
@@ -245,7 +245,7 @@ class ControlPlane(Cluster):
             raise RuntimeError(f"the API server refused a request to {path}")
 
     def _api_request(self, path: str) -> urllib.request.Request:
-        headers = {"Authorization": f"Bearer {TOKEN}"}
+        headers = {"Authorization": f"Bearer {read_token(self.folder)}"}
         return urllib.request.Request(self._address + path, headers=headers)  # noqa: S310 -- our own address
 
     def _answer(self, request: urllib.request.Request | str) -> bytes | None:

@@ -97,7 +97,7 @@ class Testbed:
         self.api = self._connect()
 
     def _connect(self) -> Api:
-        return Api(self.cluster.server, self.cluster.folder / "ca.crt")
+        return Api(self.cluster.server, self.cluster.folder)
 
     def stop_workloads(self) -> None:
         """Freeze all workloads: only the scenario writes their status from now on."""

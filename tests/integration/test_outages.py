@@ -19,7 +19,7 @@ import pytest
 
 from api.v1alpha2.conditions import Reason
 from controller.playground.cluster import ControlPlane
-from controller.playground.components import TOKEN
+from controller.playground.components import read_token
 from controller.playground.processes import Process
 from controller.playground.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map
@@ -146,7 +146,7 @@ def test_a_token_that_has_changed_is_read_again_once(fresh_cluster: ControlPlane
     token = tmp_path / "token"
     token.write_text("of yesterday")
     client = connect(kubeconfig=str(write_kubeconfig(fresh_cluster, tmp_path, token)), user_agent="rukpak-test")
-    token.write_text(TOKEN)
+    token.write_text(read_token(fresh_cluster.folder))
     assert apply(client, "token").status in (200, 201)
 
     token.write_text("of yesterday")
