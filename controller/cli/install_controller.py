@@ -133,6 +133,8 @@ def _path(discovery: Discovery, manifest: Manifest) -> str:
 
 
 def _check_present(found: Mapping[str, Any], manifest: Manifest) -> None:
+    if found["metadata"].get("deletionTimestamp"):
+        raise FailedError(f"{name_of(manifest)} is being deleted; run it again when it is gone")
     release = (found["metadata"].get("annotations") or {}).get(HELM_RELEASE)
     if release:
         raise FailedError(f'{name_of(manifest)} is managed by the Helm release "{release}"; use helm upgrade')

@@ -296,8 +296,9 @@ class Binaries:
             try:
                 found[program.name] = self._download(program)
             except DownloadError as error:
-                self._tell(f"{program.name} could not be downloaded: {error}")
                 self._failures[program.part] = error
+                if program.part in self._builds:
+                    self._tell(f"{program.name} could not be downloaded: {error}")
         return found
 
     def _download(self, program: Program) -> Path:
@@ -312,16 +313,17 @@ class Binaries:
     def _build_all(self, programs: list[Program]) -> dict[str, Path]:
         # One after the other: Go keeps all processors busy, and two builds would need twice the memory.
         wanted = {program.part for program in programs}
-        for part in wanted - self._builds.keys():
+        if missing := [program.name for program in programs if program.part not in self._builds]:
+            failures = "; ".join(str(error) for part, error in self._failures.items() if part not in self._builds)
             raise MissingError(
-                f"{_list_names(part, programs)}: not on PATH or in KUBEBUILDER_ASSETS, and not downloaded "
-                f"({self._failures[part]}); install what is missing, or allow the download"
+                f"{', '.join(missing)}: not on PATH or in KUBEBUILDER_ASSETS, and not downloaded ({failures}); "
+                "install what is missing, or allow the downloads"
             )
         folders = {part: self._build(part, programs) for part in self._builds if part in wanted}
         return {program.name: folders[program.part] / program.name for program in programs}
 
     def _build(self, part: str, programs: list[Program]) -> Path:
-        names = _list_names(part, programs)
+        names = ", ".join(program.name for program in programs if program.part == part)
 
         def make(folder: Path) -> None:
             self._tell(f"building {names} from Go modules, once: takes minutes")
@@ -347,7 +349,3 @@ class Binaries:
             "helm": self._settings.helm_version,
         }
         return f"built-{part}-{versions[part]}-{self._settings.architecture}"
-
-
-def _list_names(part: str, programs: Iterable[Program]) -> str:
-    return ", ".join(program.name for program in programs if program.part == part)

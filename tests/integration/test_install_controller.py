@@ -1,4 +1,4 @@
-"""`rukpak install-controller`: installs and upgrades RukPak from the package, shows it before, and tells what is left."""
+"""`rukpak install-controller`: RukPak is installed and upgraded from the package, and what happens is shown before."""
 
 from __future__ import annotations
 
@@ -45,17 +45,19 @@ def test_it_installs_upgrades_restricts_and_is_uninstalled(fresh_kwok_cluster: C
     assert f"{INSTALLER} deleted" in restricted
     assert "--require-service-account" in container_of(fresh_kwok_cluster)["args"]
 
+    add_field(fresh_kwok_cluster)
+    refused = rukpak(*install, "--yes", status=1)
+    assert "has spec.newer, which this release does not know" in refused.stderr
+    assert not refused.stdout
+
     removed = rukpak("uninstall", "--yes").stdout.splitlines()
     gone = {f"{line.rpartition(' ')[0]} deleted" for line in restricted if not line.endswith(" deleted")}
     assert gone <= set(removed)
 
 
-def test_a_newer_api_is_not_replaced(fresh_kwok_cluster: ControlPlane, rukpak: Rukpak) -> None:
-    rukpak("install-controller", *IMAGE, "--yes")
+def add_field(cluster: ControlPlane) -> None:
+    """Make the API one of a newer release."""
     field = {"type": "string", "description": "Of a newer release."}
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/newer"
     change = json.dumps([{"op": "add", "path": path, "value": field}])
-    fresh_kwok_cluster.kubectl("patch", DEFINITION, "--type=json", "--patch", change)
-    refused = rukpak("install-controller", *IMAGE, "--yes", status=1)
-    assert "has spec.newer, which this release does not know" in refused.stderr
-    assert not refused.stdout
+    cluster.kubectl("patch", DEFINITION, "--type=json", "--patch", change)

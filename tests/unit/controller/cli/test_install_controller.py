@@ -9,6 +9,7 @@ import pytest
 from api import names
 from api.v1alpha2.schema import crd
 from controller.cli import main
+from controller.cli.command import FailedError
 from controller.cli.install_controller import find_manifests, find_superseded, make_plan, read_manifests
 from controller.cli.installation import find_loss
 from controller.formats.manifests import read_documents
@@ -85,17 +86,29 @@ def test_what_an_older_definition_would_lose_is_named(changes: dict[str, Any], l
 def test_a_newer_definition_is_not_replaced() -> None:
     cluster = FakeCluster()
     cluster.put(other(fields={"new": {"type": "string"}}))
-    with pytest.raises(Exception, match=r"the API of the cluster has spec.new, which this release does not know; use"):
+    with pytest.raises(
+        FailedError, match=r"the API of the cluster has spec.new, which this release does not know; use"
+    ):
         list(make_plan(cluster.client, cluster.discovery, [crd()]))
     assert not [request for request in cluster.requests if not request.startswith("GET")]
 
 
-def test_what_helm_manages_is_left_to_helm() -> None:
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        pytest.param(
+            {"annotations": {"meta.helm.sh/release-name": "r"}},
+            'is managed by the Helm release "r"; use helm upgrade',
+            id="of Helm",
+        ),
+        pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "is being deleted", id="being deleted"),
+    ],
+)
+def test_what_cannot_be_taken_over_is_named(metadata: dict[str, Any], problem: str) -> None:
     cluster = FakeCluster()
     deployment = find(read_manifests(restricted=False, image=IMAGE, namespace="bundles"), "Deployment")
-    release = {"meta.helm.sh/release-name": "rukpak"}
-    cluster.put({**deployment, "metadata": {**deployment["metadata"], "annotations": release}})
-    with pytest.raises(Exception, match=r'deployment.apps/rukpak is managed by the Helm release "rukpak"; use helm'):
+    cluster.put({**deployment, "metadata": deployment["metadata"] | metadata})
+    with pytest.raises(FailedError, match=f"deployment.apps/rukpak {problem}"):
         list(make_plan(cluster.client, cluster.discovery, [deployment]))
 
 

@@ -309,15 +309,18 @@ def test_what_cannot_be_had_at_all_is_told_with_the_ways_to_get_it(
         binaries.obtain(["registry"])
 
 
-def test_without_builds_the_address_that_failed_is_named(
+def test_without_builds_the_addresses_that_failed_are_named(
     tmp_path: Path, file_server: FileServer, told: list[str]
 ) -> None:
     with pytest.raises(MissingError) as raised:
-        Binaries(settings(tmp_path, file_server), told.append).obtain(["kubectl", "etcd"])
+        Binaries(settings(tmp_path, file_server), told.append).obtain(["kubectl", "etcd", "registry"])
     assert str(raised.value) == (
-        "kubectl, etcd: not on PATH or in KUBEBUILDER_ASSETS, and not downloaded "
-        f"({file_server.address}{PATH}/kubectl.sha256: 404 Not Found); install what is missing, or allow the download"
+        "kubectl, etcd, registry: not on PATH or in KUBEBUILDER_ASSETS, and not downloaded "
+        f"({file_server.address}{PATH}/kubectl.sha256: 404 Not Found; "
+        f"{file_server.address}/v3.1.2/registry_3.1.2_linux_amd64.tar.gz.sha256: 404 Not Found); "
+        "install what is missing, or allow the downloads"
     )
+    assert told == ["downloading kubectl 1.36.3", "downloading registry 3.1.2"]
 
 
 def test_builds_run_in_the_order_in_which_they_share_most(
