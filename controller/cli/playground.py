@@ -7,9 +7,6 @@ a fake node reports them Ready. Programs that are missing are downloaded once (c
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -26,7 +23,7 @@ from controller.playground.binaries import Binaries, MissingError
 from controller.playground.cluster import ControlPlane, load_control_plane, make_control_plane
 from controller.playground.processes import Process, running_process, take_away
 from controller.playground.programs import CONTROL_PLANE
-from controller.playground.registry import Registry, registry_of
+from controller.playground.registry import Registry
 from controller.playground.settings import Settings, read_settings
 from controller.playground.waiting import wait_for
 from controller.processes.programs import Mechanisms
@@ -75,7 +72,7 @@ def _up(settings: Settings, folder: Path) -> None:
             raise
         tell("The playground runs: a cluster whose pods are only objects, a registry, and the controller.")
         tell(f"Its log is {folder / 'controller.log'}")
-    _print_use(folder)
+    print(load_control_plane(folder).exports(), end="", flush=True)
     for line in FIRST_STEPS.splitlines():
         tell(line)
 
@@ -91,7 +88,7 @@ def _down(_settings: Settings, folder: Path) -> None:
 def _env(_settings: Settings, folder: Path) -> None:
     if not is_complete(folder):
         raise FailedError('the playground is not running; run "rukpak playground"')
-    _print_use(folder)
+    print(load_control_plane(folder).exports(), end="", flush=True)
 
 
 _ACTIONS: Mapping[str, Callable[[Settings, Path], None]] = {"up": _up, "down": _down, "env": _env}
@@ -133,13 +130,3 @@ def _start_controller(cluster: ControlPlane) -> None:
         return read_holder(client, names.DEFAULT_NAMESPACE) is not None
 
     wait_for(acts, CONTROLLER_SECONDS, lambda: f"the controller: {process.last_words()}")
-
-
-def _print_use(folder: Path) -> None:
-    variables = load_control_plane(folder).environment() | {"REGISTRY": registry_of(folder) or ""}
-    if not shutil.which("rukpak"):
-        variables["PATH"] += f"{os.pathsep}{Path(sys.executable).parent}"
-    for name, value in variables.items():
-        # The shell expands the rest of PATH when it evaluates this line.
-        rest = ':"$PATH"' if name == "PATH" else ""
-        print(f"export {name}={shlex.quote(value)}{rest}")

@@ -10,9 +10,11 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shlex
 import shutil
 import ssl
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -36,6 +38,7 @@ from controller.playground.components import (
     write_files,
 )
 from controller.playground.processes import Process, free_ports
+from controller.playground.registry import registry_of
 from controller.playground.waiting import wait_for
 
 KUBECTL_SECONDS = 120
@@ -119,10 +122,14 @@ class ControlPlane(Cluster):
         self._scheduler = Process("kube-scheduler", folder, scheduler_command(folder, programs))
         self._kwok = Process("kwok", folder, kwok_command(folder, programs)) if "kwok" in programs else None
 
-    def environment(self) -> dict[str, str]:
-        """Return the environment variables for a shell; PATH is to be prepended."""
-        variables = {"KUBECONFIG": self.kubeconfig, "KUBECACHEDIR": self._cache, "PATH": self.folder / "bin"}
-        return {name: str(value) for name, value in variables.items()}
+    def exports(self) -> str:
+        """Return the lines by which a shell uses it, with the `rukpak` of this virtual environment."""
+        programs = [self.folder / "bin", *([Path(sys.prefix) / "bin"] if sys.prefix != sys.base_prefix else [])]
+        # The shell expands the rest of PATH when it evaluates its line.
+        path = f'{shlex.quote(os.pathsep.join(map(str, programs)))}:"$PATH"'
+        variables = {"KUBECONFIG": shlex.quote(str(self.kubeconfig)), "KUBECACHEDIR": shlex.quote(str(self._cache))}
+        variables |= {"PATH": path, **({"REGISTRY": host} if (host := registry_of(self.folder)) else {})}
+        return "".join(f"export {name}={value}\n" for name, value in variables.items())
 
     @property
     def server(self) -> str:

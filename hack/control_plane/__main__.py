@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from controller.playground.binaries import Binaries, MissingError
-from controller.playground.cluster import STATE, ControlPlane, load_control_plane, make_control_plane
+from controller.playground.cluster import STATE, load_control_plane, make_control_plane
 from controller.playground.processes import take_away
 from controller.playground.programs import CONTROL_PLANE, PROGRAMS
-from controller.playground.registry import Registry, registry_of
+from controller.playground.registry import Registry
 from controller.playground.settings import Settings, read_settings
 from hack.control_plane.builds import BUILDS
 
@@ -78,7 +77,7 @@ def _up(options: argparse.Namespace, settings: Settings) -> None:
     except BaseException:
         take_away(folder)
         raise
-    _print_use(cluster)
+    print(cluster.exports(), end="")
 
 
 def _down(options: argparse.Namespace, settings: Settings) -> None:
@@ -86,7 +85,7 @@ def _down(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _env(options: argparse.Namespace, settings: Settings) -> None:
-    _print_use(load_control_plane(_existing(options.name, settings)))
+    print(load_control_plane(_existing(options.name, settings)).exports(), end="")
 
 
 def _list(_options: argparse.Namespace, settings: Settings) -> None:
@@ -108,15 +107,6 @@ def _existing(name: str, settings: Settings) -> Path:
     if not (folder / STATE).exists():
         raise UsageError(f"there is no {name}; see hack/cluster list")
     return folder
-
-
-def _print_use(cluster: ControlPlane) -> None:
-    if host := registry_of(cluster.folder):
-        print(f"export REGISTRY={host}")
-    for name, value in cluster.environment().items():
-        # The shell expands the rest of PATH when it evaluates this line.
-        shown = f'{shlex.quote(value)}:"$PATH"' if name == "PATH" else shlex.quote(value)
-        print(f"export {name}={shown}")
 
 
 if __name__ == "__main__":
