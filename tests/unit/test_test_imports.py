@@ -20,7 +20,7 @@ NAMED = re.compile(r"(controller(?:\.\w+)+)[.:]\w+")
 
 def find_modules(source: str) -> Iterator[str]:
     """Yield the modules of the controller that a test imports, or of which it changes something by name."""
-    yield from (name for name in _named_modules(source) if not name.startswith("controller.playground."))
+    yield from (name for name in _named_modules(source) if not name.startswith("controller.playground"))
 
 
 def _named_modules(source: str) -> Iterator[str]:
