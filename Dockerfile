@@ -24,7 +24,9 @@ WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY api/ api/
 COPY controller/ controller/
+COPY config/install.yaml config/install-restricted.yaml config/
 COPY hack/image/ hack/image/
+COPY hack/packaging/metadata.py hack/packaging/
 COPY hack/requirements.txt hack/
 COPY --from=helm /programs/helm /programs/helm
 RUN ["python", "hack/image/assemble.py", "/image", "/programs/helm"]

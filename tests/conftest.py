@@ -17,13 +17,14 @@ import pytest
 from api.plugins import Access, Means
 from controller.kube.client import Client, connect
 from controller.kube.resources import NAMESPACES
+from controller.playground.binaries import Binaries, MissingError, tell_person
+from controller.playground.cluster import Cluster, ControlPlane, make_control_plane
+from controller.playground.processes import make_owned_folder, take_away
+from controller.playground.programs import CONTROL_PLANE
+from controller.playground.registry import Registry
+from controller.playground.settings import Settings, read_settings
 from controller.processes.programs import Mechanisms
-from hack.control_plane.binaries import Binaries, MissingError, tell_person
-from hack.control_plane.cluster import Cluster, ControlPlane, make_control_plane
-from hack.control_plane.processes import make_owned_folder, take_away
-from hack.control_plane.programs import CONTROL_PLANE
-from hack.control_plane.servers import Registry
-from hack.control_plane.settings import Settings, read_settings
+from hack.control_plane.builds import BUILDS
 from tests.support.charts import packaged_helm
 from tests.support.controller import Controller
 from tests.support.registry import LocalRegistry
@@ -56,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if Mechanisms.found().lack():
         _go_on_unconfined()
-    config.stash[BINARIES] = Binaries(read_settings(), _teller(config))
+    config.stash[BINARIES] = Binaries(read_settings(), _teller(config), builds=BUILDS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -26,6 +26,7 @@ from controller.cli.deployments import Holder, is_served, list_first, read_holde
 from controller.cli.output import dump_as, one_line, show
 from controller.formats.helm.program import ProgramFinder
 from controller.kube.client import Client
+from controller.kube.configuration import find_context
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError, ConfigurationError
 from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
@@ -42,7 +43,7 @@ OLDEST, NEWEST = 34, 36
 SKEW_SECONDS = 30.0
 """Difference of clocks above which certificates and tokens begin to be refused."""
 INSTALL_API = 'run "rukpak crd | kubectl apply --server-side -f -"'
-INSTALL = "kubectl apply -k config/default"
+INSTALL = "rukpak install-controller"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 WORKLOADS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
 POLICIES = Resource(
@@ -63,6 +64,17 @@ def compare_definitions(served: Mapping[str, Any]) -> str:
     if more := sorted(there - here):
         parts.append(f"has {_list_fields(more)}, which this release does not know")
     return "; ".join(parts) or ("" if theirs == ours else "validates some fields differently")
+
+
+def find_loss(served: Mapping[str, Any]) -> str:
+    """Return what the CustomResourceDefinition of a cluster has that ours lacks, so that values would lose it.
+
+    Empty: nothing. Stored versions come first, then fields.
+    """
+    theirs, ours = _schemas(served), _schemas(crd())
+    if stored := set((served.get("status") or {}).get("storedVersions") or ()) - ours.keys():
+        return f"stored objects of {', '.join(sorted(stored))}"
+    return _list_fields(sorted(set(_field_paths(theirs)) - set(_field_paths(ours))))
 
 
 def _schemas(definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,6 +196,15 @@ def check_installation(options: argparse.Namespace) -> int:
     return FAILED if any(found.level is Level.FAILED for _, found in findings) else 0
 
 
+def describe_cluster(client: Client, options: argparse.Namespace) -> str:
+    """Return the context and the address of the cluster that the options select.
+
+    Raises: ConfigurationError.
+    """
+    context = find_context(options.kubeconfig or None, options.context or None)
+    return f'{f"""context "{context}", """ if context else ""}cluster {client.host}'
+
+
 def _check_cluster(options: argparse.Namespace) -> Iterator[tuple[str, Finding]]:
     try:
         client = connect(options)
@@ -191,9 +212,14 @@ def _check_cluster(options: argparse.Namespace) -> Iterator[tuple[str, Finding]]
     except (ApiError, ConfigurationError) as error:
         yield "API server", failed(explain(error))
         return
+    yield from check_cluster(client, options.namespace)
+
+
+def check_cluster(client: Client, namespace: str) -> Iterator[tuple[str, Finding]]:
+    """Yield what is found about each part of RukPak on a cluster; `namespace` is that of the controller."""
     for subject, check in CHECKS.items():
         try:
-            found = list(check(client, options.namespace))
+            found = list(check(client, namespace))
         except ApiError as error:  # a question that the user may not ask is no failure
             found = [Finding(Level.UNKNOWN, f"cannot be checked: {error}")]
         yield from ((subject, each) for each in found)

@@ -34,11 +34,10 @@ from controller.cli.deployments import (
     read_holder,
     read_if_exists,
 )
-from controller.cli.installation import DEFINITION
+from controller.cli.installation import DEFINITION, describe_cluster
 from controller.cli.output import name_of
 from controller.content.store import StoreInUseError
 from controller.kube.client import Client
-from controller.kube.configuration import find_context
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ConfigurationError
 from controller.kube.lease import LEASES
@@ -85,7 +84,7 @@ def uninstall(options: argparse.Namespace) -> int:
     client = connect(options)
     deployments, parts = _find_deployments(client), find_parts(client, options.namespace)
     if not (deployments or parts):
-        tell(f"RukPak is not installed on {_cluster(client, options)}")
+        tell(f"RukPak is not installed on {describe_cluster(client, options)}")
         return 0
     _announce(client, options)
     plan = [*_plan(deployments, keep=not options.delete), *(part.name for part in parts)]
@@ -112,14 +111,9 @@ def _find_deployments(client: Client) -> list[Manifest]:
         return []
 
 
-def _cluster(client: Client, options: argparse.Namespace) -> str:
-    context = find_context(options.kubeconfig or None, options.context or None)
-    return f'{f"""context "{context}", """ if context else ""}cluster {client.host}'
-
-
 def _announce(client: Client, options: argparse.Namespace) -> None:
     """Print on stderr where RukPak is removed, and which controller runs elsewhere."""
-    tell(f"Uninstalling RukPak from {_cluster(client, options)}")
+    tell(f"Uninstalling RukPak from {describe_cluster(client, options)}")
     holder = read_holder(client, options.namespace)
     if holder and holder.is_running and not _is_pod(client, options.namespace, holder.host):
         tell(

@@ -139,6 +139,7 @@ def _add_fate(parser: Parser) -> None:
 # flags of several verbs
 
 _SHELLS = ("bash", "zsh", "fish")
+_PLAYGROUND = ("up", "down", "env")
 _APPROVALS = ("Automatic", "NewPermissions", "Manual")
 _LOCAL = "folder, archive, packed chart or file of manifests"
 _SOURCES = (
@@ -623,6 +624,50 @@ INSTALLATION = {
         },
         flags=(_options(),),
         entry="uninstall:run",
+    ),
+    "install-controller": Verb(
+        summary="install or upgrade RukPak on a cluster",
+        description="Install the API and the controller on a cluster, or upgrade them to this release.",
+        examples={
+            "install-controller --image registry.example.com/rukpak:0.1.0 --wait": "show it, ask, and wait",
+            "install-controller --image registry.example.com/rukpak:0.1.0 -o yaml | kubectl apply -f -": "with kubectl",
+        },
+        flags=(
+            _flag(
+                "--image IMAGE",
+                "image of the controller; required, because none is published: build the Dockerfile",
+                required=True,
+            ),
+            _flag("--restricted", "for a cluster with tenants: install bundles only as their ServiceAccounts"),
+            _YES,
+            _flag("--dry-run", "only show what would be created or changed"),
+            *_wait("wait until the API is served and the controller runs"),
+            _output("yaml"),
+            *_cluster("namespace"),
+        ),
+        entry="install_controller:main",
+    ),
+    "playground": Verb(
+        summary="try RukPak on a cluster of its own on this machine",
+        description="Start a cluster, a registry and the controller on this machine, to try RukPak: without root and "
+        "without containers, so that pods are only objects. Programs that are missing are downloaded once. Results "
+        "are lines for eval.",
+        usage=f"[{'|'.join(_PLAYGROUND)}]",
+        examples={
+            "playground": "start it, and print how to use it",
+            "playground down": "stop it, and delete what is in it",
+        },
+        flags=(
+            _argument(
+                "action",
+                "ACTION",
+                "up: start; down: delete; env: print the environment [default: up]",
+                nargs="?",
+                type=OneOf(_PLAYGROUND),
+                default="up",
+            ),
+        ),
+        entry="playground:main",
     ),
     "crd": Verb(
         summary="print the CustomResourceDefinition",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hack.control_plane.components import TOKEN
+from controller.playground.components import read_token
 
 TIMEOUT_SECONDS = 600.0
 REST_SECONDS = 30.0
@@ -34,12 +34,13 @@ class Api:
 
     Args:
         server: address.
-        authority: file with the CA certificate of the server.
+        folder: of its control plane, with the certificate of the authority and the token of the admin.
     """
 
-    def __init__(self, server: str, authority: Path) -> None:
+    def __init__(self, server: str, folder: Path) -> None:
         self._host = urlsplit(server).netloc
-        self._tls = ssl.create_default_context(cafile=authority)
+        self._tls = ssl.create_default_context(cafile=folder / "ca.crt")
+        self._token = read_token(folder)
         self._local = threading.local()
 
     def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
@@ -87,11 +88,10 @@ class Api:
     def _connect(self) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection(self._host, timeout=TIMEOUT_SECONDS, context=self._tls)
 
-    @staticmethod
     def _send(
-        connection: http.client.HTTPSConnection, method: str, path: str, body: Any, content_type: str
+        self, connection: http.client.HTTPSConnection, method: str, path: str, body: Any, content_type: str
     ) -> http.client.HTTPResponse:
-        headers = {"Authorization": f"Bearer {TOKEN}", "User-Agent": USER_AGENT, "Accept": "application/json"}
+        headers = {"Authorization": f"Bearer {self._token}", "User-Agent": USER_AGENT, "Accept": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         connection.request(method, path, data, {**headers, "Content-Type": content_type} if data else headers)
         return connection.getresponse()

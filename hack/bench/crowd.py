@@ -38,6 +38,8 @@ from controller.build.revision import Revision, pack, pack_terms, unpack
 from controller.content.digests import digest_of
 from controller.formats.applicable import revision_digest
 from controller.observe.records import project
+from controller.playground.processes import free_ports
+from controller.playground.waiting import wait_for
 from controller.revisions.store import secret_name
 from controller.status.report import short
 from hack.bench.api import BUNDLE_DEPLOYMENTS, Api
@@ -46,8 +48,6 @@ from hack.bench.rows import Row, as_markdown, publish, tell
 from hack.bench.scenarios import time_install, time_repair
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Bundle, Manifest, make_bundle, path_of
-from hack.control_plane.processes import free_ports
-from hack.control_plane.waiting import wait_for
 
 STORE = f"/api/v1/namespaces/{names.DEFAULT_NAMESPACE}/secrets"
 PUTS = 100

@@ -16,15 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from controller.playground.binaries import Binaries, MissingError
+from controller.playground.registry import Registry
+from controller.playground.settings import read_settings
 from hack.bench import raw
 from hack.bench.api import Api
 from hack.bench.figures import FIGURES, Measured, Sample, describe_machine, insert_table, medians
 from hack.bench.scenarios import MANY, ONE, Scenario, delete, install
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Manifest
-from hack.control_plane.binaries import Binaries, MissingError
-from hack.control_plane.servers import Registry
-from hack.control_plane.settings import read_settings
+from hack.control_plane.builds import BUILDS
 from tests.support.private_sources import PASSWORD, USER, Authority, GuardedRegistry, password_auth
 
 HERE = Path(__file__).parent
@@ -123,7 +124,7 @@ def measure(testbed: Testbed, runs: int) -> Samples:
 @contextmanager
 def serve_privately(public: Registry, folder: Path) -> Iterator[Servers]:
     """Run registries with TLS that serve the content of another one; `folder` is for their files."""
-    program = Binaries(read_settings()).obtain(["registry"])["registry"]
+    program = Binaries(read_settings(), builds=BUILDS).obtain(["registry"])["registry"]
     for name in ("authority", "secure", "guarded"):
         (folder / name).mkdir()
     authority, auth = Authority.make(folder / "authority"), password_auth(folder / "guarded")

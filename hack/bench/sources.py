@@ -31,12 +31,13 @@ from api.plugins import Access, Credentials, Entry, Limits, Resolution
 from controller.build.plugins import source_of
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
+from controller.playground.binaries import Binaries
+from controller.playground.registry import Registry
+from controller.playground.settings import read_settings
 from controller.sources.transport import Response, Transport
 from hack.bench.private import TRUSTS, serve_privately
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
-from hack.control_plane.binaries import Binaries
-from hack.control_plane.servers import Registry
-from hack.control_plane.settings import read_settings
+from hack.control_plane.builds import BUILDS
 from tests.support.archives import tarball
 from tests.support.charts import add_chart, repository_of
 from tests.support.faulty_registry import FaultyRegistry
@@ -378,7 +379,7 @@ def serve_images(folder: Path) -> Iterator[RegistryClient]:
 
 @contextmanager
 def _run_registry(folder: Path) -> Iterator[Registry]:
-    registry = Registry(folder, Binaries(read_settings()).obtain(["registry"])["registry"])
+    registry = Registry(folder, Binaries(read_settings(), builds=BUILDS).obtain(["registry"])["registry"])
     registry.start()
     try:
         yield registry

@@ -9,16 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controller.kube.client import Client, connect
+from controller.playground.binaries import Binaries
+from controller.playground.cluster import ControlPlane, make_control_plane
+from controller.playground.processes import Process, make_owned_folder, running_process, take_away
+from controller.playground.programs import CONTROL_PLANE
+from controller.playground.registry import Registry
+from controller.playground.settings import read_settings
+from controller.playground.waiting import wait_for
 from hack.bench.api import Api, Requests, requests_of
 from hack.bench.rows import Usage, read_usage
 from hack.bench.workloads import Bundle, Manifest
-from hack.control_plane.binaries import Binaries
-from hack.control_plane.cluster import ControlPlane, make_control_plane
-from hack.control_plane.processes import Process, make_owned_folder, running_process, take_away
-from hack.control_plane.programs import CONTROL_PLANE
-from hack.control_plane.servers import Registry
-from hack.control_plane.settings import read_settings
-from hack.control_plane.waiting import wait_for
+from hack.control_plane.builds import BUILDS
 from tests.support.registry import RegistryClient
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +97,7 @@ class Testbed:
         self.api = self._connect()
 
     def _connect(self) -> Api:
-        return Api(self.cluster.server, self.cluster.folder / "ca.crt")
+        return Api(self.cluster.server, self.cluster.folder)
 
     def stop_workloads(self) -> None:
         """Freeze all workloads: only the scenario writes their status from now on."""
@@ -171,7 +172,7 @@ def make_testbed() -> Iterator[Testbed]:
     Raises: MissingError if a program cannot be obtained.
     """
     settings = read_settings()
-    programs = Binaries(settings).obtain([*CONTROL_PLANE, "registry"])
+    programs = Binaries(settings, builds=BUILDS).obtain([*CONTROL_PLANE, "registry"])
     folders = [make_owned_folder(settings.running, prefix) for prefix in ("cluster", "registry", "controller")]
     try:
         cluster = make_control_plane(folders[0], programs, audit=True)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hack.control_plane.binaries import Binaries, MissingError
-from hack.control_plane.cluster import STATE, ControlPlane, load_control_plane, make_control_plane
-from hack.control_plane.processes import take_away
-from hack.control_plane.programs import CONTROL_PLANE, PROGRAMS
-from hack.control_plane.servers import Registry, registry_of
-from hack.control_plane.settings import Settings, read_settings
+from controller.playground.binaries import Binaries, MissingError
+from controller.playground.cluster import STATE, load_control_plane, make_control_plane
+from controller.playground.processes import take_away
+from controller.playground.programs import CONTROL_PLANE, PROGRAMS
+from controller.playground.registry import Registry
+from controller.playground.settings import Settings, read_settings
+from hack.control_plane.builds import BUILDS
 
 DEFAULT_NAME = "rukpak"
 
@@ -63,7 +63,7 @@ def _name(text: str) -> str:
 def _up(options: argparse.Namespace, settings: Settings) -> None:
     folder = settings.running / options.name
     added = [name for name in ("kwok", "registry") if getattr(options, name)]
-    programs = Binaries(settings).obtain([*CONTROL_PLANE, *added])
+    programs = Binaries(settings, builds=BUILDS).obtain([*CONTROL_PLANE, *added])
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
@@ -77,7 +77,7 @@ def _up(options: argparse.Namespace, settings: Settings) -> None:
     except BaseException:
         take_away(folder)
         raise
-    _print_use(cluster)
+    print(cluster.exports(), end="")
 
 
 def _down(options: argparse.Namespace, settings: Settings) -> None:
@@ -85,7 +85,7 @@ def _down(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _env(options: argparse.Namespace, settings: Settings) -> None:
-    _print_use(load_control_plane(_existing(options.name, settings)))
+    print(load_control_plane(_existing(options.name, settings)).exports(), end="")
 
 
 def _list(_options: argparse.Namespace, settings: Settings) -> None:
@@ -95,7 +95,7 @@ def _list(_options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _programs(_options: argparse.Namespace, settings: Settings) -> None:
-    found = Binaries(settings).find(PROGRAMS)
+    found = Binaries(settings, builds=BUILDS).find(PROGRAMS)
     for name in PROGRAMS:
         print(f"{name:24} {found.get(name, 'missing')}")
     if missing := [name for name in PROGRAMS if name not in found]:
@@ -107,15 +107,6 @@ def _existing(name: str, settings: Settings) -> Path:
     if not (folder / STATE).exists():
         raise UsageError(f"there is no {name}; see hack/cluster list")
     return folder
-
-
-def _print_use(cluster: ControlPlane) -> None:
-    if host := registry_of(cluster.folder):
-        print(f"export REGISTRY={host}")
-    for name, value in cluster.environment().items():
-        # The shell expands the rest of PATH when it evaluates this line.
-        shown = f'{shlex.quote(value)}:"$PATH"' if name == "PATH" else shlex.quote(value)
-        print(f"export {name}={shown}")
 
 
 if __name__ == "__main__":

@@ -11,16 +11,15 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from controller.playground.binaries import Build, BuildError, Tell
+from controller.playground.programs import CONTROL_PLANE
+from controller.playground.settings import Settings
 from controller.processes.memory_limit import find_limit
-from hack.control_plane.programs import CONTROL_PLANE
-from hack.control_plane.settings import Settings
 
-Tell = Callable[[str], None]
-"""Called with a line for the person who waits."""
 TELL_SECONDS = 15.0
 COMPILER_BYTES = 1 << 30
 """For one of Go's compilers. The linker of the control plane, which runs alone, needs 2 GiB."""
@@ -41,10 +40,6 @@ ENVIRONMENT = {
     "GONOSUMDB": "",
     "GOPRIVATE": "",
 }
-
-
-class BuildError(Exception):
-    """A failed build, with the last line of Go's output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +228,7 @@ def make_prometheus_go_mod(prometheus: str, version: str) -> str:
     return _join_go_mod("prometheus", _language(prometheus, PROMETHEUS), {PROMETHEUS: version}, replaced)
 
 
-BUILDS: dict[str, Callable[[Path, Settings, Tell], None]] = {
+BUILDS: dict[str, Build] = {
     "control-plane": build_control_plane,
     "registry": build_registry,
     "kwok": build_kwok,

@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hack.control_plane.binaries import MissingError
-from hack.control_plane.settings import read_settings
-from hack.control_plane.waiting import wait_for
+from controller.playground.binaries import MissingError
+from controller.playground.settings import read_settings
+from controller.playground.waiting import wait_for
 from hack.demonstration.shell import CommandError, Shell
 from hack.demonstration.stage import DEFINITION, NAMESPACE, PLUGIN, OwnStage, RefusedError, Stage, UserStage
 from tests.support.private_sources import PASSWORD, USER, PrivateSources

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from controller.playground.binaries import Binaries
+from controller.playground.processes import OWNER, Process, make_owned_folder, running_process, take_away, write_note
+from controller.playground.programs import CONTROL_PLANE
+from controller.playground.registry import Registry
+from controller.playground.settings import Settings
 from controller.processes.programs import Mechanisms
-from hack.control_plane.binaries import Binaries
-from hack.control_plane.processes import OWNER, Process, make_owned_folder, running_process, take_away, write_note
-from hack.control_plane.programs import CONTROL_PLANE
-from hack.control_plane.servers import Registry
-from hack.control_plane.settings import Settings
+from hack.control_plane.builds import BUILDS
 from hack.demonstration.shell import CommandError, Shell
 from tests.support.private_sources import PrivateSources, serve_private_sources
 from tests.support.registry import LocalRegistry
@@ -47,7 +48,7 @@ class Stage(ABC):
     def __init__(self, settings: Settings) -> None:
         self.shell = Shell(ROOT, {})
         self._settings = settings
-        self._binaries = Binaries(settings)
+        self._binaries = Binaries(settings, builds=BUILDS)
         self._registry: Registry | None = None
         self._controller: Process | None = None
 

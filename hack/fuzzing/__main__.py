@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hack.control_plane.settings import read_settings
+from controller.playground.settings import read_settings
 from hack.fuzzing.corpus import keep, kept_inputs
 from hack.fuzzing.findings import Findings, draw_until
 from hack.fuzzing.table import TARGETS

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from hack.control_plane.binaries import Binaries
-from hack.control_plane.cluster import Cluster
-from hack.control_plane.processes import take_away
-from hack.control_plane.programs import CONTROL_PLANE
-from hack.control_plane.settings import Settings
-from hack.control_plane.waiting import wait_for
+from controller.playground.binaries import Binaries
+from controller.playground.cluster import Cluster
+from controller.playground.processes import take_away
+from controller.playground.programs import CONTROL_PLANE
+from controller.playground.settings import Settings
+from controller.playground.waiting import wait_for
 from hack.demonstration.picture import TRANSCRIPT as PICTURED
 from hack.demonstration.picture import excerpt
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.control_plane.binaries import Binaries
+from controller.playground.binaries import Binaries
 from hack.demonstration.push import read_files
 from tests.support.bundles import World
 from tests.support.instructions import pattern_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.control_plane.processes import Process
+from controller.playground.processes import Process
 from tests.support.bundles import Deployed, Manifest, World, config_map, new_name
 from tests.support.controller import STOP_SECONDS
 from tests.support.faulty_registry import FaultyRegistry

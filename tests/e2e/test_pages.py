@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hack.control_plane.binaries import Binaries
-from hack.control_plane.settings import Settings
+from controller.playground.binaries import Binaries
+from controller.playground.settings import Settings
 from tests.support.bundles import ROOT, World, config_map
 from tests.support.instructions import Step, pattern_of, read_steps, run
 from tests.support.other_programs import UnavailableError, helm, obtain_oras

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from api import names
-from hack.control_plane.cluster import KubectlError
+from controller.playground.cluster import KubectlError
 from tests.support.bundles import ROOT, Deployed, Manifest, config_map, exists, image
 from tests.support.installations import NAMESPACE
 from tests.support.tenants import ANN, BEN, OWN, Tenants

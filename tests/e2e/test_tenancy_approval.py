@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 
 from api import names
-from hack.control_plane.cluster import KubectlError
+from controller.playground.cluster import KubectlError
 from tests.support.bundles import ROOT, Deployed, Manifest, config_map
 from tests.support.inside import ApiError
 from tests.support.tenants import ANN, OWN, Tenants

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
-from hack.control_plane.cluster import KubectlError
+from controller.playground.cluster import KubectlError
 from tests.support.bundles import DEPLOYMENTS, ROOT, Manifest, World
 from tests.support.inside import ApiError
 from tests.support.tenants import ANN, OWN, Tenants

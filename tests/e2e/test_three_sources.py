@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hack.control_plane.binaries import Binaries
-from hack.control_plane.cluster import Cluster
-from hack.control_plane.settings import Settings
+from controller.playground.binaries import Binaries
+from controller.playground.cluster import Cluster
+from controller.playground.settings import Settings
 from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, new_world
 from tests.support.git_servers import GitRepository
 from tests.support.private_sources import BASIC, FORGE, PrivateSources, secret_manifest, serve_private_sources

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from hack.control_plane.cluster import Cluster, ControlPlane
-from hack.control_plane.settings import Settings
+from controller.playground.cluster import Cluster, ControlPlane
+from controller.playground.settings import Settings
 from tests.support.bundles import World, new_world
 from tests.support.registry import LocalRegistry
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.settings import Settings
+from controller.playground.cluster import ControlPlane
+from controller.playground.settings import Settings
 from tests.support.bundles import config_map, exists, new_world
 from tests.support.registry import LocalRegistry
 from tests.support.tenants import ACCOUNT, CONFIG_MAPS, deploy, tenant, user_of, written_as

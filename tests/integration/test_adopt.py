@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from api import names
-from hack.control_plane.cluster import ControlPlane
+from controller.playground.cluster import ControlPlane
 from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, config_map, exists, image, new_name
 from tests.support.charts import chart_of, write
 from tests.support.controller import Rukpak, command

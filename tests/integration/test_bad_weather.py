@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from api import names
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.processes import make_owned_folder, take_away
-from hack.control_plane.settings import Settings
-from hack.control_plane.waiting import wait_for
+from controller.playground.cluster import ControlPlane
+from controller.playground.processes import make_owned_folder, take_away
+from controller.playground.settings import Settings
+from controller.playground.waiting import wait_for
 from tests.conftest import StartController
 from tests.support.bundles import (
     CONTROLLER_AGENT,

@@ -16,8 +16,8 @@ import pytest
 
 from api.errors import BundleError
 from api.plugins import Access, Credentials
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.settings import Settings
+from controller.playground.cluster import ControlPlane
+from controller.playground.settings import Settings
 from tests.support.bundles import Deployed, World, new_name, new_world
 from tests.support.charts import (
     CHART,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.control_plane.waiting import wait_for
+from controller.playground.waiting import wait_for
 from tests.support.bundles import Deployed, World, config_map, new_name
 from tests.support.charts import pack
 from tests.support.controller import Rukpak, command

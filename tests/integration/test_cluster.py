@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -16,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from hack.control_plane.cluster import Cluster, ControlPlane, KubectlError, load_control_plane
-from hack.control_plane.waiting import wait_for
+from controller.playground.cluster import Cluster, ControlPlane, KubectlError, load_control_plane
+from controller.playground.waiting import wait_for
 from tests.support.registry import INDEX, MANIFEST, LocalRegistry
 
 ROOT = Path(__file__).parents[2]
@@ -110,10 +111,12 @@ def test_the_command_starts_shows_and_takes_down_a_cluster() -> None:
     name = f"test-{time.monotonic_ns()}"
     try:
         exported = run("up", name, "--audit", "--registry")
-        script = f'{exported}kubectl get --raw /readyz; echo " $REGISTRY"'
-        answer = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-        readiness, host = answer.stdout.split()
+        script = f'{exported}kubectl get --raw /readyz; echo " $REGISTRY"; command -v rukpak'
+        bare = {**os.environ, "PATH": os.defpath}
+        answer = subprocess.run(["bash", "-c", script], env=bare, capture_output=True, text=True, check=True)
+        readiness, host, program = answer.stdout.split()
         assert readiness == "ok"
+        assert program == str(Path(sys.prefix) / "bin/rukpak")
         with urllib.request.urlopen(f"http://{host}/v2/", timeout=10) as response:
             assert response.status == 200
         assert run("env", name) == exported

@@ -15,9 +15,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 from api import names
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.settings import Settings
-from hack.control_plane.waiting import wait_for
+from controller.playground.cluster import ControlPlane
+from controller.playground.settings import Settings
+from controller.playground.waiting import wait_for
 from tests.support.bundles import ROOT, Deployed, Manifest, World, config_map, definition, exists
 from tests.support.inside import read_documents
 from tests.support.installations import (

@@ -19,7 +19,7 @@ import pytest
 from api.v1alpha2.conditions import ConditionType
 from api.v1alpha2.schema import crd
 from api.v1alpha2.types import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
-from hack.control_plane.cluster import Cluster, KubectlError
+from controller.playground.cluster import Cluster, KubectlError
 from hack.reference.sections import read_examples
 from tests.support.inside import read_documents
 from tests.support.instructions import nested, settings

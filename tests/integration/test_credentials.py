@@ -18,9 +18,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from hack.control_plane.binaries import Binaries
-from hack.control_plane.cluster import Cluster
-from hack.control_plane.settings import Settings
+from controller.playground.binaries import Binaries
+from controller.playground.cluster import Cluster
+from controller.playground.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name, new_world
 from tests.support.git_servers import serve_ssh
 from tests.support.private_sources import PASSWORD, USER, PrivateSources, secret_manifest, serve_private_sources

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from api import names
-from hack.control_plane.cluster import Cluster
-from hack.control_plane.settings import Settings
+from controller.playground.cluster import Cluster
+from controller.playground.settings import Settings
 from tests.support.bundles import (
     STORE,
     Deployed,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hack.control_plane import waiting
-from hack.control_plane.cluster import Cluster
+from controller.playground import waiting
+from controller.playground.cluster import Cluster
 from tests.support.inside import Context, State, StorageClassInfo, Verdict, assess, explain, explain_namespace
 
 SECONDS = 60

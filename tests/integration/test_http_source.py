@@ -16,7 +16,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Entry, Limits, Resolution
 from api.v1alpha2.conditions import Reason
-from hack.control_plane.components import write_certificates
+from controller.playground.components import write_certificates
 from tests.support.archives import Link, tarball, zipped
 from tests.support.inside import ContentStore, source_of, write_entries
 from tests.support.web_servers import FaultyServer

@@ -19,7 +19,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits, Network, RegistryCredentials, Resolution
 from api.v1alpha2.conditions import Reason
-from hack.control_plane.binaries import Binaries
+from controller.playground.binaries import Binaries
 from tests.support.archives import Link, tarball
 from tests.support.inside import ContentStore, assemble, source_of, write_entries
 from tests.support.private_sources import (

@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.settings import Settings
+from controller.playground.cluster import ControlPlane
+from controller.playground.settings import Settings
 from tests.support.bundles import (
     Deployed,
     Manifest,

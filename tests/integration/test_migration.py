@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from hack.control_plane.binaries import Binaries
-from hack.control_plane.cluster import Cluster, ControlPlane
-from hack.control_plane.settings import Settings
+from controller.playground.binaries import Binaries
+from controller.playground.cluster import Cluster, ControlPlane
+from controller.playground.settings import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, config_map, definition, new_world
 from tests.support.instructions import Step, run
 from tests.support.objects import deployment, labelled, make, namespace

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.conditions import Reason
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.components import TOKEN
-from hack.control_plane.processes import Process
-from hack.control_plane.waiting import wait_for
+from controller.playground.cluster import ControlPlane
+from controller.playground.components import read_token
+from controller.playground.processes import Process
+from controller.playground.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map
 from tests.support.inside import ApiError, ApplyFailure, Client, Response, User, classify, connect, key_of
 from tests.support.objects import labelled, make
@@ -146,7 +146,7 @@ def test_a_token_that_has_changed_is_read_again_once(fresh_cluster: ControlPlane
     token = tmp_path / "token"
     token.write_text("of yesterday")
     client = connect(kubeconfig=str(write_kubeconfig(fresh_cluster, tmp_path, token)), user_agent="rukpak-test")
-    token.write_text(TOKEN)
+    token.write_text(read_token(fresh_cluster.folder))
     assert apply(client, "token").status in (200, 201)
 
     token.write_text("of yesterday")

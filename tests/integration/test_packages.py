@@ -7,9 +7,9 @@ import json
 import pytest
 
 from api import names
-from hack.control_plane.cluster import ControlPlane, KubectlError
-from hack.control_plane.settings import Settings
-from hack.control_plane.waiting import wait_for
+from controller.playground.cluster import ControlPlane, KubectlError
+from controller.playground.settings import Settings
+from controller.playground.waiting import wait_for
 from hack.packaging.manifests import Manifest, render
 from tests.support.bundles import ROOT, World, config_map, image
 from tests.support.installations import CONFIG, NAMESPACE, container_of, kustomize, run_installed

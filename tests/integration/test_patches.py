@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from hack.control_plane.cluster import ControlPlane, KubectlError
+from controller.playground.cluster import ControlPlane, KubectlError
 from tests.support.bundles import Manifest, config_map
 from tests.support.inside import processor_of
 from tests.support.objects import make

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hack.control_plane.binaries import Binaries
+from controller.playground.binaries import Binaries
 from hack.packaging import plugin
 from tests.support.bundles import World, config_map
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hack.control_plane.cluster import ControlPlane, KubectlError
-from hack.control_plane.settings import Settings
+from controller.playground.cluster import ControlPlane, KubectlError
+from controller.playground.settings import Settings
 from tests.support.bundles import World, config_map, new_world
 from tests.support.objects import deployment
 from tests.support.registry import LocalRegistry

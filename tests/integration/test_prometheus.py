@@ -21,12 +21,12 @@ import pytest
 import yaml
 
 from api.names import GROUP, PLURAL, SHARD
-from hack.control_plane.binaries import Binaries
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.processes import free_ports, make_owned_folder, take_away
-from hack.control_plane.servers import Prometheus
-from hack.control_plane.settings import Settings
-from hack.control_plane.waiting import wait_for
+from controller.playground.binaries import Binaries
+from controller.playground.cluster import ControlPlane
+from controller.playground.processes import free_ports, make_owned_folder, take_away
+from controller.playground.settings import Settings
+from controller.playground.waiting import wait_for
+from hack.control_plane.prometheus import Prometheus
 from tests.support.bundles import ROOT, Deployed, World, config_map, image, new_name, new_world
 from tests.support.charts import repository_of
 from tests.support.controller import Controller

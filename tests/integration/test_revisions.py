@@ -15,7 +15,7 @@ import pytest
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from hack.control_plane.waiting import wait_for
+from controller.playground.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, is_answered
 from tests.support.deployments import make_secrets
 from tests.support.inside import (

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from api import names
-from hack.control_plane.cluster import ControlPlane
+from controller.playground.cluster import ControlPlane
 from tests.support.bundles import STORE, Deployed, World, bundle_of, config_map, image, new_name
 from tests.support.faulty_registry import FaultyRegistry
 from tests.support.registry import LocalRegistry, pack

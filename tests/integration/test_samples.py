@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hack.control_plane.binaries import Binaries
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.settings import Settings
+from controller.playground.binaries import Binaries
+from controller.playground.cluster import ControlPlane
+from controller.playground.settings import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, bundle_of, config_map, new_world
 from tests.support.charts import chart_of, repository_of
 from tests.support.charts import pack as pack_chart

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from api import names
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.processes import make_owned_folder, take_away
-from hack.control_plane.settings import Settings
-from hack.control_plane.waiting import wait_for
+from controller.playground.cluster import ControlPlane
+from controller.playground.processes import make_owned_folder, take_away
+from controller.playground.settings import Settings
+from controller.playground.waiting import wait_for
 from tests.support.bundles import (
     DEPLOYMENTS,
     Deployed,

@@ -12,9 +12,9 @@ from functools import partial
 
 import pytest
 
-from hack.control_plane.cluster import Cluster, ControlPlane
-from hack.control_plane.processes import make_owned_folder, take_away
-from hack.control_plane.settings import Settings
+from controller.playground.cluster import Cluster, ControlPlane
+from controller.playground.processes import make_owned_folder, take_away
+from controller.playground.settings import Settings
 from tests.support.bundles import World, config_map, image, new_world
 from tests.support.controller import Controller
 from tests.support.hasty import PROGRAM, QUIET_SECONDS

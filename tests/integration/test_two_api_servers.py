@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.processes import Process, free_ports, make_owned_folder, take_away
-from hack.control_plane.settings import Settings
-from hack.control_plane.waiting import wait_for
+from controller.playground.cluster import ControlPlane
+from controller.playground.processes import Process, free_ports, make_owned_folder, take_away
+from controller.playground.settings import Settings
+from controller.playground.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, World, config_map, definition, exists, image, new_name, new_world
 from tests.support.inside import ApiError, Client, User, connect
 from tests.support.objects import custom, labelled, make, read

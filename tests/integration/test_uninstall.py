@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from api.v1alpha2.schema import crd
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.settings import Settings
+from controller.playground.cluster import ControlPlane
+from controller.playground.settings import Settings
 from tests.support.bundles import DEPLOYMENTS, Manifest, World, config_map, exists, new_name, new_world
 from tests.support.controller import command
 from tests.support.objects import cluster_definition, custom, read, secret

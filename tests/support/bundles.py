@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from api import names
-from hack.control_plane.cluster import Cluster, ControlPlane
-from hack.control_plane.processes import make_owned_folder, take_away
-from hack.control_plane.waiting import wait_for
+from controller.playground.cluster import Cluster, ControlPlane
+from controller.playground.processes import make_owned_folder, take_away
+from controller.playground.waiting import wait_for
 from tests.support.controller import Controller
 from tests.support.inside import ApiError, Client, connect
 from tests.support.registry import Files, RegistryClient

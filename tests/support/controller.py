@@ -12,9 +12,9 @@ from pathlib import Path
 
 from controller.cli.parser import Parser
 from controller.options import add_options
+from controller.playground.processes import Process
+from controller.playground.waiting import wait_for
 from controller.settings import Settings
-from hack.control_plane.processes import Process
-from hack.control_plane.waiting import wait_for
 
 START_SECONDS = 30.0
 STOP_SECONDS = 5.0

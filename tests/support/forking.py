@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from controller.cli import main
-from hack.control_plane.processes import KILL_SECONDS, Process, write_note
+from controller.playground.processes import KILL_SECONDS, Process, write_note
 from tests.support.controller import Controller
 
 PROGRAM = (sys.executable, "-m", "tests.support.forking")

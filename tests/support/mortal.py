@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.processes import make_owned_folder, take_away
-from hack.control_plane.settings import Settings
-from hack.control_plane.waiting import wait_for
+from controller.playground.cluster import ControlPlane
+from controller.playground.processes import make_owned_folder, take_away
+from controller.playground.settings import Settings
+from controller.playground.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, World, is_answered
 from tests.support.forking import ForkedController
 from tests.support.inside import connect

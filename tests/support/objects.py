@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from api import names
-from hack.control_plane.cluster import Cluster
+from controller.playground.cluster import Cluster
 from tests.support.bundles import Manifest, definition
 from tests.support.inside import ApiError, Client, connect
 

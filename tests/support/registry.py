@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import zstandard
 
-from hack.control_plane.servers import Registry
+from controller.playground.registry import Registry
 
 Compression = Literal["gzip", "zstd", "none"]
 Files = Mapping[str, bytes]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api import names
-from hack.control_plane.cluster import ControlPlane, KubectlError
+from controller.playground.cluster import ControlPlane, KubectlError
 from tests.support.bundles import (
     CONTROLLER_AGENT,
     ROOT,

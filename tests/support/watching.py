@@ -12,7 +12,7 @@ from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import Watches
-from hack.control_plane.waiting import wait_for
+from controller.playground.waiting import wait_for
 from tests.support.deployments import manifest
 from tests.support.fake_api import FakeApi
 from tests.support.fake_cluster import CLAIMS as CLAIM_RESOURCE

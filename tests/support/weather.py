@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from hack.control_plane.components import TOKEN
+from controller.playground.components import read_token
 
 HITS = 2
 """How often a method and path is hit in one storm at most."""
@@ -105,12 +105,13 @@ class Weather:
 
     Args:
         server: address of the API server, with https.
-        authority: file of the certificate that its own is checked with.
+        authority: file of the certificate that its own is checked with, in the folder of its control plane.
     """
 
     def __init__(self, server: str, authority: Path) -> None:
         self._host = urlsplit(server).netloc
         self._tls = ssl.create_default_context(cafile=authority)
+        self.token = read_token(authority.parent)
         self._lock = threading.Lock()
         self._seed = 0
         self._asked: Counter[tuple[str, str]] = Counter()
@@ -264,7 +265,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in self.headers.items():
             if name.lower() not in HOPS:
                 self.upstream.putheader(name, value)
-        self.upstream.putheader("Authorization", f"Bearer {TOKEN}")
+        self.upstream.putheader("Authorization", f"Bearer {self.weather.token}")
         self.upstream.endheaders(body or None)
         return self.upstream.getresponse()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from controller.formats.manifests import read_documents
+from controller.playground.settings import Settings
 from hack.control_plane.builds import HELM
-from hack.control_plane.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")

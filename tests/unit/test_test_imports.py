@@ -1,4 +1,7 @@
-"""Integration and e2e tests use RukPak as users do; what they need of its inside is in `tests.support.inside` alone."""
+"""Integration and e2e tests use RukPak as users do; what they need of its inside is in `tests.support.inside` alone.
+
+Of `controller.playground`, which is not the controller, they use what starts their clusters.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,10 @@ NAMED = re.compile(r"(controller(?:\.\w+)+)[.:]\w+")
 
 def find_modules(source: str) -> Iterator[str]:
     """Yield the modules of the controller that a test imports, or of which it changes something by name."""
+    yield from (name for name in _named_modules(source) if not name.startswith("controller.playground"))
+
+
+def _named_modules(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import(names=imported):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from controller.formats.manifests import read_documents
-from hack.control_plane.settings import KUBERNETES_RELEASES
+from controller.playground.settings import KUBERNETES_RELEASES
 from hack.packaging.lock import PYTHONS, RESOLUTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -41,3 +42,29 @@ def test_every_version_of_kubernetes_and_python_is_tested() -> None:
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 def test_all_tests_run_with_packages_that_are_not_locked(resolution: str) -> None:
     assert jobs()[resolution]["steps"][-1]["run"] == f".ci/run --dependencies {resolution}"
+
+
+def test_a_release_waits_for_what_it_publishes() -> None:
+    [document] = read_documents((ROOT / ".github/workflows/release.yaml").read_bytes(), "release.yaml")
+    assert document.value["true"] == {"push": {"tags": ["v*"]}}, "YAML 1.1 reads `on` so"
+    jobs = document.value["jobs"]
+    assert (jobs["publish"]["needs"], jobs["release"]["needs"]) == (["package", "image"], "publish")
+    built = {each["architecture"] for each in jobs["image"]["strategy"]["matrix"]["include"]}
+    text = json.dumps(jobs["release"])
+    assert built == {"amd64", "arm64"}
+    assert all(f"$image-{each}" in text for each in built)
+
+
+def test_a_release_gets_only_the_permissions_that_its_jobs_need() -> None:
+    [document] = read_documents((ROOT / ".github/workflows/release.yaml").read_bytes(), "release.yaml")
+    assert document.value["permissions"] == {"contents": "read"}
+    needed = {name: job.get("permissions", {}) for name, job in document.value["jobs"].items()}
+    assert [name for name, permissions in needed.items() if "id-token" in permissions] == ["publish"]
+    assert [name for name, permissions in needed.items() if permissions.get("contents") == "write"] == ["release"]
+
+
+def test_actions_of_a_release_are_whole_versions() -> None:
+    text = (ROOT / ".github/workflows/release.yaml").read_text(encoding="utf-8")
+    used = re.findall(r"uses: (\S+)", text)
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@v\d+\.\d+\.\d+", each)] == []

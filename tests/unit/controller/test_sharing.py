@@ -10,8 +10,8 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.playground.waiting import wait_for
 from controller.sharing import Admission, Shares, Turns, share_of
-from hack.control_plane.waiting import wait_for
 from tests.support.deployments import deployment
 
 

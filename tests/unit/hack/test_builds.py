@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from controller.playground.binaries import BuildError
+from controller.playground.programs import CONTROL_PLANE, PROGRAMS
+from controller.playground.settings import Settings
 from controller.processes.memory_limit import MemoryLimit
 from hack.control_plane import builds
 from hack.control_plane.builds import (
     BUILDS,
     COMPILER_BYTES,
-    BuildError,
     build_control_plane,
     build_helm,
     build_kwok,
@@ -19,9 +21,7 @@ from hack.control_plane.builds import (
     make_kwok_go_mod,
     make_prometheus_go_mod,
 )
-from hack.control_plane.programs import CONTROL_PLANE, PROGRAMS
-from hack.control_plane.settings import Settings
-from tests.unit.hack.test_binaries import install
+from tests.unit.controller.playground.test_binaries import install
 
 KUBERNETES = """\
 module k8s.io/kubernetes

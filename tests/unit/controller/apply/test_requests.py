@@ -20,8 +20,8 @@ from controller.kube.configuration import User
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, key_of
+from controller.playground.waiting import wait_for
 from controller.processes.supervision import Supervisor
-from hack.control_plane.waiting import wait_for
 from tests.support.clock import Clock
 from tests.support.deployments import options_for
 from tests.support.fake_cluster import CONFIG_MAPS, SECRETS, FakeCluster

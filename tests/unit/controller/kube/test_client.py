@@ -15,7 +15,7 @@ from controller.kube.client import SHORTEST_SECONDS, TOO_LARGE, Client, Configur
 from controller.kube.configuration import User
 from controller.kube.encoding import APPLY_PATCH, MERGE_PATCH, METADATA, METADATA_LIST
 from controller.kube.errors import ApiError
-from hack.control_plane.waiting import wait_for
+from controller.playground.waiting import wait_for
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 

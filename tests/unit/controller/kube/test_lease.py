@@ -20,8 +20,8 @@ from controller.kube.lease import (
     LeaseTimes,
     Takeovers,
 )
+from controller.playground.waiting import wait_for
 from controller.processes.supervision import Supervisor
-from hack.control_plane.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault
 
 PATH = LEASES.path("system")

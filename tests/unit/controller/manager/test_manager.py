@@ -19,8 +19,8 @@ from controller.kube.errors import ConfigurationError
 from controller.manager import manager
 from controller.manager.assemble import assemble
 from controller.manager.manager import Manager
+from controller.playground.waiting import wait_for
 from controller.settings import Settings
-from hack.control_plane.waiting import wait_for
 from tests.support.fake_api import FakeApi
 
 DEPLOYMENTS = "/apis/core.rukpak.io/v1alpha2/bundledeployments"

@@ -20,7 +20,7 @@ from controller.manager.reviews import (
     TOKEN_REVIEWS,
     Reviewer,
 )
-from hack.control_plane.waiting import wait_for
+from controller.playground.waiting import wait_for
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 

@@ -19,8 +19,8 @@ from controller.manager import serving as connection_module
 from controller.manager import serving as module
 from controller.manager.certificate import Certificate
 from controller.manager.serving import HEAD_BYTES, METRICS, PROBES, ConnectionLimits, Protection, Reply, Server
+from controller.playground.waiting import wait_for
 from controller.processes.supervision import Kind, Supervisor
-from hack.control_plane.waiting import wait_for
 
 PROBE_SECONDS = 5.0
 """A kubelet waits no longer (config/manager)."""

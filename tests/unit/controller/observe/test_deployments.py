@@ -13,7 +13,7 @@ from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.shard import Shard
 from controller.observe.deployments import SeenDeployment, SeenDeployments, make_seen
-from hack.control_plane.waiting import wait_for
+from controller.playground.waiting import wait_for
 from tests.support.deployments import DIGEST, manifest
 from tests.support.fake_api import FakeApi
 from tests.support.watching import CONFIG_MAP, DEPLOYMENTS, World

@@ -23,7 +23,7 @@ from controller.observe.explanations import (
 )
 from controller.observe.health.verdict import State, Verdict
 from controller.observe.records import ObjectKey, Record
-from hack.control_plane.waiting import wait_for
+from controller.playground.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault
 
 POD_PATH = "/api/v1/namespaces/shop/pods"

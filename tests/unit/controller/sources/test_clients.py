@@ -29,11 +29,11 @@ import zstandard
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Source
 from controller.content.archive import write_entries
+from controller.playground.settings import Settings
 from controller.sources.chart import ChartSource
 from controller.sources.git.source import GitSource
 from controller.sources.http import HttpSource
 from controller.sources.image.source import ImageSource
-from hack.control_plane.settings import Settings
 from tests.support.archives import tarball
 from tests.support.charts import CHART, CHART_CONFIG, entry_of, index_of, packed_chart
 from tests.support.faulty_registry import DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST, digest_of

@@ -36,8 +36,8 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import Rejection
 from controller.content.zip import Unsupported
+from controller.playground.components import write_certificates
 from controller.sources.http import HttpSource, parse_address, read_body, strip_components
-from hack.control_plane.components import write_certificates
 from tests.support.archives import Crafted, Link, crafted, tarball, zipped
 from tests.support.web_servers import FaultyServer
 

@@ -27,12 +27,12 @@ from api.errors import BundleError
 from api.plugins import Access, Entry, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
+from controller.playground.components import write_certificates
+from controller.playground.waiting import wait_for
 from controller.sources import hosts as detours
 from controller.sources.chart import ChartSource
 from controller.sources.http import HttpSource
 from controller.sources.image.source import ImageSource
-from hack.control_plane.components import write_certificates
-from hack.control_plane.waiting import wait_for
 from tests.support.archives import tarball
 from tests.support.charts import entry_of, index_of, pack, packed_chart
 from tests.support.faulty_registry import Faults, FaultyRegistry

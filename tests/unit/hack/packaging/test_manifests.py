@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from controller.formats.manifests import read_documents
-from hack.packaging.manifests import Manifest, render
+from hack.packaging.manifests import INSTALLED, Manifest, render
 from tests.support.bundles import ROOT
 
 DEPLOYMENT = """\
@@ -70,8 +70,9 @@ def test_anything_else_is_refused(tmp_path: Path, settings: str, problem: str) -
         rendered(tmp_path, settings)
 
 
-def test_it_has_the_objects_of_config_default() -> None:
-    text = (ROOT / "config/install.yaml").read_bytes()
-    found = [document.value for document in read_documents(text, "install.yaml")]
+@pytest.mark.parametrize(("name", "folder"), [(name, folder) for name, (folder, _) in INSTALLED.items()])
+def test_a_file_has_the_objects_of_its_folder(name: str, folder: str) -> None:
+    text = (ROOT / "config" / name).read_bytes()
+    found = [document.value for document in read_documents(text, name)]
     assert found[0]["kind"] == "Namespace"
-    assert sorted(found, key=str) == sorted(render(ROOT / "config/default"), key=str)
+    assert sorted(found, key=str) == sorted(render(ROOT / "config" / folder), key=str)

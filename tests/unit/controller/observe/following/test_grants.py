@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from controller.observe.following import RESOURCES, GrantWatches
-from hack.control_plane.waiting import wait_for
+from controller.playground.waiting import wait_for
 from tests.support.fake_api import FakeApi
 
 PATHS = [resource.path() for resource in RESOURCES]

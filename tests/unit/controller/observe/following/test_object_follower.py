@@ -12,7 +12,7 @@ from controller.kube.cache import Trace, make_trace
 from controller.kube.client import User
 from controller.kube.resources import SECRETS as KIND
 from controller.observe.following import Followed, ObjectFollower, PollingPace, Subscription
-from hack.control_plane.waiting import wait_for
+from controller.playground.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault, Received
 
 SECRETS = "/api/v1/namespaces/ns/secrets"

@@ -20,6 +20,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import KIBIBYTE, Access, Limits, Network
 from api.v1alpha2.conditions import Reason
+from controller.playground.waiting import wait_for
 from controller.sources.git import process as git_process
 from controller.sources.git.connection import Connection
 from controller.sources.git.process import (
@@ -32,7 +33,6 @@ from controller.sources.git.process import (
     translate,
 )
 from controller.sources.hosts import Place
-from hack.control_plane.waiting import wait_for
 from tests.support.clock import Clock
 
 # Git runs a command line for an alias that begins with "!": any program stands for git and its children here.

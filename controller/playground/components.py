@@ -6,50 +6,77 @@ object: no container is ever started.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+ADMIN = "admin"
 CLIENTS = ("kube-controller-manager", "kube-scheduler", "kwok")
 VALID = timedelta(days=365)
-"""For so long the certificate of the API server is valid."""
+"""For so long the certificates are valid."""
 SERVICE_ADDRESS = "10.0.0.1"
 """Of the Service `kubernetes`: the first address of its range."""
-_SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
+_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+_ADDRESSES = ("127.0.0.1", SERVICE_ADDRESS)
+_USES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 
 
 def write_certificates(folder: Path) -> None:
-    """Write `ca`, `kube-apiserver` and one for each client (.crt and .key), and `service-accounts.key`."""
-    authority = trustme.CA(organization_name="kubernetes-ca")
-    authority.cert_pem.write_to_path(folder / "ca.crt")
-    authority.private_key_pem.write_to_path(folder / "ca.key")
-    now = datetime.now(UTC)
-    leaves = {
-        "kube-apiserver": authority.issue_cert(
-            "127.0.0.1",
-            "localhost",
-            SERVICE_ADDRESS,
-            *_SERVICE_NAMES,
-            not_before=now - timedelta(minutes=1),  # as a real one, which a wrong clock finds invalid
-            not_after=now + VALID,
-        )
+    """Write `ca` and `kube-apiserver` (.crt and .key), and `service-accounts.key`."""
+    keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in ("ca", "kube-apiserver", "service-accounts")}
+    for name, key in keys.items():
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+        (folder / f"{name}.key").write_bytes(pem)
+    issuer, server = keys["ca"].public_key(), keys["kube-apiserver"].public_key()
+    names = [*map(x509.DNSName, _NAMES), *(x509.IPAddress(ip_address(address)) for address in _ADDRESSES)]
+    certificates = {
+        "ca": _describe("kubernetes-ca", issuer)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_use("digital_signature", "key_cert_sign", "crl_sign"), critical=True),
+        "kube-apiserver": _describe("kube-apiserver", server)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_use("digital_signature"), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False),
     }
-    for client in CLIENTS:
-        # Separate names, to tell them from users in the audit log; all permissions, since they are not under test.
-        leaves[client] = authority.issue_cert(
-            client, common_name=f"system:{client}", organization_name="system:masters"
-        )
-    for name, leaf in leaves.items():
-        leaf.cert_chain_pems[0].write_to_path(folder / f"{name}.crt")
-        leaf.private_key_pem.write_to_path(folder / f"{name}.key")
-    authority.issue_cert("service-accounts").private_key_pem.write_to_path(folder / "service-accounts.key")
+    for name, certificate in certificates.items():
+        signed = certificate.sign(keys["ca"], hashes.SHA256())
+        (folder / f"{name}.crt").write_bytes(signed.public_bytes(Encoding.PEM))
 
 
-TOKEN = "admin"  # noqa: S105 -- the API server listens on loopback, for as long as somebody develops
+def _describe(name: str, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder(issuer_name=_name("kubernetes-ca"), subject_name=_name(name), public_key=key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=1))  # as a real one, which a wrong clock finds invalid
+        .not_valid_after(now + VALID)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _use(*uses: str) -> x509.KeyUsage:
+    return x509.KeyUsage(**{use: use in uses for use in _USES})
+
+
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config
@@ -57,11 +84,11 @@ clusters:
 - name: {name}
   cluster: {{server: "{server}", certificate-authority: "{folder}/ca.crt"}}
 users:
-- name: {user}
-  user: {credential}
+- name: "{user}"
+  user: {{token: "{token}"}}
 contexts:
 - name: {name}
-  context: {{cluster: {name}, user: {user}}}
+  context: {{cluster: {name}, user: "{user}"}}
 current-context: {name}
 """
 AUDIT_POLICY = """\
@@ -82,26 +109,31 @@ class Ports:
 
 
 def server_address(ports: Ports) -> str:
+    """Return the address of kube-apiserver."""
     return f"https://127.0.0.1:{ports.server}"
 
 
 def write_files(folder: Path, ports: Ports) -> None:
-    """Write the kubeconfigs, the admin's token and the audit policy."""
-    credentials = {"kubeconfig": ("admin", f"{{token: {TOKEN}}}")} | {
-        f"{client}.kubeconfig": (client, _client_certificate(folder / client)) for client in CLIENTS
-    }
-    for file, (user, credential) in credentials.items():
+    """Write the kubeconfigs, `tokens.csv` with their tokens, and the audit policy.
+
+    Users have separate names, to tell them apart in the audit log, and all permissions, since they are not under test.
+    """
+    users = {ADMIN: "kubeconfig"} | {f"system:{client}": f"{client}.kubeconfig" for client in CLIENTS}
+    tokens = {user: secrets.token_urlsafe(32) for user in users}
+    for user, file in users.items():
         text = KUBECONFIG.format(
-            name=folder.name, server=server_address(ports), folder=folder, user=user, credential=credential
+            name=folder.name, server=server_address(ports), folder=folder, user=user, token=tokens[user]
         )
         (folder / file).write_text(text, encoding="utf-8")
         (folder / file).chmod(0o600)
-    (folder / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n', encoding="utf-8")
+    lines = (f'{token},{user},{user},"system:masters"\n' for user, token in tokens.items())
+    (folder / "tokens.csv").write_text("".join(lines), encoding="utf-8")
     (folder / "audit-policy.yaml").write_text(AUDIT_POLICY, encoding="utf-8")
 
 
-def _client_certificate(stem: Path) -> str:
-    return f'{{client-certificate: "{stem}.crt", client-key: "{stem}.key"}}'
+def read_token(folder: Path) -> str:
+    """Return the token of the admin."""
+    return (folder / "tokens.csv").read_text(encoding="utf-8").partition(",")[0]
 
 
 def etcd_command(folder: Path, ports: Ports, programs: Mapping[str, Path]) -> list[str | Path]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shlex
 import shutil
 import ssl
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -20,23 +22,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hack.control_plane.components import (
+from controller.playground.components import (
     NODE,
     NODE_NAME,
-    TOKEN,
     Ports,
     controller_manager_command,
     etcd_command,
     is_ready,
     kwok_command,
+    read_token,
     scheduler_command,
     server_address,
     server_command,
     write_certificates,
     write_files,
 )
-from hack.control_plane.processes import Process, free_ports
-from hack.control_plane.waiting import wait_for
+from controller.playground.processes import Process, free_ports
+from controller.playground.registry import registry_of
+from controller.playground.waiting import wait_for
 
 KUBECTL_SECONDS = 120
 
@@ -119,10 +122,14 @@ class ControlPlane(Cluster):
         self._scheduler = Process("kube-scheduler", folder, scheduler_command(folder, programs))
         self._kwok = Process("kwok", folder, kwok_command(folder, programs)) if "kwok" in programs else None
 
-    def environment(self) -> dict[str, str]:
-        """Return the environment variables for a shell; PATH is to be prepended."""
-        variables = {"KUBECONFIG": self.kubeconfig, "KUBECACHEDIR": self._cache, "PATH": self.folder / "bin"}
-        return {name: str(value) for name, value in variables.items()}
+    def exports(self) -> str:
+        """Return the lines by which a shell uses it, with the `rukpak` of this virtual environment."""
+        programs = [self.folder / "bin", *([Path(sys.prefix) / "bin"] if sys.prefix != sys.base_prefix else [])]
+        # The shell expands the rest of PATH when it evaluates its line.
+        path = f'{shlex.quote(os.pathsep.join(map(str, programs)))}:"$PATH"'
+        variables = {"KUBECONFIG": shlex.quote(str(self.kubeconfig)), "KUBECACHEDIR": shlex.quote(str(self._cache))}
+        variables |= {"PATH": path, **({"REGISTRY": host} if (host := registry_of(self.folder)) else {})}
+        return "".join(f"export {name}={value}\n" for name, value in variables.items())
 
     @property
     def server(self) -> str:
@@ -131,6 +138,7 @@ class ControlPlane(Cluster):
 
     @property
     def etcd(self) -> str:
+        """Return the address of etcd."""
         return self._etcd_address
 
     def start(self) -> None:
@@ -161,6 +169,7 @@ class ControlPlane(Cluster):
         self._wait(self._etcd, "etcd healthy", lambda: self._answer(f"{self._etcd_address}/health") is not None)
 
     def stop_etcd(self) -> None:
+        """Kill etcd."""
         self._etcd.kill()
 
     def back_up_etcd(self) -> None:
@@ -199,6 +208,7 @@ class ControlPlane(Cluster):
         self._controllers.kill()
 
     def start_scheduler(self) -> None:
+        """Start kube-scheduler."""
         self._scheduler.start()
 
     def is_running(self) -> bool:
@@ -242,7 +252,8 @@ class ControlPlane(Cluster):
             raise RuntimeError(f"the API server refused a request to {path}")
 
     def _api_request(self, path: str) -> urllib.request.Request:
-        return urllib.request.Request(self._address + path, headers={"Authorization": f"Bearer {TOKEN}"})
+        headers = {"Authorization": f"Bearer {read_token(self.folder)}"}
+        return urllib.request.Request(self._address + path, headers=headers)  # noqa: S310 -- our own address
 
     def _answer(self, request: urllib.request.Request | str) -> bytes | None:
         """Return the body of a response; None if there is no response, or an error."""

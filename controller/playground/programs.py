@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hack.control_plane.settings import Settings
+from controller.playground.settings import Settings
 
 Version = tuple[int, ...]
 
@@ -22,6 +22,8 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
+    """A program that is needed, and what is suitable."""
+
     name: str
     part: str
     """The build that produces it; programs of the same part are built together."""
@@ -36,6 +38,7 @@ class Program:
 
 
 def parse_version(text: str) -> Version:
+    """Return the numbers of a version without suffix."""
     return tuple(int(number) for number in text.split("."))
 
 

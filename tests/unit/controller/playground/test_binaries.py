@@ -13,19 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from hack.control_plane import binaries
-from hack.control_plane.binaries import (
+from controller.playground import binaries
+from controller.playground.binaries import (
     Binaries,
+    BuildError,
     Cache,
     DownloadError,
     MissingError,
+    Tell,
     download,
     find_checksum,
     find_installed,
 )
-from hack.control_plane.builds import BUILDS, BuildError, Tell
-from hack.control_plane.programs import PROGRAMS, Release
-from hack.control_plane.settings import KUBERNETES_RELEASES, Settings, read_settings
+from controller.playground.programs import PROGRAMS, Release
+from controller.playground.settings import KUBERNETES_RELEASES, Settings, read_settings
 from tests.support.web_servers import FileServer
 
 
@@ -288,10 +289,10 @@ def test_what_is_not_installed_is_downloaded_once(tmp_path: Path, file_server: F
 
 
 def test_what_cannot_be_downloaded_is_built_and_it_is_said_that_it_takes_minutes(
-    tmp_path: Path, file_server: FileServer, told: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, file_server: FileServer, told: list[str]
 ) -> None:
-    monkeypatch.setitem(BUILDS, "control-plane", make_all)
-    found = Binaries(settings(tmp_path, file_server), told.append).obtain(["kubectl", "kube-apiserver"])
+    binaries = Binaries(settings(tmp_path, file_server), told.append, builds={"control-plane": make_all})
+    found = binaries.obtain(["kubectl", "kube-apiserver"])
     assert all(path.exists() for path in found.values())
     assert told[1:] == [
         f"kubectl could not be downloaded: {file_server.address}{PATH}/kubectl.sha256: 404 Not Found",
@@ -301,25 +302,38 @@ def test_what_cannot_be_downloaded_is_built_and_it_is_said_that_it_takes_minutes
 
 
 def test_what_cannot_be_had_at_all_is_told_with_the_ways_to_get_it(
-    tmp_path: Path, file_server: FileServer, told: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, file_server: FileServer, told: list[str]
 ) -> None:
-    monkeypatch.setitem(BUILDS, "registry", refuse)
+    binaries = Binaries(settings(tmp_path, file_server), told.append, builds={"registry": refuse})
     with pytest.raises(MissingError, match=r"^registry: not on PATH .* \(Go is not installed\); install Go or"):
-        Binaries(settings(tmp_path, file_server), told.append).obtain(["registry"])
+        binaries.obtain(["registry"])
+
+
+def test_without_builds_the_addresses_that_failed_are_named(
+    tmp_path: Path, file_server: FileServer, told: list[str]
+) -> None:
+    with pytest.raises(MissingError) as raised:
+        Binaries(settings(tmp_path, file_server), told.append).obtain(["kubectl", "etcd", "registry"])
+    assert str(raised.value) == (
+        "kubectl, etcd, registry: not on PATH or in KUBEBUILDER_ASSETS, and not downloaded "
+        f"({file_server.address}{PATH}/kubectl.sha256: 404 Not Found; "
+        f"{file_server.address}/v3.1.2/registry_3.1.2_linux_amd64.tar.gz.sha256: 404 Not Found); "
+        "install what is missing, or allow the downloads"
+    )
+    assert told == ["downloading kubectl 1.36.3", "downloading registry 3.1.2"]
 
 
 def test_builds_run_in_the_order_in_which_they_share_most(
-    tmp_path: Path, file_server: FileServer, told: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, file_server: FileServer, told: list[str]
 ) -> None:
     built: list[str] = []
 
     def build(part: str, _folder: Path, _settings: Settings, _tell: Tell) -> None:
         built.append(part)
 
-    for part in ("control-plane", "registry", "kwok"):
-        monkeypatch.setitem(BUILDS, part, partial(build, part))
+    builds = {part: partial(build, part) for part in ("control-plane", "registry", "kwok")}
     given = replace(settings(tmp_path, file_server), kwok_releases=file_server.address)
-    Binaries(given, told.append).obtain(["kwok", "registry", "etcd"])
+    Binaries(given, told.append, builds=builds).obtain(["kwok", "registry", "etcd"])
     assert built == ["control-plane", "registry", "kwok"]
 
 

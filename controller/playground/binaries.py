@@ -1,5 +1,7 @@
 """Programs, obtained when they are needed: installed, from the cache, by a download or a build, in this order.
 
+Builds are for development: hack/control_plane has them, and hands them in.
+
 Installed programs of an unsuitable version are skipped and reported. A download is used only if its SHA-256 is the one
 that the project publishes; urllib handles redirects and proxies. What was downloaded or built stays in the cache.
 """
@@ -18,14 +20,22 @@ import tarfile
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from hack.control_plane.builds import BUILDS, BuildError, Tell
-from hack.control_plane.programs import PROGRAMS, Program, Release, Version, parse_version
-from hack.control_plane.settings import Settings
+from controller.playground.programs import PROGRAMS, Program, Release, Version, parse_version
+from controller.playground.settings import Settings
+
+Tell = Callable[[str], None]
+"""Called with a line for the person who waits."""
+Build = Callable[[Path, Settings, Tell], None]
+"""Makes all programs of a part in a folder. Raises: BuildError."""
+
+
+class BuildError(Exception):
+    """A failed build; the message is one line."""
 
 
 class Cache:
@@ -107,6 +117,7 @@ def _candidates(program: Program, settings: Settings) -> Iterator[Path]:
 
 
 def version_of(path: Path, program: Program) -> Version | None:
+    """Return the version that a program reports; None if it reports none."""
     try:
         told = subprocess.run(
             [path, *program.version_arguments],
@@ -199,7 +210,7 @@ def _receive(url: str, destination: Path, expected: str) -> None:
 def _opened(url: str, seconds: float) -> Iterator[IO[bytes]]:
     """Request a file; errors until the end of the block become a DownloadError."""
     try:
-        with urllib.request.urlopen(url, timeout=seconds) as response:
+        with urllib.request.urlopen(url, timeout=seconds) as response:  # noqa: S310 -- set by the user
             yield response
     except urllib.error.HTTPError as error:
         error.close()
@@ -226,7 +237,7 @@ class MissingError(Exception):
 
 def tell_person(line: str) -> None:
     """Print a message to standard error."""
-    print(line, file=sys.stderr, flush=True)
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 -- to a person
 
 
 class Binaries:
@@ -235,13 +246,19 @@ class Binaries:
     Args:
         settings: versions, addresses and folders.
         tell: called with one line for each program that is skipped, and before slow steps.
+        builds: by part how to build what cannot be downloaded, in the order in which builds share most.
     """
 
-    def __init__(self, settings: Settings, tell: Tell = tell_person) -> None:
+    def __init__(
+        self, settings: Settings, tell: Tell = tell_person, *, builds: Mapping[str, Build] | None = None
+    ) -> None:
         self._settings = settings
         self._tell = tell
+        self._builds = builds or {}
         self._cache = Cache(settings.cache / "bin", tell)
         self._found: dict[str, Path] = {}
+        self._failures: dict[str, DownloadError] = {}
+        """By part."""
 
     def obtain(self, names: Iterable[str]) -> dict[str, Path]:
         """Return the path of each program.
@@ -272,16 +289,16 @@ class Binaries:
 
     def _download_all(self, programs: list[Program]) -> dict[str, Path]:
         found: dict[str, Path] = {}
-        failed: set[str] = set()
         for program in programs:
             # A build produces all programs of a part: if one download fails, the others are useless.
-            if program.part in failed:
+            if program.part in self._failures:
                 continue
             try:
                 found[program.name] = self._download(program)
             except DownloadError as error:
-                self._tell(f"{program.name} could not be downloaded: {error}")
-                failed.add(program.part)
+                self._failures[program.part] = error
+                if program.part in self._builds:
+                    self._tell(f"{program.name} could not be downloaded: {error}")
         return found
 
     def _download(self, program: Program) -> Path:
@@ -296,8 +313,13 @@ class Binaries:
     def _build_all(self, programs: list[Program]) -> dict[str, Path]:
         # One after the other: Go keeps all processors busy, and two builds would need twice the memory.
         wanted = {program.part for program in programs}
-        parts = [part for part in BUILDS if part in wanted]
-        folders = {part: self._build(part, programs) for part in parts}
+        if missing := [program.name for program in programs if program.part not in self._builds]:
+            failures = "; ".join(str(error) for part, error in self._failures.items() if part not in self._builds)
+            raise MissingError(
+                f"{', '.join(missing)}: not on PATH or in KUBEBUILDER_ASSETS, and not downloaded ({failures}); "
+                "install what is missing, or allow the downloads"
+            )
+        folders = {part: self._build(part, programs) for part in self._builds if part in wanted}
         return {program.name: folders[program.part] / program.name for program in programs}
 
     def _build(self, part: str, programs: list[Program]) -> Path:
@@ -305,7 +327,7 @@ class Binaries:
 
         def make(folder: Path) -> None:
             self._tell(f"building {names} from Go modules, once: takes minutes")
-            BUILDS[part](folder, self._settings, self._tell)
+            self._builds[part](folder, self._settings, self._tell)
 
         try:
             return self._cache.obtain(self._build_key(part), make)

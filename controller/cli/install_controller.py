@@ -1,0 +1,223 @@
+"""`rukpak install-controller`: the API and the controller on a cluster, from manifests that the package contains.
+
+They are those of config/default and config/restricted, applied server-side with one field manager, so that running it
+again upgrades. Nothing is applied before everything was tried as a dry run, and shown.
+
+Not here: the Helm chart, and what config/ has beside these two. `uninstall` removes what this installs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from api import names
+from controller.cli.command import FailedError, attempt, confirm, connect, tell
+from controller.cli.deployments import POLL_SECONDS, Manifest, ProgressLine, read_holder, read_if_exists
+from controller.cli.installation import Level, check_cluster, describe_cluster, find_loss
+from controller.cli.output import name_of, one_line, to_yaml
+from controller.formats.manifests import read_documents
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.resources import GroupVersionKind
+from controller.observe.health.rules import assess
+from controller.observe.health.verdict import Context, State
+
+MANAGER = "rukpak-install-controller"
+DEFAULT, RESTRICTED = "install.yaml", "install-restricted.yaml"
+HELM_RELEASE = "meta.helm.sh/release-name"
+CREATED, CONFIGURED, UNCHANGED, DELETED = "created", "configured", "unchanged", "deleted"
+_WAITED_FOR = ("CustomResourceDefinition", "Deployment")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What happens to an object of RukPak."""
+
+    manifest: Manifest
+    path: str
+    outcome: str
+    """As kubectl says it, in the past tense."""
+
+    def __str__(self) -> str:
+        """Return the line that kubectl would print."""
+        return f"{name_of(self.manifest)} {self.outcome}"
+
+
+def main(options: argparse.Namespace) -> int:
+    """Install or upgrade API and controller, or print their manifests; return the exit status.
+
+    Raises: MisuseError without a terminal for the question; FailedError, ApiError, ConfigurationError.
+    """
+    read = partial(read_manifests, image=options.image, namespace=options.namespace)
+    wanted = read(restricted=options.restricted)
+    if options.output:
+        print("---\n".join(map(to_yaml, wanted)), end="")
+        return 0
+    client = connect(options)
+    discovery = Discovery(client)
+    plan = [*make_plan(client, discovery, wanted)]
+    if options.restricted:
+        plan += find_superseded(client, discovery, plan, read(restricted=False))
+    if options.dry_run:
+        print("".join(f"{step} (server dry run)\n" for step in plan), end="", flush=True)
+        return 0
+    if any(step.outcome != UNCHANGED for step in plan):
+        _announce(client, options, plan)
+        confirm(options, "canceled; nothing was changed")
+    carry_out(client, plan)
+    if not options.wait:
+        tell('run "rukpak check" to see whether the controller runs, and what is missing')
+        return 0
+    if left := _wait(client, plan, options.timeout):
+        raise FailedError(f'timed out: {left}; "kubectl -n {options.namespace} get pods" shows why')
+    _tell_findings(client, options.namespace)
+    return 0
+
+
+def read_manifests(*, restricted: bool, image: str, namespace: str) -> list[Manifest]:
+    """Return the objects of RukPak in the order in which they are applied, with this image, in this namespace."""
+    text = find_manifests(RESTRICTED if restricted else DEFAULT).read_text(encoding="utf-8")
+    moved = text.replace(names.DEFAULT_NAMESPACE, namespace).encode()
+    found = [document.value for document in read_documents(moved, DEFAULT)]
+    return [_with_image(each, image) if each["kind"] == "Deployment" else each for each in found]
+
+
+def find_manifests(name: str) -> Path:
+    """Return the path of a file of manifests: beside this module in an installed package, else that of the sources."""
+    installed = Path(__file__).with_name(name)
+    return installed if installed.exists() else Path(__file__).parents[2] / "config" / name
+
+
+def _with_image(deployment: Manifest, image: str) -> Manifest:
+    spec = deployment["spec"]
+    pod = spec["template"]["spec"]
+    containers = [{**each, "image": image} for each in pod["containers"]]
+    template = {**spec["template"], "spec": {**pod, "containers": containers}}
+    return {**deployment, "spec": {**spec, "template": template}}
+
+
+# what would change
+
+
+def make_plan(client: Client, discovery: Discovery, wanted: Sequence[Manifest]) -> Iterator[Step]:
+    """Yield what an apply of each object would do, as the API server answers a dry run.
+
+    Raises: FailedError if the cluster does not serve a kind, Helm manages an object, or the API is of a newer release;
+        ApiError if the API server would refuse an object.
+    """
+    for manifest in wanted:
+        path = _path(discovery, manifest)
+        found = read_if_exists(client, path)
+        if found is None:
+            yield Step(manifest=manifest, path=path, outcome=CREATED)
+            continue
+        _check_present(found.value, manifest)
+        applied = client.apply(path, manifest, manager=MANAGER, force=True, dry_run=True, metadata=False)
+        is_same = _content(applied.value) == _content(found.value)
+        yield Step(manifest=manifest, path=path, outcome=UNCHANGED if is_same else CONFIGURED)
+
+
+def _path(discovery: Discovery, manifest: Manifest) -> str:
+    resource = discovery.resource(GroupVersionKind.of(manifest))
+    if resource is None:
+        raise FailedError(f"the cluster does not serve {manifest['apiVersion']} {manifest['kind']}; use a newer one")
+    return resource.path(manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"])
+
+
+def _check_present(found: Mapping[str, Any], manifest: Manifest) -> None:
+    if found["metadata"].get("deletionTimestamp"):
+        raise FailedError(f"{name_of(manifest)} is being deleted; run it again when it is gone")
+    release = (found["metadata"].get("annotations") or {}).get(HELM_RELEASE)
+    if release:
+        raise FailedError(f'{name_of(manifest)} is managed by the Helm release "{release}"; use helm upgrade')
+    if manifest["kind"] == "CustomResourceDefinition" and (loss := find_loss(found)):
+        remedy = "use the release that it is of"
+        raise FailedError(f"the API of the cluster has {loss}, which this release does not know; {remedy}")
+
+
+def _content(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without what the API server records about changes."""
+    kept = {key: each for key, each in value.items() if key not in ("metadata", "status")}
+    metadata = value["metadata"]
+    return {**kept, "labels": metadata.get("labels"), "annotations": metadata.get("annotations")}
+
+
+def find_superseded(
+    client: Client, discovery: Discovery, plan: Sequence[Step], default: Sequence[Manifest]
+) -> list[Step]:
+    """Return the deletion of what only the default installation has: the permission to install anything.
+
+    Nothing is deleted the other way around, since policies also go with the default installation.
+
+    Raises: ApiError.
+    """
+    kept = {step.path for step in plan}
+    others = [(manifest, path) for manifest in default if (path := _path(discovery, manifest)) not in kept]
+    return [
+        Step(manifest=manifest, path=path, outcome=DELETED) for manifest, path in others if read_if_exists(client, path)
+    ]
+
+
+def _announce(client: Client, options: argparse.Namespace, plan: Sequence[Step]) -> None:
+    """Print on stderr what is about to change, and where."""
+    tell(f"Installing RukPak {version('rukpak')} on {describe_cluster(client, options)}")
+    holder = read_holder(client, options.namespace)
+    if holder and holder.version not in ("", version("rukpak")):
+        tell(f"  release {holder.version} of the controller is replaced")
+    for step in plan:
+        if step.outcome != UNCHANGED:
+            tell(f"  {step}")
+
+
+# the change
+
+
+def carry_out(client: Client, plan: Sequence[Step]) -> None:
+    """Apply each object, and print what became of it; what has to go is last.
+
+    Raises: ApiError.
+    """
+    for step in plan:
+        if step.outcome == DELETED:
+            attempt(partial(client.delete, step.path), HTTPStatus.NOT_FOUND)
+        else:
+            client.apply(step.path, step.manifest, manager=MANAGER, force=True)
+        print(step, flush=True)
+
+
+def _wait(client: Client, plan: Sequence[Step], seconds: float) -> str:
+    """Wait until the API is served and the Deployment rolled out; return what is not when the time is up."""
+    waited_for = [step for step in plan if step.manifest["kind"] in _WAITED_FOR]
+    line, deadline = ProgressLine(), time.monotonic() + seconds
+    try:
+        while left := next(filter(None, (_describe_progress(client, step) for step in waited_for)), ""):
+            if time.monotonic() >= deadline:
+                return left
+            line.show(left)
+            time.sleep(POLL_SECONDS)
+    finally:
+        line.clear()
+    return ""
+
+
+def _describe_progress(client: Client, step: Step) -> str:
+    found = read_if_exists(client, step.path)
+    if found is None:
+        return f"{name_of(step.manifest)} was deleted"
+    verdict = assess(found.value, Context())
+    return "" if verdict.state is State.HEALTHY else f"{name_of(step.manifest)}: {verdict.text or verdict.reason}"
+
+
+def _tell_findings(client: Client, namespace: str) -> None:
+    """Print what `rukpak check` finds not to be in order."""
+    for subject, found in check_cluster(client, namespace):
+        if found.level is not Level.OK:
+            tell(one_line(f"{found.level.value}: {subject}: {found.text}"))

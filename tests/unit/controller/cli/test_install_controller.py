@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from api import names
+from api.v1alpha2.schema import crd
+from controller.cli import main
+from controller.cli.command import FailedError
+from controller.cli.install_controller import find_manifests, find_superseded, make_plan, read_manifests
+from controller.cli.installation import find_loss
+from controller.formats.manifests import read_documents
+from controller.kube.resources import Resource
+from tests.support.fake_cluster import DEFINITIONS, NAMESPACES, WORKLOADS, FakeCluster
+
+IMAGE = "registry.example.com/rukpak:v9"
+BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
+
+
+def find(manifests: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    return next(each for each in manifests if each["kind"] == kind)
+
+
+@pytest.mark.parametrize("restricted", [False, True])
+def test_the_deployment_runs_the_given_image(restricted: bool) -> None:
+    found = read_manifests(restricted=restricted, image=IMAGE, namespace=names.DEFAULT_NAMESPACE)
+    assert found[0]["kind"] == "Namespace", "the first that is applied"
+    [container] = find(found, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == IMAGE
+    assert ("--require-service-account" in container["args"]) is restricted
+
+
+@pytest.mark.parametrize("restricted", [False, True])
+def test_another_namespace_is_named_everywhere(restricted: bool) -> None:
+    found = read_manifests(restricted=restricted, image=IMAGE, namespace="bundles")
+    assert find(found, "Namespace")["metadata"]["name"] == "bundles"
+    assert names.DEFAULT_NAMESPACE not in json.dumps(found)
+
+
+def test_the_api_is_that_of_this_release() -> None:
+    found = read_manifests(restricted=False, image=IMAGE, namespace=names.DEFAULT_NAMESPACE)
+    assert find(found, "CustomResourceDefinition")["spec"] == json.loads(json.dumps(crd()["spec"]))
+
+
+def test_manifests_are_printed_without_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install-controller", "--image", IMAGE, "-o", "yaml", "--kubeconfig=/nonexistent"]) == 0
+    printed = [document.value for document in read_documents(capsys.readouterr().out.encode(), "printed")]
+    assert printed == read_manifests(restricted=False, image=IMAGE, namespace=names.DEFAULT_NAMESPACE)
+
+
+def test_an_image_is_required(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["install-controller"])
+    assert "--image" in capsys.readouterr().err
+
+
+def test_manifests_of_the_sources_are_those_of_config() -> None:
+    assert find_manifests("install.yaml").parent.name == "config"
+
+
+def other(**changes: Any) -> dict[str, Any]:
+    value: dict[str, Any] = copy.deepcopy(crd())
+    schema = value["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"] |= changes.get("fields", {})
+    for name in changes.get("without", ()):
+        del schema["properties"]["spec"]["properties"][name]
+    return {**value, "status": {"storedVersions": changes.get("stored", ["v1alpha2"])}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "loss"),
+    [
+        pytest.param({}, "", id="the same"),
+        pytest.param({"without": ["prune"]}, "", id="an older one"),
+        pytest.param({"fields": {"new": {"type": "string"}}}, "spec.new", id="a newer one"),
+        pytest.param({"stored": ["v1alpha2", "v1"]}, "stored objects of v1", id="a newer version is stored"),
+    ],
+)
+def test_what_an_older_definition_would_lose_is_named(changes: dict[str, Any], loss: str) -> None:
+    assert find_loss(other(**changes)) == loss
+
+
+def test_a_newer_definition_is_not_replaced() -> None:
+    cluster = FakeCluster()
+    cluster.put(other(fields={"new": {"type": "string"}}))
+    with pytest.raises(
+        FailedError, match=r"the API of the cluster has spec.new, which this release does not know; use"
+    ):
+        list(make_plan(cluster.client, cluster.discovery, [crd()]))
+    assert not [request for request in cluster.requests if not request.startswith("GET")]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        pytest.param(
+            {"annotations": {"meta.helm.sh/release-name": "r"}},
+            'is managed by the Helm release "r"; use helm upgrade',
+            id="of Helm",
+        ),
+        pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "is being deleted", id="being deleted"),
+    ],
+)
+def test_what_cannot_be_taken_over_is_named(metadata: dict[str, Any], problem: str) -> None:
+    cluster = FakeCluster()
+    deployment = find(read_manifests(restricted=False, image=IMAGE, namespace="bundles"), "Deployment")
+    cluster.put({**deployment, "metadata": deployment["metadata"] | metadata})
+    with pytest.raises(FailedError, match=f"deployment.apps/rukpak {problem}"):
+        list(make_plan(cluster.client, cluster.discovery, [deployment]))
+
+
+def test_the_permission_to_install_anything_goes_with_restricted() -> None:
+    cluster = FakeCluster(DEFINITIONS, NAMESPACES, WORKLOADS, BINDINGS)
+    both = [read_manifests(restricted=restricted, image=IMAGE, namespace="bundles") for restricted in (False, True)]
+    default, restricted = ([each for each in found if each["kind"] == "ClusterRoleBinding"] for found in both)
+    cluster.put(next(each for each in default if each["metadata"]["name"] == "rukpak-installer"))
+    plan = list(make_plan(cluster.client, cluster.discovery, restricted))
+    [superseded] = find_superseded(cluster.client, cluster.discovery, plan, default)
+    assert str(superseded) == "clusterrolebinding.rbac.authorization.k8s.io/rukpak-installer deleted"
