@@ -40,7 +40,7 @@ from controller.cli.deployments import (
     select,
     wait_if_asked,
 )
-from controller.cli.output import age, dump_as, fit, to_table
+from controller.cli.output import Cell, Color, Painted, age, dump_as, fit, is_colored, to_table
 from controller.cli.parser import program
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
@@ -54,6 +54,7 @@ TRIES = 5
 _DIGEST = re.compile(r"(sha256:)?([0-9a-f]{64})").fullmatch
 _ABBREVIATED = re.compile(r"(sha256:)?([0-9a-f]{8,64})").fullmatch
 HEADING = ("REVISION", "STATE", "OUTCOME", "INSTALLED", "SOURCES", "MESSAGE")
+_OUTCOMES = {"Healthy": Color.GREEN, "Failed": Color.RED, "RolledBack": Color.RED}
 _NAMED = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch
 
 
@@ -275,15 +276,19 @@ def show_history(options: argparse.Namespace) -> int:
         print(dump_as(options.output, items), end="")
     elif entries:
         now = datetime.now(UTC)
-        print(to_table(HEADING, [_row(each, deployment.status, now) for each in entries]), end="")
+        colors = is_colored(options.color)
+        rows = [_row(each, deployment.status, now, colors=colors) for each in entries]
+        print(to_table(HEADING, rows), end="")
     else:
         tell(f"{options.name}: no revision was applied yet")
     return 0
 
 
-def _row(entry: HistoryEntry, status: Status, now: datetime) -> tuple[str, ...]:
+def _row(entry: HistoryEntry, status: Status, now: datetime, *, colors: bool) -> tuple[Cell, ...]:
     installed = age((now - entry.installed_at).total_seconds()) if entry.installed_at else ""
-    return (short(entry.revision), _state(entry, status), entry.outcome or "", installed, entry.sources, entry.message)
+    text = entry.outcome or ""
+    outcome = Painted(text, _OUTCOMES.get(text, Color.NONE)) if colors else text
+    return (short(entry.revision), _state(entry, status), outcome, installed, entry.sources, entry.message)
 
 
 def _state(entry: HistoryEntry, status: Status) -> str:

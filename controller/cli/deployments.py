@@ -66,13 +66,14 @@ class Deployments:
         with _explaining():
             return [_typed(item) for item in self._client.list(DEPLOYMENTS.path(), label_selector=selector)]
 
-    def follow(self, selector: str = "") -> Iterator[Manifest]:
-        """Yield the BundleDeployments whose labels match, then each that is created, changed or deleted. Endless.
+    def follow(self, selector: str = "") -> Iterator[tuple[str, Manifest]]:
+        """Yield the BundleDeployments whose labels match, then each event with what it is about. Endless.
 
         Raises: ApiError, while iterating.
         """
         with _explaining():
-            yield from map(_typed, follow(self._client, DEPLOYMENTS.path(), label_selector=selector))
+            for event, value in follow(self._client, DEPLOYMENTS.path(), label_selector=selector):
+                yield event, _typed(value)
 
     def get(self, name: str) -> Manifest | None:
         """Return a BundleDeployment; None if it does not exist.
@@ -184,8 +185,10 @@ def follow(
     label_selector: str = "",
     field_selector: str = "",
     order: Callable[[Manifest], str] = lambda value: str(value["metadata"]["name"]),
-) -> Iterator[Manifest]:
+) -> Iterator[tuple[str, Manifest]]:
     """Yield the objects of a collection in order, then each that is created, changed or deleted. Endless.
+
+    Each comes with the type of its event as the API server has it; `ADDED` at first.
 
     Raises: ApiError, while iterating.
     """
@@ -197,13 +200,14 @@ def follow(
         if not version:
             pages = list(collection.pages(PAGE_ITEMS))
             version = pages[-1].resource_version
-            yield from sorted((item for page in pages for item in page.items), key=order)
+            found = sorted((item for page in pages for item in page.items), key=order)
+            yield from (("ADDED", item) for item in found)
         try:
             with collection.open_watch(version, WATCH_SECONDS, WATCH_SECONDS) as stream:
                 for kind, value in parse_events(stream):
                     version = value["metadata"]["resourceVersion"]
                     if kind != "BOOKMARK":
-                        yield value
+                        yield kind, value
         except ApiError as error:
             if error.status != HTTPStatus.GONE:
                 raise

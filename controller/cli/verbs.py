@@ -139,6 +139,7 @@ def _add_fate(parser: Parser) -> None:
 # flags of several verbs
 
 _SHELLS = ("bash", "zsh", "fish")
+_COLORS = ("auto", "always", "never")
 _APPROVALS = ("Automatic", "NewPermissions", "Manual")
 _FOLDER = "folder to push, such as a chart or one with manifests/"
 _CAPABILITIES = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
@@ -147,6 +148,12 @@ _FILE = _flag("-f, --file FILE", "BundleDeployment whose sources to fetch; -: st
 _YES = _flag("-y, --yes", "do not ask for confirmation")
 _TIMEOUT = _flag(
     "--timeout DURATION", "how long to wait, such as 30s or 5m [default: 5m]", type=_seconds, default=300.0
+)
+_COLOR = _flag(
+    f"--color {'|'.join(_COLORS)}",
+    "whether the state is also shown by color; auto: on a terminal, unless NO_COLOR is set [default: auto]",
+    type=OneOf(_COLORS),
+    default="auto",
 )
 _UNTIL_READY = _wait("wait until it is Ready; ends at once if waiting cannot help")
 _UNTIL_DONE = _wait("wait until the controller is done; ends at once if waiting cannot help")
@@ -197,6 +204,7 @@ DEPLOYMENTS = {
             _flag("-w, --watch", "show each change, until Ctrl-C"),
             *_wait("wait until they are Ready; ends at once if waiting cannot help"),
             _output(*OBJECTS, "wide"),
+            _COLOR,
             *_cluster("namespace"),
         ),
         entry="status:main",
@@ -205,7 +213,7 @@ DEPLOYMENTS = {
         summary="show the objects of a BundleDeployment and what they own as a tree",
         description="Show the objects of a BundleDeployment and what its workloads own, with health and drift.",
         examples={"tree shop": "objects, ReplicaSets and Pods", "tree shop -o json": "for programs"},
-        flags=(_NAME, _output("json", "yaml"), *_cluster("namespace")),
+        flags=(_NAME, _output("json", "yaml", "wide"), _COLOR, *_cluster("namespace")),
         entry="tree:main",
     ),
     "events": Verb(
@@ -291,7 +299,7 @@ DEPLOYMENTS = {
         summary="show the revisions of a BundleDeployment that are kept",
         description="Show the revisions of a BundleDeployment that are kept, newest first, and what became of them.",
         examples={"history shop -o json": "with full digests and times"},
-        flags=(_NAME, _output("json", "yaml"), *_cluster()),
+        flags=(_NAME, _output("json", "yaml"), _COLOR, *_cluster()),
         entry="changes:show_history",
     ),
     "rollback": Verb(
@@ -509,6 +517,7 @@ BUNDLES = {
                 dest="before",
             ),
             _flag("--to REVISION", "what this revision of the store would change"),
+            _COLOR,
             *_REVIEW,
         ),
         entry="diff:main",

@@ -194,8 +194,8 @@ def api() -> Iterator[FakeApi]:
         yield api
 
 
-def put(api: FakeApi, *, paused: bool) -> None:
-    api.put(BUNDLES, "shop", spec=manifest(spec={"paused": paused})["spec"])
+def put(api: FakeApi, *, paused: bool, **about: str) -> None:
+    api.put(BUNDLES, "shop", about=about, spec=manifest(spec={"paused": paused})["spec"])
 
 
 def note(api: FakeApi, name: str, time: str, text: str, **more: Any) -> None:
@@ -231,6 +231,17 @@ def test_status_shows_each_change_of_a_row_once(api: FakeApi, tmp_path: Path) ->
         second = read(process)
     assert heading[0].startswith("NAME")
     assert ("false" in " ".join(first), "true" in " ".join(second)) == (True, True)
+
+
+def test_an_age_is_no_change_and_a_deletion_is_one(api: FakeApi, tmp_path: Path) -> None:
+    put(api, paused=False, creationTimestamp="2026-01-01T00:00:00Z")
+    with watching(api, tmp_path, "status") as process:
+        assert read(process)[0] == "NAME"
+        assert "Deleted" not in " ".join(read(process))
+        put(api, paused=False, creationTimestamp="2025-01-01T00:00:00Z")
+        put(api, paused=False, deletionTimestamp="2026-01-02T00:00:00Z")
+        api.delete(BUNDLES, "shop")
+        assert "Deleted" in " ".join(read(process))
 
 
 def test_rows_that_are_shown_one_by_one_are_aligned(api: FakeApi, tmp_path: Path) -> None:
