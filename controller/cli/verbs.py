@@ -304,10 +304,12 @@ DEPLOYMENTS = {
     ),
     "rollback": Verb(
         summary="apply a revision again that is kept",
-        description="Apply a revision again that is kept, without its sources, until spec.pinnedRevision is removed.",
+        description="Apply a revision again that is kept, and ignore new content and config until that is undone "
+        "(spec.pinnedRevision).",
         examples={
             "rollback shop --wait": "to the last one that was healthy; return when it is Ready",
             "rollback shop --to 1f2e3d4c5b6a": "to another one",
+            "rollback shop --undo": "forward to what the spec asks for: show the changes, and ask",
         },
         flags=(
             _NAME,
@@ -316,11 +318,16 @@ DEPLOYMENTS = {
                 'kept revision, as "rukpak history" shows it [default: the last one that was healthy]',
                 default="",
             ),
+            _flag("--undo", "apply what the spec asks for again"),
+            _flag("-y, --yes", "with --undo: do not ask for confirmation"),
+            _flag("--use-secrets", "with --undo: use the Secrets that sources name without asking"),
             *_UNTIL_READY,
             _output(*OBJECTS),
-            *_cluster(),
+            *_cluster("namespace"),
+            _options(*RENDERING),
+            _defaults(from_cluster=False, capabilities=None),
         ),
-        entry="changes:roll_back",
+        entry="rollback:main",
     ),
     "prune": Verb(
         summary="delete objects that no revision contains",
