@@ -14,7 +14,7 @@ from api.v1alpha2.types import BundleDeployment, Status
 from controller.cli.changes import find_kept, kept_revisions
 from controller.cli.command import FailedError, MisuseError, NoConsentError, confirm, connect, tell
 from controller.cli.deployments import Deployments, Manifest, awaits_ready, conclude, wait_if_asked
-from controller.cli.output import fit
+from controller.cli.output import one_line
 from controller.cli.parser import program
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
@@ -72,8 +72,8 @@ def _ask_to_undo(client: Client, options: argparse.Namespace, deployment: Bundle
     """
     if not deployment.spec.pinned_revision:
         raise FailedError(f"{options.name}: not rolled back: spec.pinnedRevision is not set")
-    for line in fit(_preview(client, options, deployment)).splitlines():
-        tell(line)
+    for line in _preview(client, options, deployment):
+        tell(one_line(line))
     confirm(options, "nothing was undone")
 
 

@@ -286,3 +286,18 @@ def test_waiting_ends_when_another_revision_waits(waiting: FakeCluster, capsys: 
 def test_a_denial_is_awaited(waiting: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["deny", "shop", "--wait", "--timeout=1ms"]) == 1
     assert "waiting for the controller" in capsys.readouterr().err
+
+
+OUTCOMES = {"a": "Healthy", "b": "Failed", "c": "RolledBack", "d": "Superseded"}
+
+
+def test_outcomes_in_the_history_have_colors(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    history = [{"revision": f"sha256:{letter * 64}", "outcome": outcome} for letter, outcome in OUTCOMES.items()]
+    cluster.patch(PATH, {"status": {"history": history}})
+    assert main(["history", "shop", "--color=always"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("\x1b[")[2].partition("\x1b")[0] for line in lines] == [
+        "", "32mHealthy", "31mFailed", "31mRolledBack", ""
+    ]  # fmt: skip
+    assert main(["history", "shop"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
