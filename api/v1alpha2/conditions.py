@@ -142,8 +142,8 @@ class Reason(str, Enum):
     DEPENDENCY_NOT_READY = "DependencyNotReady", Retry.WAIT, "a BundleDeployment that spec.dependsOn names is not Ready; what is installed is kept and repaired", "check the one that the message names; when it is Ready, the revision is applied automatically"
     DEPENDENCY_CYCLE = "DependencyCycle", Retry.PERMANENT, "BundleDeployments depend on each other in a cycle, so that none of them may be applied first", "remove one of the dependencies that the message names from spec.dependsOn"
     AWAITING_APPROVAL = "AwaitingApproval", Retry.WAIT, "a revision, or another ServiceAccount, waits for approval; what is installed is kept and repaired", "look at status.pending, then run kubectl rukpak approve or kubectl rukpak deny"
-    PINNED = "Pinned", Retry.NONE, "spec.pinnedRevision names the revision to apply", "remove spec.pinnedRevision to apply what the sources lead to"
-    PINNED_WITH_CHANGES = "PinnedWithChanges", Retry.WAIT, "what to install was changed in the spec after spec.pinnedRevision was set; the pinned revision is installed and repaired", "remove spec.pinnedRevision to apply the change, or undo the change"
+    PINNED = "Pinned", Retry.NONE, "spec.pinnedRevision names the revision to apply", "run kubectl rukpak rollback NAME --undo, or remove spec.pinnedRevision, to apply what the sources lead to"
+    PINNED_WITH_CHANGES = "PinnedWithChanges", Retry.WAIT, "what to install was changed in the spec after spec.pinnedRevision was set; the pinned revision is installed and repaired", "run kubectl rukpak rollback NAME --undo, or remove spec.pinnedRevision, to apply the change; or revert the change"
     DENIED = "Denied", Retry.PERMANENT, "spec.deniedRevision names the revision that the sources and the spec lead to; what is installed is kept and repaired", "change the sources or the spec; to allow the revision after all, remove spec.deniedRevision"
 
     REVISION_NOT_KEPT = "RevisionNotKept", Retry.PERMANENT, "spec.pinnedRevision names a revision that is not kept", "name one that the message lists, or remove spec.pinnedRevision"

@@ -176,7 +176,7 @@ class Changes(Api):
     change: _Count = 0
     """Objects that are different in the new revision."""
     delete: _Count = 0
-    """Objects that only the installed revision contains and that are pruned; objects that are kept do not count."""
+    """Objects that only the installed revision contains and that are pruned, without those that are kept."""
     recreate: _Count = 0
     """Those to change that are deleted and created again if an immutable field differs, since their annotation
     core.rukpak.io/recreate says so."""

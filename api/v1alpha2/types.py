@@ -193,8 +193,10 @@ class Spec(Api):
     revision is healthy. AfterApply: once it is applied. Never: keep them. CustomResourceDefinitions and
     PersistentVolumeClaims are kept unless they have the annotation core.rukpak.io/prune: "true"."""
     deletion_policy: Literal["Delete", "Orphan"] = "Delete"
-    """What to do with the objects when the BundleDeployment is deleted. Delete: delete them. Orphan: keep them without
-    an owner."""
+    """What to do with the objects when the BundleDeployment is deleted. Delete: delete them, except for
+    CustomResourceDefinitions that still have custom resources of others, Namespaces that still have other objects, and
+    PersistentVolumeClaims without the annotation core.rukpak.io/prune: "true". Orphan: keep all of them. What is kept
+    has no owner any more."""
     drift: Drift = Drift()
     """What to do when another client changes a managed object."""
     optional: Annotated[

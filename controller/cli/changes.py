@@ -1,10 +1,10 @@
-"""`rukpak pause`, `resume`, `reconcile`, `approve`, `deny`, `rollback` and `history`: changes of a BundleDeployment.
+"""`rukpak pause`, `resume`, `reconcile`, `approve`, `deny` and `history`: changes of a BundleDeployment.
 
 Each changes spec or an annotation, and tells with `--wait` what that leads to. What waits for approval is shown, and
 then exactly that is approved or denied: the request carries the resourceVersion of what was shown, so that what has
 changed meanwhile is neither approved nor denied.
 
-`history` shows the revisions that are kept, to which `rollback` goes back.
+`history` shows the revisions that are kept, to which `rollback` (rollback.py) goes back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from controller.cli.deployments import (
     select,
     wait_if_asked,
 )
-from controller.cli.output import age, dump_as, fit, to_table
+from controller.cli.output import Cell, Color, Painted, age, dump_as, fit, is_colored, to_table
 from controller.cli.parser import program
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
@@ -54,6 +54,7 @@ TRIES = 5
 _DIGEST = re.compile(r"(sha256:)?([0-9a-f]{64})").fullmatch
 _ABBREVIATED = re.compile(r"(sha256:)?([0-9a-f]{8,64})").fullmatch
 HEADING = ("REVISION", "STATE", "OUTCOME", "INSTALLED", "SOURCES", "MESSAGE")
+_OUTCOMES = {"Healthy": Color.GREEN, "Failed": Color.RED, "RolledBack": Color.RED}
 _NAMED = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch
 
 
@@ -275,70 +276,25 @@ def show_history(options: argparse.Namespace) -> int:
         print(dump_as(options.output, items), end="")
     elif entries:
         now = datetime.now(UTC)
-        print(to_table(HEADING, [_row(each, deployment.status, now) for each in entries]), end="")
+        colors = is_colored(options.color)
+        rows = [_row(each, deployment.status, now, colors=colors) for each in entries]
+        print(to_table(HEADING, rows), end="")
     else:
         tell(f"{options.name}: no revision was applied yet")
     return 0
 
 
-def _row(entry: HistoryEntry, status: Status, now: datetime) -> tuple[str, ...]:
+def _row(entry: HistoryEntry, status: Status, now: datetime, *, colors: bool) -> tuple[Cell, ...]:
     installed = age((now - entry.installed_at).total_seconds()) if entry.installed_at else ""
-    return (short(entry.revision), _state(entry, status), entry.outcome or "", installed, entry.sources, entry.message)
+    text = entry.outcome or ""
+    outcome = Painted(text, _OUTCOMES.get(text, Color.NONE)) if colors else text
+    return (short(entry.revision), _state(entry, status), outcome, installed, entry.sources, entry.message)
 
 
 def _state(entry: HistoryEntry, status: Status) -> str:
     if entry.revision == status.installed_revision:
         return "installed"
     return "desired" if entry.revision == status.revision else "kept"
-
-
-def roll_back(options: argparse.Namespace) -> int:
-    """Roll a BundleDeployment back; return the exit status.
-
-    Raises: ApiError, ConfigurationError.
-    """
-    deployments = Deployments(connect(options))
-    _, deployment = deployments.read(options.name, missing=f"{options.name}: not found")
-    digest = _choose_revision(deployment, options.to)
-    value = _pin(deployments, deployment, digest)
-    values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
-    tell("its sources and config do not count until spec.pinnedRevision is removed")
-    return conclude("rollback", options, values, failures, done=f"rolled back to revision {short(digest)}")
-
-
-def _choose_revision(deployment: BundleDeployment, text: str) -> str:
-    """Return the digest of the revision that the user names, or else of the last one that was healthy."""
-    status, name = deployment.status, deployment.metadata.name
-    if not text:
-        if found := find_previous(status):
-            return found
-        raise FailedError(f"{name}: no earlier revision that was healthy is kept; name one with --to")
-    if found := find_kept(status, text):
-        return found
-    kept = ", ".join(map(short, kept_revisions(status))) or "none"
-    raise FailedError(f"{name}: --to: not one of the revisions that are kept: {kept}")
-
-
-def find_previous(status: Status) -> str:
-    """Return the digest of the last revision before the desired one that was healthy; empty if there is none."""
-    return next(
-        (each.revision for each in status.history if each.outcome == "Healthy" and each.revision != status.revision), ""
-    )
-
-
-def _pin(deployments: Deployments, deployment: BundleDeployment, digest: str) -> dict[str, object]:
-    """Set the field, unless the BundleDeployment has changed since it was read."""
-    metadata = deployment.metadata
-    change = {"metadata": {"resourceVersion": metadata.resource_version}, "spec": {"pinnedRevision": digest}}
-    try:
-        value = deployments.change(metadata.name, change)
-    except ApiError as error:
-        if error.status == HTTPStatus.CONFLICT:
-            raise FailedError(f"{metadata.name}: changed meanwhile; run the command again") from None
-        raise
-    if value is None:
-        raise FailedError(f"{metadata.name}: not found")
-    return value
 
 
 def read_kept(options: argparse.Namespace) -> Revision:

@@ -26,7 +26,7 @@ from controller.apply.hooks import HookEvent, PlannedHook, hooks_of
 from controller.apply.managed_fields import LAST_APPLIED
 from controller.apply.targets import TargetSet, find_differences
 from controller.build.revision import Revision
-from controller.cli.output import one_line, to_yaml
+from controller.cli.output import Color, one_line, to_yaml
 from controller.observe.records import ObjectKey
 from controller.status.report import describe_changes, short
 from controller.untrusted import mapping, mappings
@@ -38,8 +38,7 @@ _LABELS = frozenset({names.OWNER_LABEL, names.OWNER_SHARD})
 # LAST_APPLIED also has the values of Secrets.
 _ANNOTATIONS = frozenset({names.APPLIED_DIGEST, names.OWNER_UID, names.HOOK_RUN, names.RELEASED_FROM, LAST_APPLIED})
 _FIRST = ("apiVersion", "kind", "metadata")
-_RESET = "\x1b[0m"
-_COLORS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m", "": "\x1b[1m"}
+_COLORS = {"+": Color.GREEN, "-": Color.RED, "@": Color.CYAN, "": Color.BOLD}
 _NOTHING = "/dev/null"
 _AROUND, _MOST_PAIRS = 3, 1_000_000
 """Lines around a change; and how many pairs of lines are compared, which takes up to a tenth of a second."""
@@ -248,7 +247,7 @@ def write(comparison: Comparison, key: bytes, *, colors: bool) -> Iterator[str]:
     Args:
         comparison: what is shown.
         key: of the hashes of values of Secrets.
-        colors: whether lines are colored, for a terminal.
+        colors: whether lines are colored; see `output.is_colored`.
     """
     for line in summarize(comparison):
         yield _paint("", one_line(line), colors=colors)
@@ -263,8 +262,7 @@ def write(comparison: Comparison, key: bytes, *, colors: bool) -> Iterator[str]:
 
 
 def _paint(kind: str, line: str, *, colors: bool) -> str:
-    color = _COLORS.get(kind)
-    return f"{color}{line}{_RESET}" if colors and color else line
+    return _COLORS.get(kind, Color.NONE).paint(line) if colors else line
 
 
 def _diff(difference: Difference, key: bytes) -> Iterator[str]:

@@ -66,13 +66,14 @@ class Deployments:
         with _explaining():
             return [_typed(item) for item in self._client.list(DEPLOYMENTS.path(), label_selector=selector)]
 
-    def follow(self, selector: str = "") -> Iterator[Manifest]:
-        """Yield the BundleDeployments whose labels match, then each that is created, changed or deleted. Endless.
+    def follow(self, selector: str = "") -> Iterator[tuple[str, Manifest]]:
+        """Yield the BundleDeployments whose labels match, then each event with what it is about. Endless.
 
         Raises: ApiError, while iterating.
         """
         with _explaining():
-            yield from map(_typed, follow(self._client, DEPLOYMENTS.path(), label_selector=selector))
+            for event, value in follow(self._client, DEPLOYMENTS.path(), label_selector=selector):
+                yield event, _typed(value)
 
     def get(self, name: str) -> Manifest | None:
         """Return a BundleDeployment; None if it does not exist.
@@ -185,8 +186,10 @@ def follow(
     label_selector: str = "",
     field_selector: str = "",
     order: Callable[[Manifest], str] = lambda value: str(value["metadata"]["name"]),
-) -> Iterator[Manifest]:
+) -> Iterator[tuple[str, Manifest]]:
     """Yield the objects of a collection in order, then each that is created, changed or deleted. Endless.
+
+    Each comes with the type of its event as the API server has it; `ADDED` at first.
 
     Raises: ApiError, while iterating.
     """
@@ -198,13 +201,14 @@ def follow(
         if not version:
             pages = list(collection.pages(PAGE_ITEMS))
             version = pages[-1].resource_version
-            yield from sorted((item for page in pages for item in page.items), key=order)
+            found = sorted((item for page in pages for item in page.items), key=order)
+            yield from (("ADDED", item) for item in found)
         try:
             with collection.open_watch(version, WATCH_SECONDS, WATCH_SECONDS) as stream:
                 for kind, value in parse_events(stream):
                     version = value["metadata"]["resourceVersion"]
                     if kind != "BOOKMARK":
-                        yield value
+                        yield kind, value
         except ApiError as error:
             if error.status != HTTPStatus.GONE:
                 raise
@@ -278,7 +282,7 @@ class Failure:
 def wait_until(
     deployments: Deployments, awaits: Awaits, seconds: float, values: Iterable[Manifest]
 ) -> tuple[list[Manifest], list[Failure]]:
-    """Wait for BundleDeployments until each is done, is hopeless, or the time is up; a terminal shows progress.
+    """Wait for BundleDeployments until each is done, is hopeless, or the time is up; stderr shows progress.
 
     Args:
         deployments: of their cluster.
@@ -291,7 +295,7 @@ def wait_until(
     """
     states = {value["metadata"]["name"]: value for value in values}
     failures: list[Failure] = []
-    line, deadline, pending = ProgressLine(), time.monotonic() + seconds, list(states)
+    progress, deadline, pending = WaitProgress(), time.monotonic() + seconds, list(states)
     try:
         while True:
             is_late = time.monotonic() >= deadline
@@ -305,14 +309,14 @@ def wait_until(
             pending = [] if is_late else [name for name, each in awaited.items() if not each.is_hopeless]
             if not pending:
                 return list(states.values()), failures
-            line.show(_progress(states[pending[0]], awaited[pending[0]], len(pending) - 1))
+            progress.show({name: _describe_awaited(states[name], awaited[name]) for name in pending})
             time.sleep(POLL_SECONDS)
             now = _read_each(deployments, pending)
             states |= now
             failures += [Failure(name, "deleted", "") for name in pending if name not in now]
             pending = [name for name in pending if name in now]
     finally:
-        line.clear()
+        progress.clear()
 
 
 def _read_each(deployments: Deployments, wanted: Sequence[str]) -> dict[str, Manifest]:
@@ -365,13 +369,12 @@ def _find_awaited(value: Manifest, awaits: Awaits) -> Awaited:
     return awaits(deployment)
 
 
-def _progress(value: Manifest, awaited: Awaited, others: int) -> str:
+def _describe_awaited(value: Manifest, awaited: Awaited) -> str:
     deployment, _ = try_to_read(value)
     objects = [f"{each.kind} {each.name}" for each in deployment.status.not_ready] if deployment else []
     shown = [name for name in objects[:SHOWN_OBJECTS] if name not in awaited.text]
     more = f"; not ready: {', '.join(shown)}" if shown else ""
-    also = f" (and {others} more)" if others else ""
-    return f"{value['metadata']['name']}{also}: {awaited.text}{more}"
+    return f"{awaited.text}{more}"
 
 
 class ProgressLine:
@@ -392,6 +395,30 @@ class ProgressLine:
         """Remove the line."""
         if self._last:
             print(_CLEAR, end="", file=sys.stderr, flush=True)
+
+
+class WaitProgress:
+    """What BundleDeployments wait for, on stderr: on a terminal one line, in a log a line for each change."""
+
+    def __init__(self) -> None:
+        self._line = ProgressLine()
+        self._told: dict[str, str] = {}
+
+    def show(self, awaited: Mapping[str, str]) -> None:
+        """Show what each waits for, by name: of several, a terminal shows the first."""
+        if sys.stderr.isatty():
+            name, text = next(iter(awaited.items()))
+            also = f" (and {len(awaited) - 1} more)" if len(awaited) > 1 else ""
+            self._line.show(f"{name}{also}: {text}")
+            return
+        for name, text in awaited.items():
+            if self._told.get(name) != text:
+                tell(one_line(f"{time.strftime('%H:%M:%S')} {name}: {text}"))
+            self._told[name] = text
+
+    def clear(self) -> None:
+        """Remove the line of a terminal."""
+        self._line.clear()
 
 
 def awaits_ready(deployment: BundleDeployment) -> Awaited:

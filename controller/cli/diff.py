@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import secrets
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
@@ -68,7 +66,7 @@ from controller.cli.comparison import (
 )
 from controller.cli.content import is_described
 from controller.cli.deployments import Deployments, ProgressLine, try_to_list
-from controller.cli.output import dump_as
+from controller.cli.output import dump_as, is_colored
 from controller.cli.render import Reviewed, find, find_new, list_stored, read_stored
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
@@ -107,20 +105,19 @@ def main(options: argparse.Namespace) -> int:
         reviewed = reviewed.of(_read_named(client, options, "--to", options.to))
     before = _read_named(client, options, "--from", options.before) if options.before else None
     comparison = compare_two(reviewed, before) if before else compare(reviewed, options)
-    _show(comparison, options.output)
+    _show(comparison, options)
     if comparison.is_refused:
         return BROKEN
     return DIFFERENT if comparison.differs else 0
 
 
-def _show(comparison: Comparison, output: str) -> None:
+def _show(comparison: Comparison, options: argparse.Namespace) -> None:
     key = secrets.token_bytes()
-    if output:
+    if options.output:
         value = to_value(comparison, key)
-        print(dump_as(output, value), end="")
+        print(dump_as(options.output, value), end="")
         return
-    colors = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for line in write(comparison, key, colors=colors):
+    for line in write(comparison, key, colors=is_colored(options.color)):
         print(line)
 
 

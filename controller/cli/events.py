@@ -54,7 +54,7 @@ def show_events(options: argparse.Namespace) -> int:
 def _follow_events(client: Client, options: argparse.Namespace) -> int:
     """Print each Event as it occurs, until the user interrupts."""
     seen: dict[str, int] = {}
-    for event in follow(client, EVENTS.path(NAMESPACE), field_selector=_selector(options.name), order=_last_seen):
+    for _, event in follow(client, EVENTS.path(NAMESPACE), field_selector=_selector(options.name), order=_last_seen):
         name, count = event["metadata"]["name"], _count(event)
         if seen.get(name) != count:  # deleted Events are not news
             text = show([_typed(event)], options.output) if options.output else f"{_event_line(event)}\n"

@@ -1,4 +1,4 @@
-"""Output formats: YAML, JSON, names as kubectl prints them, and tables.
+"""Output formats: YAML, JSON, names as kubectl prints them, and tables; and when stdout is colored.
 
 PyYAML leaves strings unquoted that other parsers read as numbers (1e3, 0o14). Here a string is unquoted only if it is a
 string in every version of YAML.
@@ -7,9 +7,13 @@ string in every version of YAML.
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import yaml
@@ -18,12 +22,40 @@ from controller.content.limits import visible
 
 WIDTH = 100
 """Columns of prose."""
+_LEAST_LAST = 20
+"""Columns that the last cell of a row keeps on a narrow terminal."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 # Words, paths and versions that start with a letter: no number, date or YAML indicator does.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
 _RESERVED = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _ODD = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff"
 _BLOCK = re.compile(rf"[^\s{_ODD}][^{_ODD}]*\n")
+
+
+class Color(Enum):
+    """How a word or a line is shown on a terminal."""
+
+    NONE = ""
+    BOLD = "1"
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+    CYAN = "36"
+
+    def paint(self, text: str) -> str:
+        """Return a text in this color."""
+        return f"\x1b[{self.value}m{text}\x1b[0m" if self.value and text else text
+
+
+def is_colored(choice: str) -> bool:
+    """Return whether stdout is colored.
+
+    Args:
+        choice: the value of `--color`. `auto` is a terminal, unless NO_COLOR is set (https://no-color.org).
+    """
+    if choice != "auto":
+        return choice == "always"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 class _Dumper(yaml.CSafeDumper):
@@ -106,17 +138,48 @@ def _break(line: str) -> list[str]:
     )
 
 
-def to_table(heading: Sequence[str], rows: Iterable[Sequence[str]], least: int = 0) -> str:
+@dataclass(frozen=True, slots=True)
+class Painted:
+    """A cell of a table with a color."""
+
+    text: str
+    color: Color
+
+
+Cell = str | Painted
+
+
+def to_table(heading: Sequence[str], rows: Iterable[Sequence[Cell]], *, least: int = 0, width: int = 0) -> str:
     """Return a table as kubectl prints it; the last column is not padded.
 
-    Columns are at least as wide as `least`, so that later rows are likely to be aligned.
+    Args:
+        heading: of the columns.
+        rows: their cells.
+        least: width of all columns but the last, at least, so that later rows are likely to be aligned.
+        width: of the terminal, to which the last column is cut; 0: it is not.
     """
-    lines = [[one_line(cell) for cell in line] for line in (heading, *rows)]
+    lines = [[_plain(cell) for cell in line] for line in (heading, *rows)]
     columns = range(len(heading) - 1)
-    widths = [max(len(line[column]) for line in lines) + 3 for column in columns]
-    widths = [max(width, least and max(least, len(heading[column]) + 3)) for column, width in enumerate(widths)]
-    padded = ("".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines)
-    return "".join(f"{line.rstrip()}\n" for line in padded)
+    widths = [max(len(line[column].text) for line in lines) + 3 for column in columns]
+    widths = [max(each, least and max(least, len(heading[column]) + 3)) for column, each in enumerate(widths)]
+    room = max(width - sum(widths), _LEAST_LAST) if width else None
+    return "".join(f"{_join(line, widths, room)}\n" for line in lines)
+
+
+def _plain(cell: Cell) -> Painted:
+    """Return a cell on one line, with control characters escaped."""
+    return Painted(one_line(cell), Color.NONE) if isinstance(cell, str) else Painted(one_line(cell.text), cell.color)
+
+
+def _join(cells: Sequence[Painted], widths: Sequence[int], room: int | None) -> str:
+    # Padding is outside of the escape sequences, and they do not count for it.
+    *padded, last = cells
+    shown = (
+        f"{cell.color.paint(cell.text)}{' ' * (width - len(cell.text))}"
+        for cell, width in zip(padded, widths, strict=True)
+    )
+    text = last.text if room is None or len(last.text) <= room else f"{last.text[: room - 1]}…"
+    return "".join([*shown, last.color.paint(text)]).rstrip()
 
 
 def age(seconds: float) -> str:

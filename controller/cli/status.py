@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import Enum
 
-from api.v1alpha2.conditions import Reason
+from api.v1alpha2.conditions import DECISIONS, Reason, Retry
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Condition, SourcePin
-from controller.cli.command import FAILED, MisuseError, connect
+from controller.cli.command import FAILED, MisuseError, connect, tell
 from controller.cli.deployments import (
     Deployments,
     Manifest,
@@ -24,7 +28,7 @@ from controller.cli.deployments import (
     tell_unserved,
     wait_if_asked,
 )
-from controller.cli.output import age, fit, show, to_table
+from controller.cli.output import Cell, Color, Painted, age, fit, is_colored, show, to_table
 from controller.kube.client import Client
 from controller.kube.shard import is_unclaimed, wanted_shard
 from controller.status.report import describe_changes
@@ -33,9 +37,53 @@ COLUMN = 15
 """Least width of columns that are shown row by row."""
 HEADING = ("NAME", "FORMAT", "PAUSED", "READY", "REASON", "REVISION", "OBJECTS", "DRIFTED", "AGE")
 _WIDE = ("SOURCES", "MESSAGE")
+_STATES = ("READY", "REASON")
+"""The columns that say the state."""
 _FALSE = ("Unpacked", "Installed", "Healthy")
 _TRUE = ("Stalled", "Reconciling", "Drifted")
 _MORE = re.compile(r" \(and [0-9,]+ more\)$")
+_WAITING = frozenset({each.value for each in Reason if each.retry is Retry.WAIT} | {each.value for each in DECISIONS})
+
+
+class State(Enum):
+    """What a BundleDeployment is doing, as people call it; the worst first."""
+
+    STALLED = "stalled"
+    """A person must act."""
+    PROGRESSING = "progressing"
+    WAITING = "waiting"
+    """For something else in the cluster, or for a decision."""
+    PAUSED = "paused"
+    READY = "Ready"
+
+    @property
+    def color(self) -> Color:
+        """Of words that tell it."""
+        return _COLORS[self]
+
+
+_COLORS = {
+    State.STALLED: Color.RED,
+    State.PROGRESSING: Color.YELLOW,
+    State.WAITING: Color.YELLOW,
+    State.PAUSED: Color.NONE,
+    State.READY: Color.GREEN,
+}
+_ORDER = list(State)
+
+
+def state_of(deployment: BundleDeployment) -> State:
+    """Return the state of a BundleDeployment, which is progressing until the controller has observed its spec."""
+    ready = deployment.status.condition("Ready")
+    if deployment.problem or deployment.status.condition("Stalled"):
+        return State.STALLED
+    if ready is None or describe_unobserved(deployment):
+        return State.PROGRESSING
+    if deployment.spec.paused:
+        return State.PAUSED
+    if ready.status == "True":
+        return State.READY
+    return State.WAITING if ready.reason in _WAITING else State.PROGRESSING
 
 
 def main(options: argparse.Namespace) -> int:
@@ -52,58 +100,110 @@ def main(options: argparse.Namespace) -> int:
         return _watch(options, deployments)
     found = select("status", options, deployments, default_all=True)
     values, failures = wait_if_asked(options, deployments, awaits_ready, found)
-    print(_show(client, options, values), end="", flush=True)
+    _show(client, options, values)
     tell_unserved("status", client, options.namespace, values)
     report("status", failures, is_explained=bool(options.names) and not options.output)
     return 0 if not failures and is_complete(options, values) else FAILED
 
 
-def _show(client: Client, options: argparse.Namespace, values: Sequence[Manifest]) -> str:
+def _show(client: Client, options: argparse.Namespace, values: Sequence[Manifest]) -> None:
     if options.output not in ("", "wide"):
-        return show(values, options.output)
-    if not (options.names or options.objects):
-        return tabulate(values, is_wide=options.output == "wide")
+        print(show(values, options.output), end="", flush=True)
+    elif options.names or options.objects:
+        _show_details(client, options, values)
+    else:
+        _show_table(options, values)
+
+
+def _show_details(client: Client, options: argparse.Namespace, values: Sequence[Manifest]) -> None:
     from controller.cli.tree import ObjectLister  # noqa: PLC0415 - slow to import, and the table does not need it
 
     lister = ObjectLister(client)
-    return describe_all(values, [lister.lines(value) if options.objects else [] for value in values])
+    objects = [lister.lines(value) if options.objects else [] for value in values]
+    print(describe_all(values, objects, colors=is_colored(options.color)), end="", flush=True)
+
+
+def _show_table(options: argparse.Namespace, values: Sequence[Manifest]) -> None:
+    """Print the table, the worst first on a terminal; and on stderr how many there are in each state."""
+    now, is_wide = datetime.now(UTC), options.output == "wide"
+    rows = [_read_row(value, now, is_wide=is_wide) for value in values]
+    if sys.stdout.isatty():
+        rows.sort(key=lambda row: _ORDER.index(row.state))
+    print(_tabulate(rows, options), end="", flush=True)
+    if len(rows) > 1:
+        tell(_count_states(row.state for row in rows))
+
+
+def _count_states(states: Iterable[State]) -> str:
+    counts = Counter(states)
+    return ", ".join(f"{counts[state]} {state.value}" for state in reversed(_ORDER) if counts[state])
 
 
 def _watch(options: argparse.Namespace, deployments: Deployments) -> int:
     """Print a row for each BundleDeployment, and again whenever the row changes, until the user interrupts."""
-    rows: dict[str, str] = {}
-    for value in deployments.follow(options.selector or ""):
+    shown: dict[str, tuple[str, ...]] = {}
+    for event, value in deployments.follow(options.selector or ""):
         name = value["metadata"]["name"]
         if options.names and name not in options.names:
             continue
-        text = _line(value, options.output)
-        row = text.splitlines()[-1]
-        if rows.get(name) != row:
-            print(row if rows or options.output == "name" else text.rstrip("\n"), flush=True)
-        rows[name] = row
+        row = _read_row(value, datetime.now(UTC), is_wide=options.output == "wide")
+        # Without the time, it only does not match the selector any more.
+        if event == "DELETED" and value["metadata"].get("deletionTimestamp"):
+            row = row.with_reason("Deleted")
+        if shown.get(name) != row.lasting:
+            print("".join(_watched_lines(value, row, options, is_first=not shown)), end="", flush=True)
+        shown[name] = row.lasting
     return 0
 
 
-def _line(value: Manifest, output: str) -> str:
-    """Return a name, or the heading and the row of a table whose columns do not depend on other rows."""
-    if output == "name":
-        return show([value], "name")
-    return tabulate([value], is_wide=output == "wide", least=COLUMN)
+def _watched_lines(value: Manifest, row: _Row, options: argparse.Namespace, *, is_first: bool) -> list[str]:
+    """Return a name, or a row of a table whose columns do not depend on other rows, the first with the heading."""
+    if options.output == "name":
+        return [show([value], "name")]
+    return _tabulate([row], options, least=COLUMN).splitlines(keepends=True)[0 if is_first else -1 :]
 
 
-def tabulate(values: Sequence[Manifest], *, is_wide: bool, least: int = 0) -> str:
-    """Return the table; with sources and messages if it is wide. Empty without values; for `least` see to_table."""
-    now = datetime.now(UTC)
-    rows = [_cells(value, now, is_wide=is_wide) for value in values]
-    return to_table((*HEADING, *(_WIDE if is_wide else ())), rows, least) if rows else ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A BundleDeployment in the table."""
+
+    state: State
+    cells: tuple[str, ...]
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """The cells without the age: what changes only when something happens."""
+        return tuple(cell for cell, title in zip(self.cells, (*HEADING, *_WIDE), strict=False) if title != "AGE")
+
+    def with_reason(self, reason: str) -> _Row:
+        """Return it with another reason."""
+        place = HEADING.index("REASON")
+        return replace(self, cells=(*self.cells[:place], reason, *self.cells[place + 1 :]))
+
+    def painted(self) -> list[Cell]:
+        """Return the cells, those that say the state in its color."""
+        return [
+            Painted(cell, self.state.color) if title in _STATES else cell
+            for cell, title in zip(self.cells, (*HEADING, *_WIDE), strict=False)
+        ]
 
 
-def _cells(value: Manifest, now: datetime, *, is_wide: bool) -> tuple[str, ...]:
+def _tabulate(rows: Sequence[_Row], options: argparse.Namespace, least: int = 0) -> str:
+    """Return the table, empty without rows; for `least` see to_table."""
+    heading = (*HEADING, *(_WIDE if options.output == "wide" else ()))
+    colors = is_colored(options.color)
+    return to_table(heading, [row.painted() if colors else row.cells for row in rows], least=least) if rows else ""
+
+
+def _read_row(value: Manifest, now: datetime, *, is_wide: bool) -> _Row:
+    """Return a row; with sources and message if it is wide."""
     deployment, problem = try_to_read(value)
     if deployment is None:
         cells = (value["metadata"]["name"], "", "", "Unknown", "CannotBeRead", "", "", "", "")
-        return (*cells, *(("", f"cannot be read: {problem}") if is_wide else ()))
-    return (*cells_of(deployment, now), *(_wide_cells(deployment) if is_wide else ()))
+        cells = (*cells, *(("", f"cannot be read: {problem}") if is_wide else ()))
+        return _Row(state=State.STALLED, cells=cells)
+    cells = (*cells_of(deployment, now), *(_wide_cells(deployment) if is_wide else ()))
+    return _Row(state=state_of(deployment), cells=cells)
 
 
 def cells_of(deployment: BundleDeployment, now: datetime) -> tuple[str, ...]:
@@ -129,17 +229,22 @@ def _wide_cells(deployment: BundleDeployment) -> tuple[str, str]:
     return deployment.status.display.sources, message
 
 
-def describe_all(values: Sequence[Manifest], objects: Sequence[Sequence[str]]) -> str:
+def describe_all(values: Sequence[Manifest], objects: Sequence[Sequence[str]], *, colors: bool = False) -> str:
     """Return the details of BundleDeployments; `objects` has further lines for each."""
-    texts = [fit([*_describe(value), *more]) for value, more in zip(values, objects, strict=True)]
+    texts = [_describe(value, more, colors=colors) for value, more in zip(values, objects, strict=True)]
     return "\n".join(texts)
 
 
-def _describe(value: Manifest) -> list[str]:
+def _describe(value: Manifest, more: Sequence[str], *, colors: bool) -> str:
     deployment, problem = try_to_read(value)
     if deployment is None:
-        return [f"{value['metadata']['name']}: cannot be read: {problem}"]
-    return list(describe(deployment))
+        return fit([f"{value['metadata']['name']}: cannot be read: {problem}"])
+    text = fit([*describe(deployment), *more])
+    ready = deployment.status.condition("Ready")
+    if colors and ready and not describe_unobserved(deployment):
+        words = _words(deployment, ready)
+        text = text.replace(words, state_of(deployment).color.paint(words), 1)
+    return text
 
 
 def describe(deployment: BundleDeployment) -> Iterator[str]:
@@ -176,10 +281,14 @@ def _verdict(deployment: BundleDeployment, ready: Condition | None) -> str:
         return unobserved or "without the condition Ready"
     if unobserved:
         return f"{unobserved}; before: {ready.reason}: {ready.message}"
+    reason = "" if ready.status == "True" else f"{ready.reason}: "
+    return f"{_words(deployment, ready)}: {reason}{ready.message}"
+
+
+def _words(deployment: BundleDeployment, ready: Condition) -> str:
     words = ["Ready" if ready.status == "True" else "not Ready"]
     words += ["stalled"] * bool(deployment.status.condition("Stalled")) + ["paused"] * deployment.spec.paused
-    reason = "" if ready.status == "True" else f"{ready.reason}: "
-    return f"{', '.join(words)}: {reason}{ready.message}"
+    return ", ".join(words)
 
 
 def _shard(deployment: BundleDeployment) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """`rukpak tree`: the objects and hooks of a BundleDeployment and what workloads own, with health and drift.
 
+A BundleDeployment among the objects is shown as the first one is, with its own objects below it.
+
 Objects are read with the user's permissions and judged as the controller does; a kind that the user cannot list is
 named. Drift is what the installed revision says and the object does not; so it is only known to users who may read the
 revision store. Others see which objects drift in the condition `Drifted`.
@@ -8,13 +10,17 @@ revision store. Others see which objects drift in the condition `Drifted`.
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
 from api import names
+from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.status import NotReady
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.drift import as_compared, explain
 from controller.apply.hooks import kinds_of
@@ -31,12 +37,13 @@ from controller.cli.deployments import (
     tell_unserved,
     try_to_list,
 )
-from controller.cli.output import dump_as, to_table
+from controller.cli.output import Cell, Color, Painted, dump_as, is_colored, to_table
+from controller.cli.status import state_of
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from controller.observe.health.rules import assess
-from controller.observe.health.verdict import Context
+from controller.observe.health.verdict import Context, State
 from controller.observe.records import ObjectKey, key_of, project
 from controller.untrusted import mapping, mappings, text
 
@@ -45,6 +52,8 @@ _HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")
 FindDrift = Callable[[Mapping[str, Any]], str]
 _LEVELS = 20
 """Of objects that own each other; those of Kubernetes have three."""
+_NESTED = 10
+"""Of BundleDeployments that contain each other."""
 _FORK, _LAST, _LINE, _NOTHING = "├─ ", "└─ ", "│  ", "   "
 CHILD_KINDS: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("apps", "Deployment"): (("apps", "ReplicaSet"),),
@@ -64,6 +73,16 @@ RUNNING = {
     )
 }
 """The kinds of hooks that run something."""
+_COLORS = {
+    State.HEALTHY: Color.GREEN,
+    State.PROGRESSING: Color.YELLOW,
+    State.TERMINATING: Color.YELLOW,
+    State.MISSING: Color.YELLOW,
+    State.FAILED: Color.RED,
+}
+_FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
+_STALLING = frozenset(each.value for each in Reason if each.retry.stalls or each in _FAILED)
+"""Reasons for which a person must act on an object."""
 _OBJECTS_HEADING = ("OBJECT", "HEALTH", "MESSAGE")
 
 
@@ -74,43 +93,65 @@ def main(options: argparse.Namespace) -> int:
     """
     client = connect(options)
     value, deployment = Deployments(client).read(options.name)
-    revisions = _read_revisions(client, options.namespace, deployment)
-    root = _grow_root(client, deployment, _make_finder(client, deployment, revisions), _hook_kinds(revisions))
-    print(_show(root, options.output), end="", flush=True)
+    root = _grow_deployment(ObjectLister(client), options.namespace, deployment)
+    print(_show(root, options), end="", flush=True)
     tell_unserved("tree", client, options.namespace, [value])
     return 0
 
 
-def _show(root: Branch, output: str) -> str:
-    if output:
-        return dump_as(output, root.to_value())
-    return to_table(_HEADING, draw(root))
+def _show(root: Branch, options: argparse.Namespace) -> str:
+    if options.output not in ("", "wide"):
+        return dump_as(options.output, root.to_value())
+    is_cut = sys.stdout.isatty() and not options.output
+    width = shutil.get_terminal_size().columns if is_cut else 0
+    return to_table(_HEADING, draw(root, colors=is_colored(options.color)), width=width)
 
 
-def _grow_root(
-    client: Client, deployment: BundleDeployment, find_drift: FindDrift, hook_kinds: Iterable[GroupVersionKind]
+def _grow_deployment(
+    lister: ObjectLister, namespace: str, deployment: BundleDeployment, above: frozenset[str] = frozenset()
 ) -> Branch:
-    lister = ObjectLister(client)
-    hooks = lister.find_hooks(deployment, hook_kinds)
+    """Return a BundleDeployment with what is below it.
+
+    Args:
+        lister: of objects.
+        namespace: of the controller.
+        deployment: to be shown.
+        above: UIDs of those that it is shown below.
+    """
+    revisions = _read_revisions(lister.client, namespace, deployment)
+    find_drift = _make_finder(lister, deployment, revisions)
+    hooks = lister.find_hooks(deployment, _hook_kinds(revisions))
     found = [*lister.find(deployment), *hooks]
-    values = [each.value for each in found if each.value]
-    owned = by_owner(_list_owned(client, values))
-
-    def _make(value: Mapping[str, Any], children: Sequence[Branch]) -> Branch:
-        verdict = judge(value)
-        return Branch(name=verdict.name, health=verdict.reason, message=verdict.message, children=children)
-
-    strays = {name_of_stray(each) for each in deployment.status.strays}
+    owned = by_owner(_list_owned(lister.client, [each.value for each in found if each.value]))
+    known, strays = above | {deployment.metadata.uid}, {name_of_stray(each) for each in deployment.status.strays}
 
     def _make_branch(each: FoundObject) -> Branch:
-        children = grow(each.value, owned, _make) if each.value else ()
         drift = find_drift(each.value) if each.value and each not in hooks else ""
         drift = STRAY if each.name in strays else drift
-        return Branch(name=each.name, health=each.reason, message=each.message, drift=drift, children=children)
+        if child := _read_child(each, known):
+            below = _grow_deployment(lister, namespace, child, known)
+            return replace(below, drift="; ".join(filter(None, (drift, below.drift))))
+        return each.branch(grow(each.value, owned, _make) if each.value else (), drift)
 
     unlisted = sorted(strays - {each.name for each in found})  # of a kind that the bundle does not have
     found += [FoundObject(name=name, reason="Unknown") for name in unlisted]
     return _make_root(deployment, [_make_branch(each) for each in found])
+
+
+def _make(value: Mapping[str, Any], children: Sequence[Branch]) -> Branch:
+    return judge(value).branch(children)
+
+
+def _read_child(found: FoundObject, above: frozenset[str]) -> BundleDeployment | None:
+    """Return an object that is a BundleDeployment, unless it is above itself or too far below the first one."""
+    value = found.value
+    if value is None or key_of(value)[:2] != (names.GROUP, names.KIND):
+        return None
+    deployment, _ = try_to_read(value)
+    if deployment and (deployment.metadata.uid in above or len(above) == _NESTED):
+        tell(f"warning: {found.name}: its objects are not shown, since BundleDeployments contain each other")
+        return None
+    return deployment
 
 
 def _make_root(deployment: BundleDeployment, children: Sequence[Branch]) -> Branch:
@@ -128,6 +169,7 @@ def _make_root(deployment: BundleDeployment, children: Sequence[Branch]) -> Bran
         ),
         message="; ".join(filter(None, messages)),
         children=children,
+        color=state_of(deployment).color,
     )
 
 
@@ -149,15 +191,16 @@ def _list_owned(client: Client, values: list[Mapping[str, Any]]) -> Iterator[Man
 # drift
 
 
-def _make_finder(client: Client, deployment: BundleDeployment, revisions: Mapping[str, Revision] | None) -> FindDrift:
+def _make_finder(
+    lister: ObjectLister, deployment: BundleDeployment, revisions: Mapping[str, Revision] | None
+) -> FindDrift:
     """Return a function that says how an object differs from the installed revision, if the user may read that."""
     orphan = deployment.spec.deletion_policy == "Orphan"
     owner = Owner(deployment.metadata.name, deployment.metadata.uid)
     installed = (revisions or {}).get(deployment.status.installed_revision)
     targets: Mapping[ObjectKey, Target] = {}
     if installed:
-        is_namespaced = Discovery(client).is_namespaced
-        targets = make_targets(installed, owner, orphan=orphan, is_namespaced=is_namespaced).by_key
+        targets = make_targets(installed, owner, orphan=orphan, is_namespaced=lister.discovery.is_namespaced).by_key
 
     def _find(value: Mapping[str, Any]) -> str:
         target = targets.get(key_of(value))
@@ -207,6 +250,8 @@ class Branch:
     drift: str = ""
     """The field that another client has modified; empty: none, or not known."""
     children: Sequence[Branch] = field(default_factory=tuple)
+    color: Color = Color.NONE
+    """Of its health."""
 
     def to_value(self) -> dict[str, Any]:
         """Return it as data."""
@@ -223,17 +268,18 @@ class Branch:
         }
 
 
-def draw(branch: Branch) -> Iterator[tuple[str, str, str, str]]:
+def draw(branch: Branch, *, colors: bool = False) -> Iterator[tuple[Cell, ...]]:
     """Yield a row for an object and each below it: its name in the tree, health, drift and message."""
-    yield branch.name, branch.health, branch.drift, branch.message
-    yield from _draw_children(branch.children, "")
+    for name, each in _list_branches(branch, "", ""):
+        yield name, Painted(each.health, each.color) if colors else each.health, each.drift, each.message
 
 
-def _draw_children(children: Sequence[Branch], margin: str) -> Iterator[tuple[str, str, str, str]]:
-    for index, child in enumerate(children):
-        is_last = index == len(children) - 1
-        yield f"{margin}{_LAST if is_last else _FORK}{child.name}", child.health, child.drift, child.message
-        yield from _draw_children(child.children, margin + (_NOTHING if is_last else _LINE))
+def _list_branches(branch: Branch, name: str, margin: str) -> Iterator[tuple[str, Branch]]:
+    yield f"{name}{branch.name}", branch
+    for index, child in enumerate(branch.children):
+        is_last = index == len(branch.children) - 1
+        lead, below = (_LAST, _NOTHING) if is_last else (_FORK, _LINE)
+        yield from _list_branches(child, f"{margin}{lead}", f"{margin}{below}")
 
 
 def find_child_kinds(kinds: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -298,13 +344,26 @@ class FoundObject:
     message: str = ""
     value: Mapping[str, Any] | None = None
     """None: it is missing, or was not read."""
+    color: Color = Color.NONE
+    """Of its health."""
+
+    def branch(self, children: Sequence[Branch], drift: str = "") -> Branch:
+        """Return it as a part of a tree."""
+        return Branch(
+            name=self.name, health=self.reason, message=self.message, drift=drift, children=children, color=self.color
+        )
+
+    def as_reported(self, report: NotReady) -> FoundObject:
+        """Return it as the controller reports it, which knows what an apply has led to."""
+        color = Color.RED if report.reason in _STALLING or self.color is Color.RED else Color.YELLOW
+        return replace(self, reason=report.reason, message=report.message, color=color)
 
 
 class ObjectLister:
     """Lists the objects of BundleDeployments."""
 
     def __init__(self, client: Client) -> None:
-        self._client, self._discovery = client, Discovery(client)
+        self.client, self.discovery = client, Discovery(client)
 
     def lines(self, value: Manifest) -> list[str]:
         """Return a table of the objects of a BundleDeployment.
@@ -327,9 +386,9 @@ class ObjectLister:
         for kind in read_kinds(deployment.status.managed_kinds):
             for each in self._list(kind, deployment):
                 report = reported.get(each.name)
-                found[each.name] = replace(each, reason=report.reason, message=report.message) if report else each
+                found[each.name] = each.as_reported(report) if report else each
         missing = {
-            name: FoundObject(name=name, reason=each.reason, message=each.message)
+            name: FoundObject(name=name, reason=each.reason).as_reported(each)
             for name, each in reported.items()
             if name not in found
         }
@@ -345,17 +404,17 @@ class ObjectLister:
         found: list[FoundObject] = []
         selector = f"{names.OWNER_LABEL}={deployment.metadata.name}"
         for kind in sorted(kinds):
-            resource = RUNNING.get(kind) or self._discovery.resource(kind)
-            items = try_to_list(self._client, resource, "", selector) if resource else None
+            resource = RUNNING.get(kind) or self.discovery.resource(kind)
+            items = try_to_list(self.client, resource, "", selector) if resource else None
             found += [_judge_hook(each) for each in items or () if _is_hook(each, deployment)]
         return found
 
     def _list(self, kind: GroupVersionKind, deployment: BundleDeployment) -> Iterator[FoundObject]:
-        resource = self._discovery.resource(kind)
+        resource = self.discovery.resource(kind)
         if resource is None:
             yield FoundObject(name=kind.kind, reason="Unknown", message="the cluster does not serve this kind")
             return
-        items = try_to_list(self._client, resource, "", f"{names.OWNER_LABEL}={deployment.metadata.name}")
+        items = try_to_list(self.client, resource, "", f"{names.OWNER_LABEL}={deployment.metadata.name}")
         if items is None:
             yield FoundObject(name=kind.kind, reason="Unknown", message="you cannot list this kind")
         yield from (judge(item) for item in items or () if _is_owned(item, deployment))
@@ -380,8 +439,11 @@ def _judge_hook(value: Mapping[str, Any]) -> FoundObject:
 def judge(value: Mapping[str, Any]) -> FoundObject:
     """Return an object with its health."""
     verdict = assess(value, Context())
-    return FoundObject(name=str(key_of(value)), reason=verdict.reason, message=verdict.message, value=value)
+    color = _COLORS[verdict.state]
+    return FoundObject(
+        name=str(key_of(value)), reason=verdict.reason, message=verdict.message, value=value, color=color
+    )
 
 
-def _name_of_report(report: Any) -> str:
+def _name_of_report(report: NotReady) -> str:
     return f"{report.kind} {f'{report.namespace}/' if report.namespace else ''}{report.name}"

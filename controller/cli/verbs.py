@@ -140,6 +140,7 @@ def _add_fate(parser: Parser) -> None:
 
 _SHELLS = ("bash", "zsh", "fish")
 _PLAYGROUND = ("up", "down", "env")
+_COLORS = ("auto", "always", "never")
 _APPROVALS = ("Automatic", "NewPermissions", "Manual")
 _LOCAL = "folder, archive, packed chart or file of manifests"
 _SOURCES = (
@@ -152,6 +153,12 @@ _NAME = _argument("name", "NAME", "name of a BundleDeployment")
 _YES = _flag("-y, --yes", "do not ask for confirmation")
 _TIMEOUT = _flag(
     "--timeout DURATION", "how long to wait, such as 30s or 5m [default: 5m]", type=_seconds, default=300.0
+)
+_COLOR = _flag(
+    f"--color {'|'.join(_COLORS)}",
+    "whether the state is also shown by color; auto: on a terminal, unless NO_COLOR is set [default: auto]",
+    type=OneOf(_COLORS),
+    default="auto",
 )
 _UNTIL_READY = _wait("wait until it is Ready; ends at once if waiting cannot help")
 _UNTIL_DONE = _wait("wait until the controller is done; ends at once if waiting cannot help")
@@ -262,6 +269,7 @@ DEPLOYMENTS = {
             _flag("-w, --watch", "show each change, until Ctrl-C"),
             *_wait("wait until they are Ready; ends at once if waiting cannot help"),
             _output(*OBJECTS, "wide"),
+            _COLOR,
             *_cluster("namespace"),
         ),
         entry="status:main",
@@ -270,7 +278,7 @@ DEPLOYMENTS = {
         summary="show the objects of a BundleDeployment and what they own as a tree",
         description="Show the objects of a BundleDeployment and what its workloads own, with health and drift.",
         examples={"tree shop": "objects, ReplicaSets and Pods", "tree shop -o json": "for programs"},
-        flags=(_NAME, _output("json", "yaml"), *_cluster("namespace")),
+        flags=(_NAME, _output("json", "yaml", "wide"), _COLOR, *_cluster("namespace")),
         entry="tree:main",
     ),
     "events": Verb(
@@ -348,15 +356,17 @@ DEPLOYMENTS = {
         summary="show the revisions of a BundleDeployment that are kept",
         description="Show the revisions of a BundleDeployment that are kept, newest first, and what became of them.",
         examples={"history shop -o json": "with full digests and times"},
-        flags=(_NAME, _output("json", "yaml"), *_cluster()),
+        flags=(_NAME, _output("json", "yaml"), _COLOR, *_cluster()),
         entry="changes:show_history",
     ),
     "rollback": Verb(
         summary="apply a revision again that is kept",
-        description="Apply a revision again that is kept, without its sources, until spec.pinnedRevision is removed.",
+        description="Apply a revision again that is kept, and ignore new content and config until that is undone "
+        "(spec.pinnedRevision).",
         examples={
             "rollback shop --wait": "to the last one that was healthy; return when it is Ready",
             "rollback shop --to 1f2e3d4c5b6a": "to another one",
+            "rollback shop --undo": "forward to what the spec asks for: show the changes, and ask",
         },
         flags=(
             _NAME,
@@ -365,11 +375,16 @@ DEPLOYMENTS = {
                 'kept revision, as "rukpak history" shows it [default: the last one that was healthy]',
                 default="",
             ),
+            _flag("--undo", "apply what the spec asks for again"),
+            _flag("-y, --yes", "with --undo: do not ask for confirmation"),
+            _flag("--use-secrets", "with --undo: use the Secrets that sources name without asking"),
             *_UNTIL_READY,
             _output(*OBJECTS),
-            *_cluster(),
+            *_cluster("namespace"),
+            _options(*RENDERING),
+            _defaults(from_cluster=False, capabilities=None),
         ),
-        entry="changes:roll_back",
+        entry="rollback:main",
     ),
     "prune": Verb(
         summary="delete objects that no revision contains",
@@ -574,6 +589,7 @@ BUNDLES = {
                 dest="before",
             ),
             _flag("--to REVISION", "what this revision of the store would change"),
+            _COLOR,
             *_REVIEW,
         ),
         entry="diff:main",

@@ -79,7 +79,7 @@ class Described:
 # fmt: off
 _LIST = (
     Described("controller_runtime_reconcile_total", "counter", ("controller", "result"), "Passes by result: success, requeue_after (runs again at a set time), error (retried with backoff)."),
-    Described("controller_runtime_reconcile_errors_total", "counter", ("controller",), "Passes that failed because of the API server or a bug. A bundle that fails does not count."),
+    Described("controller_runtime_reconcile_errors_total", "counter", ("controller",), "Passes that failed because of the API server or a bug. A bundle that fails is not counted."),
     Described("controller_runtime_reconcile_panics_total", "counter", ("controller",), "Passes, and fetches and renderings for them, that failed on a bug."),
     Described("controller_runtime_reconcile_time_seconds", "histogram", ("controller",), "Duration of passes.", _PASS),
     Described("controller_runtime_active_workers", "gauge", ("controller",), "Workers that are running a pass."),

@@ -122,9 +122,8 @@ def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
     if rollback := rollback_after(deployment, report):
         findings.append(Finding(ConditionType.ROLLED_BACK, "True", Reason(rollback.reason), _rolled_back(rollback)))
     if pinned := deployment.spec.pinned_revision:
-        message = (
-            f"revision {short(pinned)} is applied, whatever the sources lead to, until spec.pinnedRevision is removed"
-        )
+        until = f"until the rollback is undone: {_undo(deployment)}"
+        message = f"revision {short(pinned)} is applied, whatever the sources lead to, {until}"
         findings.append(Finding(ConditionType.PINNED, "True", Reason.PINNED, message))
     if deployment.spec.paused:
         message = f"no object is changed until spec.paused is false{_handed_over(report)}"
@@ -182,9 +181,14 @@ def _kept_instead(deployment: BundleDeployment, report: Report) -> BundleError |
         return BundleError(Reason.ROLLED_BACK, _rolled_back(rollback))
     if report.applied and is_changed_since_pin(deployment):
         problem = "what to install was changed in the spec after this was set, and is not applied"
-        remedy = "remove spec.pinnedRevision to apply the change, or undo the change"
+        remedy = f"apply the change ({_undo(deployment)}), or revert it"
         return BundleError(Reason.PINNED_WITH_CHANGES, f"spec.pinnedRevision: {problem}; {remedy}")
     return None
+
+
+def _undo(deployment: BundleDeployment) -> str:
+    """Return the command that removes spec.pinnedRevision."""
+    return f"rukpak rollback {deployment.metadata.name} --undo"
 
 
 def pinned_after(deployment: BundleDeployment) -> Pinned | None:
@@ -255,7 +259,7 @@ def _ready(deployment: BundleDeployment, hindrance: Finding | None, report: Repo
     if hindrance is None:
         message = f"revision {short(report.wanted)} is installed and healthy"
         if deployment.spec.pinned_revision:
-            message += "; spec.sources and spec.config do not count until spec.pinnedRevision is removed"
+            message += f"; new content and config are ignored until the rollback is undone: {_undo(deployment)}"
         return Finding(ConditionType.READY, "True", Reason.READY, message)
     return Finding(ConditionType.READY, "False", hindrance.reason, hindrance.message)
 

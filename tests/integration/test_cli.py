@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -140,7 +141,9 @@ def test_status_shows_what_is_not_ready_and_waits_for_it_in_vain(world: World, r
     deployed = world.deploy(deployment("web", replicas=1))
     deployed.wait_for("Installed")
     done = rukpak("status", deployed.name, "--wait", "--timeout=1s", status=1)
-    assert done.stderr == f"rukpak status: {deployed.name}: timed out\n"
+    *progress, last = done.stderr.splitlines()
+    assert last == f"rukpak status: {deployed.name}: timed out"
+    assert re.fullmatch(rf"\d\d:\d\d:\d\d {deployed.name}: Progressing: Deployment .+", progress[0])
     assert f"Deployment {deployed.namespace}/web" in done.stdout
 
 

@@ -76,7 +76,7 @@ def test_ten_upgrades_and_a_rollback_to_each(kwok_world: World) -> None:
     for color, revision in revisions.items():
         deployed.change(pinnedRevision=revision)
         kwok_world.wait(lambda: is_running(deployed, color), f"rolled back to {color}")  # noqa: B023 - called at once
-        deployed.wait_for("Ready", saying="do not count until spec.pinnedRevision is removed")
+        deployed.wait_for("Ready", saying=f"the rollback is undone: rukpak rollback {deployed.name} --undo")
         status = deployed.status()
         assert (status["installedRevision"], status["sources"]) == (revision, resolved)
 
@@ -99,11 +99,31 @@ def test_the_command_line_rolls_back(kwok_world: World) -> None:
     assert is_running(deployed, "blue")
     rukpak("rollback", deployed.name, "--to", second[:20], "--wait")
     assert is_running(deployed, "red")
+    none = rukpak("rollback", deployed.name, "--undo", "--to", second[:20], status=2)
+    assert "specify only one of --to and --undo" in none.stderr
     other = rukpak("rollback", deployed.name, "--to", "0" * 12, status=1)
     assert "not one of the revisions that are kept" in other.stderr
     deployed.change(pinnedRevision="sha256:" + "0" * 64)
     deployed.wait_for("Ready", "False", "RevisionNotKept", saying=first[7:19])
     assert is_running(deployed, "red")
+
+
+def test_a_rollback_is_undone_after_what_that_leads_to_was_shown(kwok_world: World) -> None:
+    rukpak = command(kwok_world.cluster.kubeconfig)
+    deployed = kwok_world.deploy(*version("blue"))
+    first = deployed.wait_ready()["installedRevision"]
+    refused = rukpak("rollback", deployed.name, "--undo", "--yes", status=1)
+    assert refused.stderr == f"rukpak rollback: {deployed.name}: not rolled back: spec.pinnedRevision is not set\n"
+    change(kwok_world, deployed, *version("red"), tag="red")
+    second = deployed.wait_installed(first)["installedRevision"]
+    told = rukpak("rollback", deployed.name, "--wait").stderr
+    assert f"ignored until the rollback is undone: rukpak rollback {deployed.name} --undo\n" in told
+
+    done = rukpak("rollback", deployed.name, "--undo", "--yes", "--wait")
+    assert f"revision {second} compared with the cluster: 2 to change" in done.stderr
+    assert done.stdout == f"bundledeployment.core.rukpak.io/{deployed.name} rollback undone\n"
+    assert is_running(deployed, "red")
+    assert "pinnedRevision" not in deployed.read()["spec"]
 
 
 def test_status_tells_a_pin_what_is_installed_and_that_a_later_change_is_not(kwok_world: World) -> None:
@@ -121,7 +141,7 @@ def test_status_tells_a_pin_what_is_installed_and_that_a_later_change_is_not(kwo
     assert second["display"]["sources"].startswith("image:red@")
 
     change(kwok_world, deployed, *version("green"), tag="green")
-    deployed.wait_for("Ready", "False", "PinnedWithChanges", saying="remove spec.pinnedRevision")
+    deployed.wait_for("Ready", "False", "PinnedWithChanges", saying=f"rukpak rollback {deployed.name} --undo")
     assert not {"Stalled", "Reconciling"} & {each["type"] for each in deployed.status()["conditions"]}
     assert is_running(deployed, "blue")
     deployed.change(pinnedRevision=None)

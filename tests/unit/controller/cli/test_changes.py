@@ -50,10 +50,9 @@ def test_reconcile_sets_the_annotation_and_waits_until_it_is_obeyed(
     assert main(["reconcile", "shop", "--wait", "--timeout=500ms", "-o", "json"]) == 1
     out, err = capsys.readouterr()
     assert "core.rukpak.io/reconcile-requested-at" in json.loads(out)["metadata"]["annotations"]
-    assert err == (
-        "rukpak reconcile: shop: timed out: sources are not re-resolved yet: waiting for the "
-        'controller; "rukpak check" shows whether one is running\n'
-    )
+    awaited = 'sources are not re-resolved yet: waiting for the controller; "rukpak check" shows whether one is running'
+    progress, last = err.splitlines()
+    assert (progress[9:], last) == (f"shop: {awaited}", f"rukpak reconcile: shop: timed out: {awaited}")
 
 
 @pytest.mark.parametrize(
@@ -287,3 +286,18 @@ def test_waiting_ends_when_another_revision_waits(waiting: FakeCluster, capsys: 
 def test_a_denial_is_awaited(waiting: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["deny", "shop", "--wait", "--timeout=1ms"]) == 1
     assert "waiting for the controller" in capsys.readouterr().err
+
+
+OUTCOMES = {"a": "Healthy", "b": "Failed", "c": "RolledBack", "d": "Superseded"}
+
+
+def test_outcomes_in_the_history_have_colors(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    history = [{"revision": f"sha256:{letter * 64}", "outcome": outcome} for letter, outcome in OUTCOMES.items()]
+    cluster.patch(PATH, {"status": {"history": history}})
+    assert main(["history", "shop", "--color=always"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("\x1b[")[2].partition("\x1b")[0] for line in lines] == [
+        "", "32mHealthy", "31mFailed", "31mRolledBack", ""
+    ]  # fmt: skip
+    assert main(["history", "shop"]) == 0
+    assert "\x1b" not in capsys.readouterr().out

@@ -29,33 +29,49 @@ from tests.support.deployments import NOT_READY, NOW, READY, condition, manifest
 from tests.support.fake_api import FakeApi
 from tests.support.fake_cluster import FakeCluster
 
+SHOWN = ["shop: Applying: a; not ready: Deployment web", "shop: Progressing: b; not ready: Deployment web"]
 
-@pytest.mark.parametrize("is_terminal", [True, False], ids=["a terminal", "a pipe"])
-def test_progress_is_shown_on_a_terminal_only(
-    is_terminal: bool, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    path = DEPLOYMENTS.path(name="shop")
-    states = [
-        condition("Ready", "False", "Applying", "a"),
-        condition("Ready", "False", "Applying", "a"),
-        condition("Ready", "False", "Progressing", "b"),
-        READY,
-    ]
+
+@pytest.fixture
+def moving(cluster: FakeCluster) -> FakeCluster:
+    """The same cluster, where each read of `shop` finds its next state, and the fourth finds all of them Ready."""
+    states = [condition("Ready", "False", *state) for state in (("Applying", "a"), ("Applying", "a"))]
+    states += [condition("Ready", "False", "Progressing", "b"), READY]
 
     def read(asked: str) -> Any:
-        cluster.patch(path, {"status": {"conditions": [states.pop(0)], "notReady": [NOT_READY]}})
+        if asked == DEPLOYMENTS.path(name="shop"):
+            cluster.patch(asked, {"status": {"conditions": [states.pop(0)], "notReady": [NOT_READY]}})
+        elif not states:
+            cluster.patch(asked, {"status": {"conditions": [READY]}})
         return cluster._reply(cluster.objects[asked])
 
     cluster.get = read  # type: ignore[method-assign, assignment]
+    return cluster
+
+
+def test_a_terminal_shows_progress_in_one_line(
+    moving: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["status", "shop", "--wait", "-o", "name"]) == 0
     out, err = capsys.readouterr()
     assert out == "bundledeployment.core.rukpak.io/shop\n"
-    shown = [text for text in err.split("\r\x1b[K") if text]
-    assert shown == [
-        "shop: Applying: a; not ready: Deployment web",
-        "shop: Progressing: b; not ready: Deployment web",
-    ] * (is_terminal)
+    assert [text for text in err.split("\r\x1b[K") if text] == SHOWN
+
+
+def test_a_log_has_a_line_for_each_change_with_its_time(
+    moving: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", "shop", "--wait", "-o", "name"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [line[9:] for line in lines] == SHOWN
+    assert all(datetime.strptime(line[:8], "%H:%M:%S") for line in lines)  # noqa: DTZ007 - only whether it is a time
+
+
+def test_a_log_has_lines_for_each_of_several(moving: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    moving.put(observed("till", status={"conditions": [condition("Ready", "False", "Applying", "\x1b[2J")]}))
+    assert main(["status", "shop", "till", "--wait", "-o", "name"]) == 0
+    assert sorted(line[9:] for line in capsys.readouterr().err.splitlines()) == [*SHOWN, "till: Applying: \\u001b[2J"]
 
 
 class Wait(NamedTuple):
@@ -88,7 +104,7 @@ def test_a_wait_ends_at_once_where_it_cannot_help(
     cluster.put(observed(status=case.status, spec=case.spec))
     limit = "5h" if "cannot help" in case.says else "1ms"
     assert main(["status", "shop", "--wait", "-o", "name", f"--timeout={limit}"]) == 1
-    assert capsys.readouterr().err.startswith(f"rukpak status: shop: {case.says}")
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"rukpak status: shop: {case.says}")
 
 
 def test_a_failure_that_is_described_is_not_repeated(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +127,7 @@ def test_all_are_waited_for_together(cluster: FakeCluster, capsys: pytest.Captur
     cluster.put(observed("a", status={"conditions": [condition("Ready", "False", "Progressing", "0 of 1")]}))
     cluster.put(observed("b", status={"conditions": STALLED}))
     assert main(["status", "--wait", "--timeout=1ms", "-o", "name"]) == 1
-    assert sorted(capsys.readouterr().err.splitlines()) == [
+    assert sorted(line for line in capsys.readouterr().err.splitlines() if line.startswith("rukpak")) == [
         "rukpak status: a: timed out: Progressing: 0 of 1",
         "rukpak status: b: waiting cannot help: NotFound: no tag",
     ]
@@ -194,8 +210,8 @@ def api() -> Iterator[FakeApi]:
         yield api
 
 
-def put(api: FakeApi, *, paused: bool) -> None:
-    api.put(BUNDLES, "shop", spec=manifest(spec={"paused": paused})["spec"])
+def put(api: FakeApi, *, paused: bool, **about: str) -> None:
+    api.put(BUNDLES, "shop", about=about, spec=manifest(spec={"paused": paused})["spec"])
 
 
 def note(api: FakeApi, name: str, time: str, text: str, **more: Any) -> None:
@@ -231,6 +247,17 @@ def test_status_shows_each_change_of_a_row_once(api: FakeApi, tmp_path: Path) ->
         second = read(process)
     assert heading[0].startswith("NAME")
     assert ("false" in " ".join(first), "true" in " ".join(second)) == (True, True)
+
+
+def test_an_age_is_no_change_and_a_deletion_is_one(api: FakeApi, tmp_path: Path) -> None:
+    put(api, paused=False, creationTimestamp="2026-01-01T00:00:00Z")
+    with watching(api, tmp_path, "status") as process:
+        assert read(process)[0] == "NAME"
+        assert "Deleted" not in " ".join(read(process))
+        put(api, paused=False, creationTimestamp="2025-01-01T00:00:00Z")
+        put(api, paused=False, deletionTimestamp="2026-01-02T00:00:00Z")
+        api.delete(BUNDLES, "shop")
+        assert "Deleted" in " ".join(read(process))
 
 
 def test_rows_that_are_shown_one_by_one_are_aligned(api: FakeApi, tmp_path: Path) -> None:

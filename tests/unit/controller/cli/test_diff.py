@@ -1,6 +1,6 @@
 """What an apply makes of an object, computed without the server.
 
-`rukpak diff` for whoever may not apply an object: what is shown of it, over a cluster in memory.
+`rukpak diff` with colors, and for whoever may not apply an object: what is shown of it, over a cluster in memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from api.v1alpha2.reading import try_to_read
 from controller.apply.ownership import make_body
 from controller.apply.targets import make_targets
 from controller.build.revision import Revision, Terms
-from controller.cli.comparison import Change, Difference
+from controller.cli import diff, main
+from controller.cli.comparison import Change, Comparison, Difference
 from controller.cli.diff import DryRun, overlay, owner_of
 from controller.cli.render import Reviewed
 from controller.kube.errors import ApiError
@@ -141,3 +142,23 @@ def test_a_server_that_cannot_answer_is_no_difference() -> None:
     cluster.faults[f"GET {PATH}"] = [ApiError(500, "InternalError", "etcd is away")]
     with pytest.raises(ApiError, match="InternalError"):
         compare(cluster)
+
+
+@pytest.mark.parametrize(
+    ("words", "colored"), [(["--color=always"], True), ([], False), (["--color=always", "-o", "json"], False)], ids=str
+)
+def test_colors_are_a_choice(
+    words: list[str],
+    colored: bool,
+    cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = Comparison(name="shop", revision="sha256:a", against="the cluster", objects=())
+    revision = Revision(digest="sha256:aa", objects=(), terms=Terms(inputs="", install_namespace="shop"))
+    assert DEPLOYMENT is not None
+    reviewed = Reviewed(deployment=DEPLOYMENT, revision=revision, client=cluster.client)
+    monkeypatch.setattr(diff, "find", lambda _options: reviewed)
+    monkeypatch.setattr(diff, "compare", lambda _reviewed, _options: found)
+    assert main(["diff", "shop", *words]) == 0
+    assert ("\x1b[1mshop: " in capsys.readouterr().out) is colored

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cli.output import name_of, to_table, to_yaml
+from controller.cli.output import Color, Painted, is_colored, name_of, to_table, to_yaml
 from controller.formats.manifests import read_documents
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -77,3 +79,44 @@ def test_columns_of_a_table_are_as_wide_as_their_widest_cell() -> None:
 def test_a_cell_is_on_one_line_and_its_control_characters_are_written_out() -> None:
     table = to_table(("NAME", "MESSAGE"), [("a\x1b[2J", "b\nc\u202ed\x7f")])
     assert table.splitlines()[1] == "a\\u001b[2J   b c\\u202ed\\u007f"
+
+
+def test_colors_move_no_column() -> None:
+    rows = [(Painted("True", Color.GREEN), "x"), (Painted("Unknown", Color.NONE), "y"), (Painted("", Color.RED), "z")]
+    shown = to_table(("READY", "NAME"), rows)
+    assert "\x1b[32mTrue\x1b[0m" in shown
+    plain = shown.replace("\x1b[32m", "").replace("\x1b[0m", "")
+    assert plain == to_table(("READY", "NAME"), [["True", "x"], ["Unknown", "y"], ["", "z"]])
+
+
+def test_only_the_last_column_is_cut_at_the_width_of_a_terminal() -> None:
+    shown = to_table(("NAME", "MESSAGE"), [("shop", "a" * 100), ("till", "b" * 33)], width=40).splitlines()
+    assert shown == ["NAME   MESSAGE", f"shop   {'a' * 32}…", f"till   {'b' * 33}"]
+    assert to_table(("NAME", "MESSAGE"), [("shop", "a" * 100)]).splitlines()[1].endswith("a" * 100)
+
+
+class Choice(NamedTuple):
+    name: str
+    choice: str = "auto"
+    is_terminal: bool = True
+    variables: dict[str, str] = {}  # noqa: RUF012 - never changed
+    colored: bool = False
+
+
+CHOICES = [
+    Choice("a terminal is colored", colored=True),
+    Choice("a pipe is not", is_terminal=False),
+    Choice("nor is a terminal with NO_COLOR", variables={"NO_COLOR": "1"}),
+    Choice("which has to have a value", variables={"NO_COLOR": ""}, colored=True),
+    Choice("nor is one that knows no colors", variables={"TERM": "dumb"}),
+    Choice("always is always", "always", is_terminal=False, variables={"NO_COLOR": "1"}, colored=True),
+    Choice("never is never", "never"),
+]
+
+
+@pytest.mark.parametrize("case", CHOICES, ids=attrgetter("name"))
+def test_where_output_is_colored(case: Choice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: case.is_terminal)
+    for name, value in {"NO_COLOR": "", "TERM": "xterm", **case.variables}.items():
+        monkeypatch.setenv(name, value)
+    assert is_colored(case.choice) is case.colored

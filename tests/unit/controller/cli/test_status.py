@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -13,7 +14,7 @@ import pytest
 from api.v1alpha2.types import BundleDeployment
 from controller.cli import deployments, main
 from controller.cli.output import WIDTH, fit
-from controller.cli.status import cells_of, describe
+from controller.cli.status import State, cells_of, describe, state_of
 from controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import DIGEST, NOT_READY, NOW, READY, condition, observed
 from tests.support.fake_cluster import FakeCluster
@@ -45,6 +46,94 @@ def test_where_there_is_none_it_says_so(cluster: FakeCluster, capsys: pytest.Cap
     cluster.objects.clear()
     assert main(["status"]) == 0
     assert capsys.readouterr() == ("", "no BundleDeployments found\n")
+
+
+# many
+
+STALLED = [condition("Ready", "False", "NotFound", "no tag"), condition("Stalled", "True", "NotFound", "no tag")]
+
+
+def made(
+    *conditions: dict[str, Any], spec: Mapping[str, Any] | None = None, seen: int = 1, name: str = "x"
+) -> dict[str, Any]:
+    return observed(name, spec=spec, status={"conditions": list(conditions), "observedGeneration": seen})
+
+
+def not_ready(reason: str) -> dict[str, Any]:
+    return condition("Ready", "False", reason)
+
+
+class Told(NamedTuple):
+    name: str
+    value: dict[str, Any]
+    state: State
+
+
+STATES = [
+    Told("a revision that is installed and healthy is Ready", made(READY), State.READY),
+    Told("one that needs a person is stalled", made(*STALLED), State.STALLED),
+    Told("also if it is paused", made(*STALLED, spec={"paused": True}), State.STALLED),
+    Told("one that is paused, whatever it has", made(READY, spec={"paused": True}), State.PAUSED),
+    Told("one with work left is progressing", made(not_ready("Applying")), State.PROGRESSING),
+    Told("one that waits for an event is waiting", made(not_ready("DependencyNotReady")), State.WAITING),
+    Told("so is one that waits for a person", made(not_ready("AwaitingApproval")), State.WAITING),
+    Told("a user has denied what the sources lead to", made(not_ready("Denied")), State.WAITING),
+    Told("a reason of a later release is progress", made(not_ready("New")), State.PROGRESSING),
+    Told("nobody has seen it", made(seen=-1), State.PROGRESSING),
+    Told("nobody has seen its change", made(READY, seen=0), State.PROGRESSING),
+]
+
+
+@pytest.mark.parametrize("case", STATES, ids=attrgetter("name"))
+def test_what_one_is_doing(case: Told) -> None:
+    assert state_of(BundleDeployment.model_validate(case.value)) is case.state
+
+
+@pytest.fixture
+def many(cluster: FakeCluster) -> FakeCluster:
+    """A cluster with one in each state, and two that are Ready."""
+    cluster.put(made(READY, name="a"))
+    cluster.put(made(READY, spec={"paused": True}, name="b"))
+    cluster.put(made(not_ready("Applying"), name="c"))
+    cluster.put(made(*STALLED, name="d"))
+    return cluster
+
+
+@pytest.mark.parametrize(("is_terminal", "order"), [(True, "d c b a shop"), (False, "a b c d shop")], ids=str)
+def test_a_terminal_shows_the_worst_first_and_scripts_read_them_by_name(
+    is_terminal: bool,
+    order: str,
+    many: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    assert main(["status", "--color=never"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()[1:]] == order.split()
+    assert err == "2 Ready, 1 paused, 1 progressing, 1 stalled\n"
+
+
+def test_colors_say_what_words_say(many: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["status", "--color=always"])
+    colored = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in colored.splitlines()}
+    assert ["\x1b[32mTrue\x1b[0m" in lines["a"], "\x1b[32mReady\x1b[0m" in lines["a"]] == [True, True]
+    assert "\x1b[33mApplying\x1b[0m" in lines["c"]
+    assert "\x1b[31mNotFound\x1b[0m" in lines["d"]
+    assert "\x1b" not in lines["b"] + lines["NAME"]
+    main(["status"])
+    plain = capsys.readouterr().out
+    assert "\x1b" not in plain
+    main(["status", "d", "--color=always"])
+    assert capsys.readouterr().out.startswith("d: \x1b[31mnot Ready, stalled\x1b[0m: NotFound: no tag\n")
+
+
+@pytest.mark.parametrize("output", ["json", "yaml", "name"])
+def test_data_is_never_colored(output: str, many: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["status", "--color=always", "-o", output])
+    out, err = capsys.readouterr()
+    assert (bool(out), "\x1b" in out, err) == (True, False, "")
 
 
 def described(*, paused: bool = False, metadata: Mapping[str, Any] | None = None, **more: Any) -> list[str]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from api import names
 from controller.apply.drift import NOTHING_IGNORED
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target
+from controller.cli import main, tree
 from controller.cli.tree import Branch, by_owner, describe_drift, draw, find_child_kinds, grow
-from controller.kube.resources import GroupVersionKind
+from controller.kube.resources import DEPLOYMENTS, GroupVersionKind
 from controller.observe.records import key_of
+from tests.support.deployments import DIGEST, READY, condition, observed
+from tests.support.fake_cluster import FakeCluster
 
 Manifest = dict[str, Any]
 OWNER = Owner("shop", "uid")
@@ -131,3 +138,85 @@ def test_an_object_of_another_revision_has_not_drifted() -> None:
 def test_accepted_drift_is_not_shown() -> None:
     live, target = live_and_target(ignored=replace(NOTHING_IGNORED, accepts_drift=True))
     assert not describe_drift(live, target, OWNER, orphan=True)
+
+
+# BundleDeployments among the objects
+
+KINDS_OF_PARENT = [f"{names.GROUP}/v1alpha2/{names.KIND}", "v1/ConfigMap"]
+
+
+def part_of(owner: str, value: Manifest) -> Manifest:
+    """Return an object with the marks of a BundleDeployment."""
+    marks = {"labels": {names.OWNER_LABEL: owner}, "annotations": {names.OWNER_UID: f"uid-{owner}"}}
+    return {**value, "metadata": {**value["metadata"], **marks}}
+
+
+def parent(name: str, *conditions: Manifest, **status: Any) -> Manifest:
+    about = {"revision": DIGEST, "installedRevision": DIGEST, "managedKinds": KINDS_OF_PARENT}
+    return observed(name, status={**about, "conditions": list(conditions), **status})
+
+
+@pytest.fixture
+def nested(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """The same cluster, where `shop` contains `till`, which contains a ConfigMap and, as nobody should, `shop`."""
+    cluster.served.append(DEPLOYMENTS)
+    monkeypatch.setattr(tree, "Discovery", lambda _client: cluster.discovery)
+    stalled = [condition("Ready", "False", "NotFound", "no tag"), condition("Stalled", "True", "NotFound", "no tag")]
+    cluster.put(part_of("till", parent("shop", READY)))
+    cluster.put(part_of("shop", parent("till", *stalled, objects={"drifted": 1})))
+    cluster.put(part_of("till", made("ConfigMap", "settings")))
+    return cluster
+
+
+def test_the_tree_goes_on_into_a_bundle_deployment_and_ends_where_it_began(
+    nested: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tree", "shop"]) == 0
+    out, err = capsys.readouterr()
+    assert [[cell.strip() for cell in line.split("   ") if cell.strip()] for line in out.splitlines()[1:]] == [
+        ["BundleDeployment shop", "Ready", "revision aaa is installed and healthy"],
+        ["└─ BundleDeployment till", "NotFound", "1 drifted", "no tag"],
+        ["├─ BundleDeployment shop", "Healthy"],
+        ["└─ ConfigMap shop/settings", "Healthy"],
+    ]
+    assert err == (
+        "warning: BundleDeployment shop: its objects are not shown, since BundleDeployments contain each other\n"
+    )
+
+
+def test_health_has_a_color(nested: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tree", "shop", "--color=always"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    words = [line.partition("\x1b[")[2].partition("\x1b")[0] for line in lines]
+    assert words == ["", "32mReady", "31mNotFound", "32mHealthy", "32mHealthy"]
+    assert main(["tree", "shop", "--color=always", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["children"][0]["health"] == "NotFound"
+
+
+def test_what_the_controller_reports_about_an_object_decides_its_color(
+    nested: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reports = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name, "reason": reason}
+        for name, reason in (("settings", "Forbidden"), ("missing", "WaitingForCRD"))
+    ]
+    nested.patch(DEPLOYMENTS.path(name="till"), {"status": {"notReady": reports}})
+    main(["tree", "till", "--color=always"])
+    out = capsys.readouterr().out
+    assert ("\x1b[31mForbidden\x1b" in out, "\x1b[33mWaitingForCRD\x1b" in out) == (True, True)
+
+
+CUTS = {"a terminal": (True, "", True), "wide": (True, "wide", False), "a pipe": (False, "", False)}
+
+
+@pytest.mark.parametrize("where", CUTS)
+def test_messages_are_cut_at_the_width_of_a_terminal(
+    where: str, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_terminal, form, is_cut = CUTS[where]
+    cluster.put(observed(status={"conditions": [condition("Ready", "False", "Applying", "word " * 40)]}))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((90, 20)))
+    assert main(["tree", "shop", "--color=never", f"--output={form}"]) == 0
+    line = capsys.readouterr().out.splitlines()[1]
+    assert (len(line) == 90, line.endswith("…")) == (is_cut, is_cut)

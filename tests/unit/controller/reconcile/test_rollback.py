@@ -92,9 +92,9 @@ def test_a_pinned_revision_is_applied_without_asking_a_source(world: World) -> N
     assert (world.conditions, value(world), world.exists(OLD), world.exists(B)) == (PINNED, "1", True, False)
     assert world.shelf.calls == []
     assert outcomes(world) == [(first, "Healthy"), (second, "RolledBack")]
-    assert world.message("Ready").endswith(
-        "spec.sources and spec.config do not count until spec.pinnedRevision is removed"
-    )
+    undo = f"until the rollback is undone: rukpak rollback {world.deployment.metadata.name} --undo"
+    assert world.message("Ready").endswith(f"new content and config are ignored {undo}")
+    assert world.message("Pinned").endswith(f"whatever the sources lead to, {undo}")
     world.reconcile()
     assert world.requests() == []
 
@@ -148,7 +148,7 @@ def test_a_spec_that_was_changed_after_the_pin_is_not_ready(world: World, change
     install(world, **CHANGES[change], pinnedRevision=first)
     changed = {"Installed": "False PinnedWithChanges", "Ready": "False PinnedWithChanges"}
     assert (world.conditions, value(world)) == ({**PINNED, **changed}, "1")
-    assert "remove spec.pinnedRevision" in world.message("Ready")
+    assert "apply the change (rukpak rollback shop --undo), or revert it" in world.message("Ready")
     world.restart()
     world.settle()
     assert world.conditions == {**PINNED, **changed}

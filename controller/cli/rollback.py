@@ -1,0 +1,109 @@
+"""`rukpak rollback`: pin a BundleDeployment to a revision that is kept, or undo that.
+
+Not here: which revisions are kept (changes.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from api.errors import BundleError
+from api.v1alpha2.types import BundleDeployment, Status
+from controller.cli.changes import find_kept, kept_revisions
+from controller.cli.command import FailedError, MisuseError, NoConsentError, confirm, connect, tell
+from controller.cli.deployments import Deployments, Manifest, awaits_ready, conclude, wait_if_asked
+from controller.cli.output import one_line
+from controller.cli.parser import program
+from controller.kube.client import Client
+from controller.kube.errors import ApiError
+from controller.status.report import short
+
+
+def main(options: argparse.Namespace) -> int:
+    """Roll a BundleDeployment back, or forward again; return the exit status.
+
+    Raises: MisuseError, ApiError, ConfigurationError.
+    """
+    if options.undo and options.to:
+        raise MisuseError("specify only one of --to and --undo")
+    client = connect(options)
+    deployments = Deployments(client)
+    _, deployment = deployments.read(options.name, missing=f"{options.name}: not found")
+    if options.undo:
+        _ask_to_undo(client, options, deployment)
+        digest, done = None, "rollback undone"
+    else:
+        digest = _choose_revision(deployment, options.to)
+        done = f"rolled back to revision {short(digest)}"
+    value = _pin(deployments, deployment, digest)
+    values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
+    if digest:
+        undo = f"{program()} rollback {options.name} --undo"
+        tell(f"new content and config are ignored until the rollback is undone: {undo}")
+    return conclude("rollback", options, values, failures, done=done)
+
+
+def _choose_revision(deployment: BundleDeployment, text: str) -> str:
+    """Return the digest of the revision that the user names, or else of the last one that was healthy."""
+    status, name = deployment.status, deployment.metadata.name
+    if not text:
+        if found := find_previous(status):
+            return found
+        raise FailedError(f"{name}: no earlier revision that was healthy is kept; name one with --to")
+    if found := find_kept(status, text):
+        return found
+    kept = ", ".join(map(short, kept_revisions(status))) or "none"
+    raise FailedError(f"{name}: --to: not one of the revisions that are kept: {kept}")
+
+
+def find_previous(status: Status) -> str:
+    """Return the digest of the last revision before the desired one that was healthy; empty if there is none."""
+    return next(
+        (each.revision for each in status.history if each.outcome == "Healthy" and each.revision != status.revision), ""
+    )
+
+
+def _ask_to_undo(client: Client, options: argparse.Namespace, deployment: BundleDeployment) -> None:
+    """Show what the BundleDeployment leads to without the pin, and ask.
+
+    Raises: FailedError if nothing is pinned, or the user declines; MisuseError, ApiError, ConfigurationError.
+    """
+    if not deployment.spec.pinned_revision:
+        raise FailedError(f"{options.name}: not rolled back: spec.pinnedRevision is not set")
+    for line in _preview(client, options, deployment):
+        tell(one_line(line))
+    confirm(options, "nothing was undone")
+
+
+def _preview(client: Client, options: argparse.Namespace, deployment: BundleDeployment) -> Iterator[str]:
+    from controller.cli.comparison import summarize  # noqa: PLC0415 - slow to import, and only needed here
+    from controller.cli.diff import compare  # noqa: PLC0415
+    from controller.cli.render import render_new  # noqa: PLC0415
+
+    unpinned = deployment.spec.model_copy(update={"pinned_revision": ""})
+    following = deployment.model_copy(update={"spec": unpinned})
+    try:
+        reviewed = render_new(client, options, following, f"BundleDeployment {options.name}")
+    except NoConsentError:
+        yield "warning: what follows is not shown, since no Secret was read"
+    except BundleError as error:  # the controller may be able to fetch what this machine is not
+        yield f"warning: what follows cannot be shown: {error.reason.value}: {error.message}"
+    else:
+        yield from summarize(compare(reviewed, options))
+
+
+def _pin(deployments: Deployments, deployment: BundleDeployment, digest: str | None) -> Manifest:
+    """Set the field, or remove it, unless the BundleDeployment has changed since it was read."""
+    metadata = deployment.metadata
+    change = {"metadata": {"resourceVersion": metadata.resource_version}, "spec": {"pinnedRevision": digest}}
+    try:
+        value = deployments.change(metadata.name, change)
+    except ApiError as error:
+        if error.status == HTTPStatus.CONFLICT:
+            raise FailedError(f"{metadata.name}: changed meanwhile; run the command again") from None
+        raise
+    if value is None:
+        raise FailedError(f"{metadata.name}: not found")
+    return value
