@@ -4,12 +4,16 @@ What would fight is stopped first. What a tool knows about the objects is delete
 and ready: whatever fails before that, the tool still has its records, and the command can be run again. From another
 BundleDeployment the controller takes objects over (spec.takeOver), once that one is paused.
 
+kubectl has no name for what it has applied. So without a file, a bundle is made of what it has recorded on the objects
+of a namespace, and kept in ConfigMaps there, like those of `rukpak push`.
+
 Objects are read with the user's permissions. The rules are those by which the controller decides (apply/ownership.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +21,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
+from api import names
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.ownership import Judgement, Owner, Situation, is_ours, judge
@@ -38,17 +44,28 @@ from controller.cli.command import (
     tell,
 )
 from controller.cli.comparison import Change, Comparison, summarize
-from controller.cli.deployments import MANAGER, Awaits, Deployments, Manifest, awaits_ready, conclude, wait_until
+from controller.cli.deployments import (
+    MANAGER,
+    Awaits,
+    Deployments,
+    Manifest,
+    awaits_ready,
+    conclude,
+    read_if_exists,
+    wait_until,
+)
 from controller.cli.diff import compare, compare_two, find_targets, owner_of
-from controller.cli.other_tools import Origin, Release, Rival, Tool, find_left, make_change, other_managers
-from controller.cli.output import fit, name_of, show
-from controller.cli.render import Reviewed, find, read_stored, render_new
+from controller.cli.install import create_part, name_part, named_maps, pack
+from controller.cli.other_tools import Applied, Origin, Release, Rival, Tool, find_left, make_change, other_managers
+from controller.cli.output import fit, name_of, show, to_json, to_yaml
+from controller.cli.render import Reviewed, find, new_store, read_stored, render_local, render_new
 from controller.cli.tree import ObjectLister
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import Resource
+from controller.kube.resources import CONFIG_MAPS, DEPLOYMENTS, Resource
 from controller.observe.records import ObjectKey, Record, project
+from controller.sources.config_map import MOST_BYTES, split
 
 SHOWN_MANAGERS = 5
 SHOWN = 10
@@ -57,6 +74,11 @@ PROTECTIONS = ("Prevent", "IfNoController", "None")
 """Values of spec.collisionProtection: each allows more than the one before."""
 
 
+_SECRET = ("", "Secret")
+_FORMAT = "plain"
+"""Of a bundle that is made of what kubectl has applied."""
+_UNTIL_ADOPTED = ("collisionProtection", "paused")
+"""What the spec of such a bundle has only until its objects are taken over."""
 Metadata = Mapping[str, Any]
 
 
@@ -194,15 +216,14 @@ def main(options: argparse.Namespace) -> int:
 
     Raises: MisuseError; FailedError; BundleError, ApiError and ConfigurationError as `rukpak render`.
     """
-    if other_tools.is_tool(options.origin) and not options.file:
-        raise MisuseError("specify the BundleDeployment with -f FILE")
+    _check(options)
     value, content = _read_file(options) if options.file else (None, None)
-    if options.origin == options.name and not other_tools.is_tool(options.origin):
-        raise MisuseError("--from: must be another BundleDeployment")
     client = connect(options)
     adoption: Adoption
     if value and content and other_tools.is_tool(options.origin):
         adoption = _adopt_from_tool(client, options, value, content)
+    elif other_tools.is_tool(options.origin):
+        adoption = _adopt_applied(client, options)
     else:
         adoption = _hand_over(client, options, value, content)
     _tell_all(adoption.describe())
@@ -213,6 +234,23 @@ def main(options: argparse.Namespace) -> int:
         return 0
     confirm(options, "nothing was changed")
     return _carry_out(adoption, options)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse flags that do not go together.
+
+    Raises: MisuseError.
+    """
+    is_tool = other_tools.is_tool(options.origin)
+    is_searched = options.origin == Tool.KUBECTL.value and not options.file
+    if is_tool and not options.file and not (is_searched and options.install_namespace):
+        found = ", or with -n NAMESPACE where kubectl has applied its objects" if is_searched else ""
+        raise MisuseError(f"specify the BundleDeployment with -f FILE{found}")
+    if not is_searched and (options.install_namespace or options.selector or options.include_secrets):
+        flags = "--install-namespace, --selector and --include-secrets"
+        raise MisuseError(f"{flags} require --from kubectl without -f FILE")
+    if options.origin == options.name and not is_tool:
+        raise MisuseError("--from: must be another BundleDeployment")
 
 
 def _read_file(options: argparse.Namespace) -> tuple[Manifest, BundleDeployment]:
@@ -274,7 +312,21 @@ def _adopt_from_tool(
         raise MisuseError(f'--from "{options.origin}": name the namespace, as in helm/{origin.name}.NAMESPACE')
     discovery = Discovery(client)
     release = other_tools.find_release(client, discovery, origin) if origin.tool is Tool.HELM else None
-    reviewed = render_new(client, options, deployment, options.file)
+    place = options.file or f'BundleDeployment "{options.name}"'
+    reviewed = render_new(client, options, deployment, place)
+    adoption = _prepare(reviewed, options, value, origin)
+    if release:
+        adoption.release = release
+    return adoption
+
+
+def _prepare(reviewed: Reviewed, options: argparse.Namespace, value: Manifest, origin: Origin) -> ToolAdoption:
+    """Return the adoption of the objects of a revision, without a release of Helm.
+
+    Raises: ApiError; FailedError if what `--from` names does not exist.
+    """
+    client, deployment = reviewed.on_cluster(), reviewed.deployment
+    discovery = Discovery(client)
     assess = assess_for_tool(owner_of(reviewed.deployment), origin, Deployments(client).exists)
     findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
     protection = find_protection(findings, deployment.spec.collision_protection)
@@ -289,7 +341,6 @@ def _adopt_from_tool(
         origin=origin,
         protection=protection,
         rivals=other_tools.find_rivals(client, discovery, origin, labels),
-        release=release,
         comparison=compare(_under(reviewed, protection), options),
     )
 
@@ -312,9 +363,13 @@ class ToolAdoption(Adoption):
     protection: str
     """spec.collisionProtection until the objects are taken over."""
     rivals: Sequence[Rival]
-    release: Release | None
-    """Of Helm."""
     comparison: Comparison
+    release: Release | None = None
+    """Of Helm."""
+    content: bytes = b""
+    """An archive of manifests that is put into ConfigMaps; empty: the sources have the content already."""
+    left_out: Mapping[ObjectKey, str] = field(default_factory=dict)
+    """What kubectl has applied, too, and why it is not adopted."""
     tidied: Sequence[Tidied] = ()
 
     @property
@@ -343,6 +398,9 @@ class ToolAdoption(Adoption):
         yield from (f"  Create:    {each.key}" for each in self.with_standing(Standing.CREATED))
         yield from (f"  Refused:   {each.key}: {each.problem}" for each in self.with_standing(Standing.REFUSED))
         yield from (f"  Leave:     {key}: the bundle does not contain it" for key in self.left_objects())
+        yield from (f"  Leave:     {key}: {reason}" for key, reason in self.left_out.items())
+        if self.content:
+            yield f"  Create:    {self._describe_content()}"
         for rival in self.rivals:
             yield f"  Suspend:   {rival}{' (is suspended already)' if rival.is_suspended else ''}"
         if self.protection != self.deployment.spec.collision_protection:
@@ -371,6 +429,8 @@ class ToolAdoption(Adoption):
 
     def carry_out(self, seconds: float) -> Manifest:
         """Suspend Flux, have the controller take over, remove what the tool has left, and delete its release."""
+        if self.content:
+            self._store_content()
         for rival in self.rivals:
             other_tools.suspend(self.client, rival)
             self.done.append(f"{rival} is suspended")
@@ -389,6 +449,22 @@ class ToolAdoption(Adoption):
         if self.release:
             other_tools.delete_release(self.client, self.release)
         return adopted
+
+    def _describe_content(self) -> str:
+        maps = ", ".join(
+            f"ConfigMap {self.deployment.spec.install_namespace}/{name}" for name in named_maps(self.value)
+        )
+        secrets = any(each.key[:2] == _SECRET for each in self.findings)
+        return f"{maps}, with the manifests{', which show the values of Secrets' if secrets else ''}"
+
+    def _store_content(self) -> None:
+        """Put the manifests into ConfigMaps that are deleted with the BundleDeployment, which is paused until then."""
+        paused = {**self.value, "spec": {**self.value["spec"], "paused": True}}
+        made = Deployments(self.client).apply(paused)
+        self.done.append("the BundleDeployment is applied, paused")
+        namespace = self.value["spec"]["installNamespace"]
+        for part, data in split(self.content):
+            create_part(self.client, made, namespace, part, data)
 
     def _tidy(self, discovery: Discovery, owner: Owner, finding: Finding) -> Tidied:
         """Remove from an object what the tool has left on it.
@@ -447,6 +523,111 @@ class ToolAdoption(Adoption):
             yield f"left: {key}: not in the bundle; delete it by hand if nothing needs it"
         for rival in self.rivals:
             yield f"left: {rival}: suspended; remove it from where it is defined, and delete it"
+
+
+# what kubectl has applied, without a file
+
+
+def _adopt_applied(client: Client, options: argparse.Namespace) -> ToolAdoption:
+    """Return what would be done with what kubectl has applied in a namespace.
+
+    Raises: FailedError if there is nothing, or another BundleDeployment has the name; ApiError; as `render.find`.
+    """
+    existing = Deployments(client).get(options.name)
+    if existing and (maps := _check_existing(existing, options.install_namespace)):
+        namespace = options.install_namespace
+        if all(read_if_exists(client, CONFIG_MAPS.path(namespace, each)) for each in maps):
+            # What is taken over already has lost its records: what is found now would be a smaller bundle.
+            spec = {key: value for key, value in existing["spec"].items() if key not in _UNTIL_ADOPTED}
+            value = _make_value(options.name, spec)
+            return _adopt_from_tool(client, options, value, _validate(value))
+    discovery = Discovery(client)
+    origin = other_tools.read_origin(options.origin, options.install_namespace, tuple(options.managers or ()))
+    manifests, left_out = _collect(client, discovery, origin, options)
+    if not manifests:
+        _tell_all(f"left: {key}: {reason}" for key, reason in left_out.items())
+        which = f" with labels {options.selector}" if options.selector else ""
+        found = "nothing that can be adopted" if left_out else "no object that kubectl has applied"
+        raise FailedError(f'namespace "{options.install_namespace}": {found}{which}; or name a bundle with -f FILE')
+    value, content, reviewed = _bundle(client, discovery, options, manifests)
+    if existing:
+        deployment, _ = try_to_read(existing)
+        metadata = deployment.metadata if deployment else reviewed.deployment.metadata
+        reviewed = replace(reviewed, deployment=reviewed.deployment.model_copy(update={"metadata": metadata}))
+    adoption = _prepare(reviewed, options, value, origin)
+    adoption.content, adoption.left_out = content, left_out
+    return adoption
+
+
+def _check_existing(existing: Manifest, namespace: str) -> list[str]:
+    """Return the ConfigMaps of a BundleDeployment that an adoption has created, and that may not be finished.
+
+    Raises: FailedError if it is another one.
+    """
+    spec, name = existing["spec"], existing["metadata"]["name"]
+    sources = spec.get("sources") or []
+    if [each.get("kind") for each in sources] != ["configMap"] or spec.get("installNamespace") != namespace:
+        problem = "already exists and is not of an adoption; choose another name, or name its file with -f FILE"
+        raise FailedError(f'BundleDeployment "{name}" {problem}')
+    return named_maps(existing)
+
+
+def _collect(
+    client: Client, discovery: Discovery, origin: Origin, options: argparse.Namespace
+) -> tuple[list[Manifest], dict[ObjectKey, str]]:
+    """Return the manifests of what can be adopted, and why other objects cannot.
+
+    Raises: ApiError.
+    """
+    exists = Deployments(client).exists
+    found = other_tools.find_applied(client, discovery, origin, options.install_namespace, options.selector or "")
+    manifests, left_out = [], {}
+    for each in found:
+        problem = _why_left_out(each, options.name, exists)
+        if not problem and each.key[:2] == _SECRET and not options.include_secrets:
+            problem = "its values would be in a ConfigMap, in clear; --include-secrets adopts it, too"
+        manifest = None if problem else other_tools.read_applied(client, discovery, origin, each)
+        if manifest:
+            manifests.append(manifest)
+        else:
+            left_out[each.key] = problem or "what kubectl has recorded on it describes another object"
+    return manifests, left_out
+
+
+def _why_left_out(applied: Applied, name: str, exists: Exists) -> str:
+    """Return to whom else an object belongs; empty: to nobody, or to this BundleDeployment."""
+    record = project({"metadata": applied.metadata}, applied.key.group, applied.key.kind)
+    if record.deleting:
+        return "is being deleted"
+    found = judge(record, Owner(name, ""), exists=exists, collision_protection=PROTECTIONS[-1], carries_reference=False)
+    return f"belongs to {found.owner}" if found.owner else ""
+
+
+def _bundle(
+    client: Client, discovery: Discovery, options: argparse.Namespace, manifests: Sequence[Manifest]
+) -> tuple[Manifest, bytes, Reviewed]:
+    """Return a BundleDeployment of manifests, the archive of them, and the revision that it leads to.
+
+    Raises: MisuseError if they are too large; BundleError.
+    """
+    with tempfile.TemporaryDirectory(prefix="rukpak-") as folder, new_store() as store:
+        (Path(folder) / "objects.yaml").write_text("---\n".join(map(to_yaml, manifests)), encoding="utf-8")
+        content = pack(Path(folder), MOST_BYTES)
+        given = {**vars(options), "source": folder, "config": None, "format": _FORMAT}
+        revision = render_local(argparse.Namespace(**given), store, discovery.capabilities())
+    maps = [name_part(options.name, part) for part, _ in split(content)]
+    source = {"kind": "configMap", "configMap": {"names": maps}}
+    spec = {"format": _FORMAT, "installNamespace": options.install_namespace, "sources": [source]}
+    value = _make_value(options.name, spec)
+    return value, content, Reviewed(deployment=_validate(value), revision=revision, client=client)
+
+
+def _make_value(name: str, spec: Mapping[str, Any]) -> Manifest:
+    return {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
+
+
+def _validate(value: Manifest) -> BundleDeployment:
+    return manifest.read(to_json(value).encode(), "adoption", {"name": None, "spec": {}})
 
 
 # from another BundleDeployment

@@ -184,8 +184,8 @@ def push(options: argparse.Namespace) -> int:
     if value is None:
         raise MisuseError(f'no BundleDeployment "{options.name}"; create it with a source of kind configMap first')
     namespace, index = _namespace_of(value), _index_of(value, options.source)
-    pushed = [_create_part(client, value, namespace, part, data) for part, data in parts]
-    before = _named_maps(value)
+    pushed = [create_part(client, value, namespace, part, data) for part, data in parts]
+    before = named_maps(value)
     value = _point(client, value, index, pushed)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     is_installed = options.wait and not failures
@@ -213,10 +213,18 @@ def _index_of(value: Manifest, given: int | None) -> int:
     raise MisuseError(f"spec.sources: {problem} of kind configMap; say with --source which one to replace")
 
 
-def _create_part(client: Client, value: Manifest, namespace: str, part: Part, data: bytes) -> str:
-    """Create the ConfigMap of a part, unless it exists; return its name."""
+def name_part(name: str, part: Part) -> str:
+    """Return the name of the ConfigMap of a part, for a BundleDeployment of some name."""
+    return f"{name}-{part.digest.rpartition(':')[2][:_DIGITS]}-{part.number}"
+
+
+def create_part(client: Client, value: Manifest, namespace: str, part: Part, data: bytes) -> str:
+    """Create the ConfigMap of a part, unless it exists; return its name.
+
+    Raises: MisuseError if it exists with other content; ApiError.
+    """
     metadata = value["metadata"]
-    name = f"{metadata['name']}-{part.digest.rpartition(':')[2][:_DIGITS]}-{part.number}"
+    name = name_part(metadata["name"], part)
     about = {"name": metadata["name"], "uid": metadata["uid"]}
     owner = {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, **about}
     body = {
@@ -247,7 +255,7 @@ def _check_existing(client: Client, namespace: str, name: str, part: Part) -> No
         raise MisuseError(f'ConfigMap "{namespace}/{name}" exists with other content; delete it')
 
 
-def _named_maps(value: Manifest) -> list[str]:
+def named_maps(value: Manifest) -> list[str]:
     """Return the ConfigMaps that the sources of a BundleDeployment name."""
     blocks = [source.get(_KIND) or {} for source in value["spec"]["sources"]]
     return [name for block in blocks for name in (block.get("names") or [block.get("name")]) if name]

@@ -451,19 +451,22 @@ BUNDLES = {
         summary="take over what Helm, Flux, kubectl or another BundleDeployment has installed",
         description="Take over objects that Helm, Flux or kubectl has installed, in place: show what would be taken, "
         "ask, suspend Flux, apply the BundleDeployment, wait until it is Ready, remove what the tool has left on the "
-        "objects, and delete the Secrets of the Helm release. No other object is deleted. Another BundleDeployment is "
-        "paused, and named in spec.takeOver.",
+        "objects, and delete the Secrets of the Helm release. No other object is deleted. Without a file, the bundle "
+        "is made of what kubectl has applied in a namespace, and kept in ConfigMaps there. Another BundleDeployment "
+        "is paused, and named in spec.takeOver.",
         usage="NAME [-f FILE] --from OWNER [flags]",
         examples={
             "adopt shop -f shop.yaml --from helm/shop": "a release in the install namespace",
             "adopt shop -f shop.yaml --from flux/apps.team-a --dry-run": "only show what would be done",
             "adopt shop -f shop.yaml --from kubectl --yes": "do not ask",
+            "adopt shop --from kubectl -n shop -l app=shop": "what kubectl has applied in a namespace, without a file",
             "adopt shop-v2 --from shop-v1": "objects of another BundleDeployment; with -f, one that does not exist yet",
         },
         flags=(
             _argument("name", "NAME", "name of the BundleDeployment"),
             _flag(
-                "-f, --file FILE", "BundleDeployment to apply; it may be left out if --from names another one; -: stdin"
+                "-f, --file FILE",
+                "BundleDeployment to apply; it may be left out if --from names another one or kubectl; -: stdin",
             ),
             _flag(
                 "--from OWNER",
@@ -472,6 +475,12 @@ BUNDLES = {
                 dest="origin",
                 required=True,
             ),
+            _flag(
+                "-n, --install-namespace NAMESPACE",
+                "with --from kubectl and without -f: where to find what kubectl has applied",
+            ),
+            _flag("-l, --selector SELECTOR", "with -n: only objects whose labels match, such as app=shop"),
+            _flag("--include-secrets", "with -n: adopt Secrets, too; a ConfigMap contains their values in clear"),
             _flag(
                 "--field-manager NAME",
                 "field manager that has set fields of the objects, too, and keeps none; may be repeated",
