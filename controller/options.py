@@ -50,11 +50,16 @@ def describe_options() -> list[OptionText]:
     ]
 
 
-def add_options(parser: Flags, environment: Mapping[str, str], only: Collection[str] | None = None) -> None:
-    """Add a flag for each field of Settings, or for `only` these; values from the environment are validated alike."""
+def add_options(
+    parser: Flags, environment: Mapping[str, str], only: Collection[str] | None = None, *, has_short: bool = True
+) -> None:
+    """Add a flag for each field of Settings, or for `only` these; values from the environment are validated alike.
+
+    Without `has_short`, no flag has a short form, since the parser uses it for another one.
+    """
     for (option, group), text in zip(_grouped(), describe_options(), strict=True):
         if only is None or option.name in only:
-            _add_option(parser, group, option, text, environment.get(text.variable))
+            _add_option(parser, group, option, text, environment.get(text.variable), has_short=has_short)
 
 
 def _grouped() -> Iterator[tuple[Field[Any], str]]:
@@ -64,7 +69,9 @@ def _grouped() -> Iterator[tuple[Field[Any], str]]:
         yield option, group
 
 
-def _add_option(parser: Flags, group: str, option: Field[Any], text: OptionText, value: str | None) -> None:
+def _add_option(
+    parser: Flags, group: str, option: Field[Any], text: OptionText, value: str | None, *, has_short: bool
+) -> None:
     origin = f"env: {text.variable}" + (f", default: {text.default}" if text.default else "")
     options = {
         "default": option.default if value is None else value,
@@ -76,7 +83,7 @@ def _add_option(parser: Flags, group: str, option: Field[Any], text: OptionText,
         parser.add_switch(group, text.flag, words=(YES, NO), **options)
         return
     name = "N" if isinstance(option.default, int) else option.name.rsplit("_", maxsplit=1)[-1].upper()
-    flags = (*option.metadata["short"].split(), text.flag)
+    flags = (*(option.metadata["short"].split() if has_short else ()), text.flag)
     parser.add_flag(group, flags, metavar="|".join(choices) or name, **options)
 
 

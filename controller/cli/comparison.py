@@ -33,7 +33,8 @@ from controller.untrusted import mapping, mappings
 
 Manifest = Mapping[str, Any]
 _HASH_DIGITS = 12
-_METADATA = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"})
+SERVER_METADATA = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"})
+"""Fields of metadata that only the server sets."""
 _LABELS = frozenset({names.OWNER_LABEL, names.OWNER_SHARD})
 # LAST_APPLIED also has the values of Secrets.
 _ANNOTATIONS = frozenset({names.APPLIED_DIGEST, names.OWNER_UID, names.HOOK_RUN, names.RELEASED_FROM, LAST_APPLIED})
@@ -174,7 +175,7 @@ def count_unchanged(objects: Iterable[Difference]) -> int:
 
 def clean(manifest: Manifest) -> dict[str, Any]:
     """Return what a bundle says about an object, with the keys of all maps in order."""
-    metadata = {key: value for key, value in mapping(manifest, "metadata").items() if key not in _METADATA}
+    metadata = {key: value for key, value in mapping(manifest, "metadata").items() if key not in SERVER_METADATA}
     for key, marks in (("labels", _LABELS), ("annotations", _ANNOTATIONS)):
         _keep(metadata, key, {name: text for name, text in mapping(metadata, key).items() if name not in marks})
     references = [each for each in mappings(metadata, "ownerReferences") if each.get("kind") != names.KIND]
@@ -260,6 +261,18 @@ def write(comparison: Comparison, key: bytes, *, colors: bool) -> Iterator[str]:
         yield _paint("", one_line(f"{each.change.value} {each.key}{note}"), colors=colors)
         for line in _diff(each, key):
             yield _paint(line[:1], line, colors=colors)
+
+
+def write_one(difference: Difference, key: bytes) -> Iterator[str]:
+    """Yield the lines about one object, without colors; `key` is that of the hashes of values of Secrets."""
+    yield one_line(f"{difference.change.value} {difference.key}")
+    yield from _diff(difference, key)
+
+
+def changed_lines(difference: Difference, key: bytes) -> list[str]:
+    """Return only the lines that are added or removed; `key` is that of the hashes of values of Secrets."""
+    _, _, *lines = _diff(difference, key)
+    return [line for line in lines if line.startswith(("+", "-"))]
 
 
 def _paint(kind: str, line: str, *, colors: bool) -> str:

@@ -81,7 +81,7 @@ BROKEN = 2
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})").fullmatch
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _RENDERED = "as rendered"
-_NO_UID = "00000000-0000-0000-0000-000000000000"
+NO_UID = "00000000-0000-0000-0000-000000000000"
 """Of a BundleDeployment that does not exist yet."""
 _COMPUTED = (Recovery.TAKE_OVER_ITEMS, Recovery.MIGRATE_ENTRIES)
 """What the controller does before it applies again, and a dry run cannot."""
@@ -191,7 +191,7 @@ def _read_named(client: Client, options: argparse.Namespace, flag: str, text: st
 
 def owner_of(deployment: BundleDeployment) -> Owner:
     """Return the owner of the objects of a BundleDeployment, which need not exist."""
-    return Owner(deployment.metadata.name, deployment.metadata.uid or _NO_UID)
+    return Owner(deployment.metadata.name, deployment.metadata.uid or NO_UID)
 
 
 class DryRun:

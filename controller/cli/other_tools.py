@@ -30,10 +30,10 @@ from typing import Any
 
 from api import names
 from api.errors import BundleError
-from controller.apply.drift import UnclaimedItems, find_uncovered, identity_of, united
+from controller.apply.drift import UnclaimedItems, find_uncovered, identity_of, merge_keys, united
 from controller.apply.managed_fields import LAST_APPLIED
 from controller.cli.command import REQUESTS, FailedError, MisuseError, attempt, tell
-from controller.cli.comparison import clean
+from controller.cli.comparison import SERVER_METADATA, clean
 from controller.cli.deployments import MANAGER
 from controller.formats.manifests import read_documents
 from controller.formats.objects import collect_objects
@@ -63,7 +63,11 @@ MARKS = {
 }
 """By which Helm and Flux recognize what they may change and delete, and kubectl what it may remove."""
 # Those that create objects, whose entries contain all that the server has defaulted.
-_CREATORS = ("kubectl-create", "kubectl-replace", "kubectl-client-side-apply", "kubectl-run", "kubectl-expose", "helm")
+_CREATORS = (
+    *(f"kubectl-{verb}" for verb in ("create", "replace", "client-side-apply", "run", "expose", "autoscale")),
+    *("helm", "terraform-provider-helm"),
+    "before-first-apply",  # made of all of an object that had no entries
+)
 
 
 class Tool(Enum):
@@ -446,27 +450,65 @@ def make_change(metadata: Mapping[str, Any], owner: str, origin: Origin) -> dict
 
 
 def find_left(
-    before: Mapping[str, Any], after: Mapping[str, Any], owner: str, origin: Origin, rendered: Mapping[str, Any] | None
+    before: Mapping[str, Any], live: Mapping[str, Any], owner: str, origin: Origin, rendered: Mapping[str, Any] | None
 ) -> list[str]:
     """Return the paths of fields that the tool has set and the BundleDeployment does not: they stay as they are.
 
+    What the object does not have, or only the server can change, is not left: nobody could remove it.
+
     Args:
         before: metadata of the object before it was adopted.
-        after: the same afterwards.
+        live: the object afterwards.
         owner: name of the BundleDeployment.
         origin: what has installed the object.
         rendered: the object as the tool has rendered it, if that is known.
     """
-    ours = _fields_of(entry_of({"metadata": after}, names.field_manager(owner)))
+    ours = _fields_of(entry_of(live, names.field_manager(owner)))
     found = dict.fromkeys(
         path
         for entry in before.get("managedFields") or []
         if _is_dropped(entry, ours, origin) and not _is_defaulted(entry)
-        for path in _paths(_fields_of(entry), ours, "")
+        for path in _paths(_as_stored(_fields_of(entry)), ours, "")
     )
     for recorded in filter(None, (rendered, _last_applied(before))):
-        found |= dict.fromkeys(find_uncovered(ours, _without_nulls(recorded)))
+        stored = _only_existing(_with_data(clean(_without_nulls(recorded))), live, ())
+        found |= dict.fromkeys(find_uncovered(ours, stored))
     return [path for path in found if not _is_mark(path)]
+
+
+def _as_stored(fields: Tree) -> Tree:
+    """Return the fields of an entry that the object can have beside those of the server: stringData becomes data."""
+    kept = {name: child for name, child in fields.items() if name not in ("f:status", "f:stringData")}
+    if texts := mapping(fields, "f:stringData"):
+        kept["f:data"] = united(mapping(fields, "f:data"), texts)
+    metadata = mapping(fields, "f:metadata")
+    if metadata:
+        kept["f:metadata"] = {name: child for name, child in metadata.items() if name[2:] not in SERVER_METADATA}
+    return kept
+
+
+def _with_data(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    if (manifest.get("kind"), manifest.get("apiVersion")) != ("Secret", "v1") or not manifest.get("stringData"):
+        return manifest
+    data = {**mapping(manifest, "data"), **mapping(manifest, "stringData")}
+    return {**{name: value for name, value in manifest.items() if name != "stringData"}, "data": data}
+
+
+def _only_existing(recorded: Any, live: Any, path: tuple[str, ...]) -> Any:
+    """Return what was recorded without the fields, and the items with a key, that the object does not have."""
+    if isinstance(recorded, dict) and isinstance(live, dict):
+        found = {
+            name: _only_existing(value, live[name], (*path, name)) for name, value in recorded.items() if name in live
+        }
+        return {name: value for name, value in found.items() if value != {} or recorded[name] == {}}
+    if isinstance(recorded, list) and isinstance(live, list) and (keys := merge_keys(recorded, path)):
+        unclaimed = UnclaimedItems(live)
+        return [
+            _only_existing(item, live[place], path)
+            for item, _, place in unclaimed.claim_all(recorded, keys)
+            if place is not None
+        ]
+    return recorded
 
 
 def other_managers(metadata: Mapping[str, Any], owner: str, origin: Origin) -> list[str]:

@@ -348,24 +348,27 @@ def test_what_kubectl_has_applied_in_a_namespace_is_adopted_without_a_file(
     adopted: Adopted, rukpak: Rukpak, apply: Applying
 ) -> None:
     world, name = adopted.world, adopted.name
-    apply(BEFORE)
-    apply(deployment("web", 3), "apply", "--server-side")
+    apply(BEFORE, "apply", "--server-side")
+    apply(deployment("web", 3))
     apply(labelled(config_map("released"), annotations={"meta.helm.sh/release-name": "other"}))
     apply(secret("login", password="hunter2"))
     apply(config_map("created"), "create")
+    world.cluster.kubectl("scale", "deployment/web", "--replicas=2", f"--namespace={name}")
     world.cluster.kubectl("wait", "deployment/web", "--for=condition=Available", "--timeout=60s", f"--namespace={name}")
     before = uids(world, name)
     words = ["adopt", name, "--from", "kubectl", "-n", name]
 
     shown = rukpak(*words, "--dry-run", "-o", "yaml")
     said = " ".join(shown.stderr.split())
-    assert f"Take over: ConfigMap {name}/settings, changed" not in said
-    assert f"Take over: ConfigMap {name}/settings" in said
-    assert f"Take over: Deployment {name}/web, unchanged" in said
+    assert f"Take over: ConfigMap {name}/settings, unchanged" in said
+    assert f"Take over: Deployment {name}/web, changed (set by kubectl" in said
+    assert {"    -  replicas: 2", "    +  replicas: 3"} <= set(shown.stderr.splitlines())
+    whole = rukpak(*words, "--dry-run", "--diff").stderr.splitlines()
+    assert {f"changed Deployment {name}/web", "-  replicas: 2", "+  replicas: 3", " spec:"} <= set(whole)
     assert f'Leave: ConfigMap {name}/released: belongs to Helm release "other"' in said
     assert f"Leave: Secret {name}/login: its values would be in a ConfigMap, in clear; --include-secrets" in said
     assert f"{name}/created" not in said
-    spec = read_documents(shown.stdout.encode(), "stdout")[0].value["spec"]
+    spec = next(read_documents(shown.stdout.encode(), "stdout")).value["spec"]
     assert (spec["format"], spec["installNamespace"]) == ("plain", name)
     assert not exists(world.client, f"{DEPLOYMENTS}/{name}")
     assert "pass --yes" in rukpak(*words, status=2).stderr

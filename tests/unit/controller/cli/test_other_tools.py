@@ -179,6 +179,11 @@ def metadata(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"resourceVersion": "7", "managedFields": [entry("rukpak/shop", OURS), *entries], **more}
 
 
+def live(**fields: Any) -> dict[str, Any]:
+    """Return an object that is adopted."""
+    return {"metadata": metadata(), **fields}
+
+
 class TidyCase(NamedTuple):
     name: str
     entry: dict[str, Any]
@@ -244,7 +249,7 @@ THEIRS = {
 
 
 def test_fields_that_only_the_tool_has_set_are_left() -> None:
-    assert find_left(metadata(entry("helm", THEIRS)), metadata(), "shop", HELM, None) == [
+    assert find_left(metadata(entry("helm", THEIRS)), live(), "shop", HELM, None) == [
         'metadata.labels["example.com/team"]',
         "data.size",
         'spec.containers[name="main"].tty',
@@ -255,14 +260,55 @@ def test_fields_that_only_the_tool_has_set_are_left() -> None:
 
 def test_defaults_in_the_entry_of_a_creator_are_not_left() -> None:
     created = metadata(entry("kubectl-create", {"f:data": {"f:color": {}, "f:size": {}}}, "Update"))
-    assert find_left(created, metadata(), "shop", KUBECTL, None) == []
+    assert find_left(created, live(), "shop", KUBECTL, None) == []
 
 
 def test_what_the_tool_has_rendered_says_what_is_left() -> None:
     rendered = {"kind": "ConfigMap", "metadata": {"name": "a", "creationTimestamp": None}, "data": {"size": "big"}}
-    assert find_left(metadata(), metadata(), "shop", HELM, rendered) == ["data.size"]
+    assert find_left(metadata(), live(data={"size": "big"}), "shop", HELM, rendered) == ["data.size"]
     applied = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(rendered)}
-    assert find_left(metadata(annotations=applied), metadata(), "shop", KUBECTL, None) == ["data.size"]
+    before = metadata(annotations=applied)
+    assert find_left(before, live(data={"size": "big"}), "shop", KUBECTL, None) == ["data.size"]
+
+
+PORTS = [{"port": 80, "name": "web"}, {"port": 81, "name": "old"}]
+LIVE = {
+    "data": {"password": "aA=="},
+    "spec": {"ports": [{"port": 80, "protocol": "TCP", "name": "web"}], "replicas": 1},
+    "status": {"phase": "Active"},
+}
+STORED_CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "stringData is stored as data": (
+        {"apiVersion": "v1", "kind": "Secret", "stringData": {"password": "x"}},
+        ["data.password"],
+    ),
+    "stringData that the bundle has as data": (
+        {"apiVersion": "v1", "kind": "Secret", "stringData": {"color": "x"}},
+        [],
+    ),
+    "status": ({"status": {"phase": "Active"}}, []),
+    "metadata of the server": ({"metadata": {"uid": "u", "resourceVersion": "1", "generation": 1}}, []),
+    "a field that the server did not store": ({"spec": {"replicas": 1, "unknown": {"a": 1}}}, ["spec.replicas"]),
+    "a field that was removed since": ({"data": {"size": "big"}}, []),
+    "an item that was removed since": ({"spec": {"ports": PORTS}}, ["spec.ports"]),
+}
+
+
+@pytest.mark.parametrize("case", STORED_CASES)
+def test_nothing_is_left_that_nobody_could_remove(case: str) -> None:
+    recorded, expected = STORED_CASES[case]
+    assert find_left(metadata(), live(**LIVE), "shop", HELM, {"apiVersion": "v1", "kind": "X", **recorded}) == expected
+
+
+def test_nothing_of_the_server_is_left_of_an_entry() -> None:
+    fields = {
+        "f:metadata": {"f:uid": {}, "f:generation": {}, "f:labels": {"f:team": {}}},
+        "f:status": {"f:phase": {}},
+        "f:data": {"f:color": {}},
+        "f:stringData": {"f:color": {}, "f:token": {}},
+    }
+    found = find_left(metadata(entry("helm", fields)), live(**LIVE), "shop", HELM, None)
+    assert found == ["metadata.labels.team", "data.token"]
 
 
 def test_other_managers_of_our_fields_are_named() -> None:
@@ -380,7 +426,7 @@ def test_a_manifest_has_the_fields_and_items_that_are_owned() -> None:
         "spec": {"ports": ports, "selector": {"app": "a"}, "ips": ["1", "2"], "args": ["x"], "clusterIP": "10.0.0.1"},
         "status": {"loadBalancer": {}},
     }
-    port = {".": {}, "f:port": {}, "f:name": {}}
+    port: dict[str, Any] = {".": {}, "f:port": {}, "f:name": {}}
     spec = {"f:ports": {'k:{"port":80,"protocol":"TCP"}': port}, "f:selector": {}, "f:ips": {'v:"2"': {}}, "f:args": {}}
     made = make_manifest(live, {"f:metadata": {"f:labels": {"f:app": {}}}, "f:spec": spec})
     assert made == {
