@@ -93,7 +93,10 @@ class Comparison:
     """In the order of the bundle, then those that it lacks; also unchanged ones."""
     hooks: Sequence[Difference] = field(default_factory=tuple)
     """Those that would run."""
+    refusals: Sequence[str] = field(default_factory=tuple)
+    """Why it would not be installed, beside what is refused of single objects."""
     problems: Sequence[str] = field(default_factory=tuple)
+    """What could not be found out, and what to think about."""
 
     @property
     def changes(self) -> Changes:
@@ -115,8 +118,8 @@ class Comparison:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the controller could not apply an object."""
-        return any(each.change is Change.REFUSED for each in self.objects)
+        """Whether the controller could not install it, or not all of it."""
+        return bool(self.refusals) or any(each.change is Change.REFUSED for each in self.objects)
 
 
 def compare_revisions(name: str, before: TargetSet, after: TargetSet, hooks: Sequence[Difference]) -> Comparison:
@@ -239,8 +242,8 @@ def summarize(comparison: Comparison) -> Iterator[str]:
     unread = sum(each.change is Change.UNREAD for each in comparison.objects)
     if unread:
         yield f"  Not compared: {unread} objects that you may not read; they are shown as rendered"
-    for problem in comparison.problems:
-        yield f"  Problem: {problem}"
+    yield from (f"  Refused: {refusal}" for refusal in comparison.refusals)
+    yield from (f"  Problem: {problem}" for problem in comparison.problems)
 
 
 def write(comparison: Comparison, key: bytes, *, colors: bool) -> Iterator[str]:
@@ -386,7 +389,8 @@ def to_value(comparison: Comparison, key: bytes) -> dict[str, Any]:
         "unchanged": count_unchanged(comparison.objects),
         "objects": [_to_value(each, key) for each in comparison.objects if each.change is not Change.NONE],
         "hooks": [_to_value(each, key) for each in comparison.hooks],
-        "problems": list(comparison.problems),
+        "refused": comparison.is_refused,
+        "problems": [*comparison.refusals, *comparison.problems],
     }
 
 

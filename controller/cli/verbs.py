@@ -505,7 +505,8 @@ BUNDLES = {
         summary="show what a revision would change on the cluster",
         description="Show what a revision would change, as the API server answers a dry run of each apply: of the "
         "revision that waits for approval, or else of the one that the BundleDeployment asks for. Exit status: 0 no "
-        "difference, 1 a difference, 2 something failed or would be refused.",
+        "difference, 1 a difference, which is also an object to create or delete, a hook to run, or an object that you "
+        "may not read, 2 something failed or would be refused.",
         usage="NAME|-f FILE [flags]",
         examples={
             "diff shop": "what waits for approval, or is paused, against the cluster",

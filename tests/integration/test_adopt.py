@@ -377,7 +377,7 @@ def test_what_kubectl_has_applied_in_a_namespace_is_adopted_without_a_file(
     assert "adopted 2 objects from kubectl" in done.stdout
     read = adopted.deployed.read()
     assert read["spec"]["sources"] == spec["sources"]
-    assert (read["spec"]["collisionProtection"], read["spec"].get("paused")) == ("Prevent", None)
+    assert (read["spec"]["collisionProtection"], read["spec"]["paused"]) == ("Prevent", False)
     assert uids(world, name).items() >= before.items()
     assert adopted.read("settings")["data"] == BEFORE["data"]
     assert (
