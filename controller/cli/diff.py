@@ -89,6 +89,8 @@ _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _RENDERED = "as rendered"
 NO_UID = "00000000-0000-0000-0000-000000000000"
 """Of a BundleDeployment that does not exist yet."""
+_ANY_NAMESPACE = "default"
+"""Every cluster has it."""
 _COMPUTED = (Recovery.TAKE_OVER_ITEMS, Recovery.MIGRATE_ENTRIES)
 """What the controller does before it applies again, and a dry run cannot."""
 Manifest = Mapping[str, Any]
@@ -371,7 +373,8 @@ class DryRun:
         try:
             reply = self._apply(target, resource, self._make_body(target, None), force=False)
         except ApiError as error:
-            if error.status != HTTPStatus.CONFLICT:
+            failure = self._classify(target, error)
+            if error.status != HTTPStatus.CONFLICT and failure.recovery is not Recovery.JUDGE_AGAIN:
                 return self._explain(target, resource, None, error)
         else:
             if reply.status == HTTPStatus.CREATED:
@@ -435,11 +438,11 @@ class DryRun:
 
         Raises: ApiError if the server cannot answer.
         """
-        failure = classify(error, target.key, install_namespace=self._options.install_namespace)
+        failure = self._classify(target, error)
         if failure.reason is Reason.API_UNAVAILABLE:
             raise error
         if failure.reason is Reason.NAMESPACE_NOT_FOUND and self._brings_namespace(target.key.namespace):
-            return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its namespace does not exist yet")
+            return self._try_elsewhere(target, resource)
         may_not_apply = failure.reason is Reason.FORBIDDEN  # also admission answers 403
         if live is None and may_not_apply:
             return self._read_and_compute(target, resource)
@@ -449,6 +452,21 @@ class DryRun:
         if live and (may_not_apply or self._is_computed(target, live, failure)):
             return self._overlay(target, live, "computed, since you may not apply it")
         return _difference(target, Change.REFUSED, None, None, failure.message)
+
+    def _classify(self, target: Target, error: ApiError) -> ApplyFailure:
+        return classify(error, target.key, install_namespace=self._options.install_namespace)
+
+    def _try_elsewhere(self, target: Target, resource: Resource) -> Difference:
+        """Compare an object whose namespace the bundle brings; whether it is valid is found out in another one."""
+        body = self._make_body(target, None)
+        body = {**body, "metadata": {**body["metadata"], "namespace": _ANY_NAMESPACE}}
+        try:
+            self._client.create(resource.path(_ANY_NAMESPACE), body, manager=self._manager, dry_run=True)
+        except ApiError as error:
+            # Whatever else is refused there says nothing about a namespace that does not exist yet.
+            if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                return _difference(target, Change.REFUSED, None, None, self._classify(target, error).message)
+        return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its namespace does not exist yet")
 
     def _brings_namespace(self, name: str) -> bool:
         return ObjectKey("", "Namespace", "", name) in self._targets.by_key

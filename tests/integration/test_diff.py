@@ -15,7 +15,7 @@ from api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
 from tests.support.charts import chart_of
 from tests.support.controller import Rukpak, command
-from tests.support.objects import custom, deployment, job, labelled, secret
+from tests.support.objects import custom, deployment, job, labelled, make, secret
 
 pytestmark = pytest.mark.timeout(300)
 MANUAL = {"approval": "Manual"}
@@ -193,11 +193,12 @@ class Refusal:
     flags: Sequence[str] = ()
 
 
-def renamed(manifest: Manifest) -> Manifest:
-    """Return a definition that serves another version only."""
-    changed: Manifest = json.loads(json.dumps(manifest))
-    changed["spec"]["versions"][0]["name"] = "v2"
-    return changed
+def sized(kind: str) -> Manifest:
+    """Return a definition of objects with a size."""
+    made = definition("refused.example.com", "Widget")
+    schema = {"type": "object", "properties": {"size": {"type": kind}}}
+    made["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+    return made
 
 
 def slower(manifest: Manifest) -> Manifest:
@@ -207,12 +208,13 @@ def slower(manifest: Manifest) -> Manifest:
 
 
 OTHER = {"apiVersion": "example.com/v1", "kind": "Shop", "name": "s", "uid": "u", "controller": True}
-WIDGETS = definition("refused.example.com", "Widget")
+WIDGET = custom("refused.example.com", "Widget", "w", size=1)
+INVALID = config_map("a", **{"b c": "d"})
 REFUSALS = [
     Refusal(
         name="an unsafe upgrade of a definition",
-        installed=[WIDGETS],
-        bundle=[renamed(WIDGETS)],
+        installed=[sized("integer"), WIDGET],
+        bundle=[sized("string"), WIDGET],
         says="validating upgrade for CRD",
     ),
     Refusal(name="an object without an owner", there=config_map("a"), says="already exists; delete it"),
@@ -221,7 +223,8 @@ REFUSALS = [
         there=labelled(config_map("a"), ownerReferences=[OTHER]),
         says='belongs to Shop "s"',
     ),
-    Refusal(name="an invalid object", bundle=[config_map("a", **{"b c": "d"})], says="Invalid value"),
+    Refusal(name="an invalid object", there=config_map("b"), bundle=[INVALID], says="regex used for validation"),
+    Refusal(name="an invalid object of a new namespace", bundle=[INVALID], says="regex used for validation"),
     Refusal(
         name="an immutable field", installed=[job("once")], bundle=[slower(job("once"))], says="field is immutable"
     ),
@@ -230,7 +233,9 @@ REFUSALS = [
     Refusal(name="content of another format", bundle=[{"README": b"a"}], says="NoContent: "),
     Refusal(
         name="an account without rights",
+        there=make("v1", "ServiceAccount", "nobody"),
         spec={"serviceAccountName": "nobody"},
+        flags=["--use-secrets"],
         says='nobody" lacks permissions; grant it',
     ),
     Refusal(name="a source that does not exist", spec={"sources": [image("127.0.0.1:1/a:b")]}, says="127.0.0.1:1"),
@@ -256,7 +261,7 @@ def test_what_would_be_refused_has_a_status_of_its_own(
         world.deploy(*case.installed, name=name).wait_for("Installed")
     elif case.there:
         world.cluster.kubectl("create", "namespace", name)
-        world.client.create(f"/api/v1/namespaces/{name}/configmaps", case.there)
+        world.cluster.kubectl("create", "--namespace", name, "--filename=-", input=json.dumps(case.there))
     sources = [image(world.push(name, *case.bundle, tag="v2"))]
     spec = {"format": "plain", "installNamespace": name, "sources": sources, **case.spec}
     about = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
