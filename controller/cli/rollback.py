@@ -30,9 +30,9 @@ def main(options: argparse.Namespace) -> int:
         raise MisuseError("specify only one of --to and --undo")
     client = connect(options)
     deployments = Deployments(client)
-    _, deployment = deployments.read(options.name, missing=f"{options.name}: not found")
+    found, deployment = deployments.read(options.name, missing=f"{options.name}: not found")
     if options.undo:
-        _ask_to_undo(client, options, deployment)
+        _ask_to_undo(client, options, found)
         digest, done = None, "rollback undone"
     else:
         digest = _choose_revision(deployment, options.to)
@@ -65,27 +65,29 @@ def find_previous(status: Status) -> str:
     )
 
 
-def _ask_to_undo(client: Client, options: argparse.Namespace, deployment: BundleDeployment) -> None:
+def _ask_to_undo(client: Client, options: argparse.Namespace, found: Manifest) -> None:
     """Show what the BundleDeployment leads to without the pin, and ask.
 
     Raises: FailedError if nothing is pinned, or the user declines; MisuseError, ApiError, ConfigurationError.
     """
-    if not deployment.spec.pinned_revision:
+    if not found["spec"].get("pinnedRevision"):
         raise FailedError(f"{options.name}: not rolled back: spec.pinnedRevision is not set")
-    for line in _preview(client, options, deployment):
+    for line in _preview(client, options, found):
         tell(one_line(line))
     confirm(options, "nothing was undone")
 
 
-def _preview(client: Client, options: argparse.Namespace, deployment: BundleDeployment) -> Iterator[str]:
+def _preview(client: Client, options: argparse.Namespace, found: Manifest) -> Iterator[str]:
     from controller.cli.comparison import summarize  # noqa: PLC0415 - slow to import, and only needed here
+    from controller.cli.content import Draft  # noqa: PLC0415
     from controller.cli.diff import compare  # noqa: PLC0415
     from controller.cli.render import render_new  # noqa: PLC0415
 
-    unpinned = deployment.spec.model_copy(update={"pinned_revision": ""})
-    following = deployment.model_copy(update={"spec": unpinned})
+    unpinned = Draft(value=found, origin=f'BundleDeployment "{options.name}"').with_spec(
+        {key: value for key, value in found["spec"].items() if key != "pinnedRevision"}
+    )
     try:
-        reviewed = render_new(client, options, following, f"BundleDeployment {options.name}")
+        _, reviewed = render_new(client, options, unpinned)
     except NoConsentError:
         yield "warning: what follows is not shown, since no Secret was read"
     except BundleError as error:  # the controller may be able to fetch what this machine is not

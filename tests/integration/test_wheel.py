@@ -93,8 +93,9 @@ def run(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
     def run(program: str, *words: str) -> str:
         variables = {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(folder)}
-        line = [folder / "bin" / program, *words]
-        return subprocess.run(line, cwd=folder, env=variables, capture_output=True, text=True, check=True).stdout
+        line = [str(folder / "bin" / program), *words]
+        done = subprocess.run(line, cwd=folder, env=variables, capture_output=True, text=True, check=True)
+        return done.stdout
 
     return run
 
