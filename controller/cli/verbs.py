@@ -553,12 +553,8 @@ BUNDLES = {
                 dest="origin",
                 required=True,
             ),
-            _flag(
-                "-n, --install-namespace NAMESPACE",
-                "with --from kubectl and without -f: where to find what kubectl has applied",
-            ),
-            _flag("-l, --selector SELECTOR", "with -n: only objects whose labels match, such as app=shop"),
-            _flag("--include-secrets", "with -n: adopt Secrets, too; a ConfigMap contains their values in clear"),
+            _flag("-l, --selector SELECTOR", "from kubectl: only objects whose labels match, such as app=shop"),
+            _flag("--include-secrets", "from kubectl: adopt Secrets, too; a ConfigMap contains their values in clear"),
             _flag(
                 "--field-manager NAME",
                 "field manager that has set fields of the objects, too, and keeps none; may be repeated",
