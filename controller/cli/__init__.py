@@ -126,6 +126,7 @@ def _refuse(words: Sequence[str]) -> int:
 def _usage() -> str:
     lines = [f"rukpak {version('rukpak')}: installs bundles on Kubernetes and keeps them installed", ""]
     lines += [f"usage: {program()} VERB [flags]"]
+    width = max(map(len, VERBS))
     for title, verbs in GROUPS.items():
-        lines += ["", f"{title}:", *(f"  {name:13} {verb.summary}" for name, verb in verbs.items())]
+        lines += ["", f"{title}:", *(f"  {name:{width}} {verb.summary}" for name, verb in verbs.items())]
     return "\n".join([*lines, "", f'Use "{program()} VERB --help" for the flags of a verb, with examples.'])

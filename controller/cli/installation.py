@@ -334,7 +334,8 @@ def _check_rights(client: Client, namespace: str) -> Iterator[Finding]:
         return
     lacking = [str(right) for right in RIGHTS if not _is_allowed(client, account, right, namespace)]
     if lacking:
-        yield failed(f"ServiceAccount {account} lacks: {', '.join(lacking)}; apply config/rbac again")
+        remedy = f'run "{INSTALL}" again, or apply config/rbac'
+        yield failed(f"ServiceAccount {account} lacks: {', '.join(lacking)}; {remedy}")
     else:
         yield ok(f"ServiceAccount {account} has those that the controller needs")
 

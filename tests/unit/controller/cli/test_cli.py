@@ -56,6 +56,14 @@ def test_results_go_to_stdout_talk_to_stderr_and_the_status_says_which(
     assert bool(out) is not bool(err)
 
 
+def test_summaries_stand_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.rindex(verb.summary) for verb in VERBS.values() for line in lines if line.endswith(verb.summary)} == {
+        max(map(len, VERBS)) + 3
+    }
+
+
 def test_help_of_a_verb_can_be_asked_for_first(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["help", "status"])
