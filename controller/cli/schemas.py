@@ -147,7 +147,7 @@ _BOUNDS = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 
 
 def close(schema: Any, *, metadata: Mapping[str, Any], has_metadata: bool = False, prunes: bool = True) -> Any:
-    """Return a structural schema as a JSON schema that refuses the fields that the API server would drop.
+    """Return a structural schema as a JSON schema that refuses the fields that the API server calls unknown.
 
     Args:
         schema: as in a CustomResourceDefinition (`openAPIV3Schema`).
@@ -202,9 +202,8 @@ def _add_properties(
     others = schema.get("additionalProperties")
     if isinstance(others, dict):
         result["additionalProperties"] = close(others, metadata=metadata, prunes=prunes)
-    elif (
-        prunes and schema.get("type") == "object" and not (others or schema.get("x-kubernetes-preserve-unknown-fields"))
-    ):
+    elif prunes and properties and not (others or schema.get("x-kubernetes-preserve-unknown-fields")):
+        # Where no field is known, the API server drops all and says nothing.
         result["additionalProperties"] = False
 
 

@@ -54,13 +54,15 @@ CLOSED = [
     ("unknown fields that are kept", {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
      {"type": ["object"]}),
     ("all keys allowed", {"type": "object", "additionalProperties": True}, {"type": ["object"]}),
-    ("no fields", {"type": "object", "description": "x"}, {"type": ["object"], "additionalProperties": False}),
+    ("no fields", {"type": "object", "description": "x"}, {"type": ["object"]}),
+    ("fields", {"type": "object", "properties": {"a": {"type": "string"}}},
+     {"type": ["object"], "properties": {"a": {"type": ["string"]}}, "additionalProperties": False}),
     ("anything", {"x-kubernetes-preserve-unknown-fields": True}, {}),
     ("conditions refuse no fields",
-     {"type": "object", "properties": {"a": {"type": "object"}}, "anyOf": [{"properties": {"a": {"maxProperties": 1}}}],
+     {"type": "object", "properties": {"a": {"type": "string"}}, "anyOf": [{"properties": {"a": {"maxProperties": 1}}}],
       "not": {"required": ["b"]}},
      {"type": ["object"], "additionalProperties": False,
-      "properties": {"a": {"type": ["object"], "additionalProperties": False}},
+      "properties": {"a": {"type": ["string"]}},
       "anyOf": [{"properties": {"a": {"maxProperties": 1}}}], "not": {"required": ["b"]}}),
     ("an exclusive maximum", {"type": "number", "maximum": 2, "exclusiveMaximum": True},
      {"type": ["number"], "exclusiveMaximum": 2}),
@@ -233,6 +235,13 @@ def test_a_bundle_deployment_is_checked_without_lines(tmp_path: Path, capsys: py
         assert lint(capsys, "-f", str(tmp_path / "bd.json"))[:2] == (1, [REPLICA, PORT])
 
 
+def test_a_download_is_checked_without_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with FileServer().serving() as server:
+        server.files["/web.yaml"] = textwrap.dedent(WEB).encode()
+        words = [f"{server.address}/web.yaml", "--insecure-skip-tls-verify"]
+        assert lint(capsys, *words)[:2] == (1, [REPLICA, PORT])
+
+
 def test_objects_from_stdin(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(textwrap.dedent(WEB).encode())))
     assert lint(capsys, "-")[:2] == (1, [REPLICA, PORT])
@@ -240,6 +249,7 @@ def test_objects_from_stdin(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 MISTAKES = [
     ([], "specify either SOURCE or -f FILE"),
+    (["{}", "-f", "bd.yaml"], "specify either SOURCE or -f FILE"),
     (["-", "--config", "-"], "only one file can be read from stdin"),
     (["{}", "--kubernetes-version", "1.2"], '--kubernetes-version: no schemas of "1.2"; there are those of 1.25, '),
     (["{}/none"], "No such file or directory"),
