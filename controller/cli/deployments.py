@@ -9,6 +9,7 @@ import argparse
 import shutil
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -378,47 +379,52 @@ def _describe_awaited(value: Manifest, awaited: Awaited) -> str:
 
 
 class ProgressLine:
-    """Progress on stderr: one line that is overwritten. Nothing is shown where stderr is no terminal."""
+    """Progress on stderr: one line that is overwritten on a terminal, elsewhere a line with the time for each change.
 
-    def __init__(self) -> None:
-        self._last = ""
+    Args:
+        is_logged: whether it is shown where stderr is no terminal.
+    """
+
+    def __init__(self, *, is_logged: bool = True) -> None:
+        self._is_logged, self._last = is_logged, ""
 
     def show(self, text: str) -> None:
-        """Show a text, unless it is shown already."""
-        if text == self._last or not sys.stderr.isatty():
+        """Show a text, unless it is the last one that was shown."""
+        if text == self._last:
             return
         self._last = text
-        width = shutil.get_terminal_size().columns - 1
-        print(f"{_CLEAR}{one_line(text)[:width]}", end="", file=sys.stderr, flush=True)
+        if sys.stderr.isatty():
+            width = shutil.get_terminal_size().columns - 1
+            print(f"{_CLEAR}{one_line(text)[:width]}", end="", file=sys.stderr, flush=True)
+        elif self._is_logged:
+            tell(one_line(f"{time.strftime('%H:%M:%S')} {text}"))
 
     def clear(self) -> None:
-        """Remove the line."""
-        if self._last:
+        """Remove the line from a terminal."""
+        if self._last and sys.stderr.isatty():
             print(_CLEAR, end="", file=sys.stderr, flush=True)
 
 
 class WaitProgress:
-    """What BundleDeployments wait for, on stderr: on a terminal one line, in a log a line for each change."""
+    """What BundleDeployments wait for, on stderr: a line for all of them on a terminal, elsewhere lines for each."""
 
     def __init__(self) -> None:
-        self._line = ProgressLine()
-        self._told: dict[str, str] = {}
+        self._lines: dict[str, ProgressLine] = defaultdict(ProgressLine)
 
     def show(self, awaited: Mapping[str, str]) -> None:
-        """Show what each waits for, by name: of several, a terminal shows the first."""
+        """Show what each waits for, by name."""
         if sys.stderr.isatty():
             name, text = next(iter(awaited.items()))
             also = f" (and {len(awaited) - 1} more)" if len(awaited) > 1 else ""
-            self._line.show(f"{name}{also}: {text}")
+            self._lines[""].show(f"{name}{also}: {text}")
             return
         for name, text in awaited.items():
-            if self._told.get(name) != text:
-                tell(one_line(f"{time.strftime('%H:%M:%S')} {name}: {text}"))
-            self._told[name] = text
+            self._lines[name].show(f"{name}: {text}")
 
     def clear(self) -> None:
-        """Remove the line of a terminal."""
-        self._line.clear()
+        """Remove the line from a terminal."""
+        for line in self._lines.values():
+            line.clear()
 
 
 def awaits_ready(deployment: BundleDeployment) -> Awaited:

@@ -139,7 +139,7 @@ def compare(reviewed: Reviewed, options: argparse.Namespace) -> Comparison:
     is_same = digest == revision.digest
     installed = revision if is_same else read_stored(client, options, digest) if digest else None
     discovery = Discovery(client)
-    targets, line = find_targets(reviewed, discovery), ProgressLine()
+    targets, line = find_targets(reviewed, discovery), ProgressLine(is_logged=False)
     dry_run = DryRun(reviewed, discovery, targets, installed)
     try:
         objects, problems = dry_run.compare(lambda done, count: line.show(f"comparing {done} of {count} objects"))

@@ -172,7 +172,7 @@ def _plain(cell: Cell) -> Painted:
 
 
 def _join(cells: Sequence[Painted], widths: Sequence[int], room: int | None) -> str:
-    # Padding is outside of the escape sequences, and they do not count for it.
+    # Widths are those of the plain text: escape sequences take no columns.
     *padded, last = cells
     shown = (
         f"{cell.color.paint(cell.text)}{' ' * (width - len(cell.text))}"

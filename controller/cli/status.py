@@ -75,10 +75,12 @@ _ORDER = list(State)
 def state_of(deployment: BundleDeployment) -> State:
     """Return the state of a BundleDeployment, which is progressing until the controller has observed its spec."""
     ready = deployment.status.condition("Ready")
-    if deployment.problem or deployment.status.condition("Stalled"):
+    if deployment.problem:
         return State.STALLED
     if ready is None or describe_unobserved(deployment):
         return State.PROGRESSING
+    if deployment.status.condition("Stalled"):
+        return State.STALLED
     if deployment.spec.paused:
         return State.PAUSED
     if ready.status == "True":

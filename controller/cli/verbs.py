@@ -156,7 +156,7 @@ _TIMEOUT = _flag(
 )
 _COLOR = _flag(
     f"--color {'|'.join(_COLORS)}",
-    "whether the state is also shown by color; auto: on a terminal, unless NO_COLOR is set [default: auto]",
+    "whether to use colors; auto: on a terminal, unless NO_COLOR is set [default: auto]",
     type=OneOf(_COLORS),
     default="auto",
 )
@@ -256,7 +256,7 @@ _REVIEW = (
 DEPLOYMENTS = {
     "status": Verb(
         summary="show the state of BundleDeployments",
-        description="Show a table of BundleDeployments, or the details of those named.",
+        description="Show a table of BundleDeployments, on a terminal the worst first, or the details of those named.",
         usage="[NAME...] [flags]",
         examples={
             "status": "all BundleDeployments",
@@ -276,7 +276,8 @@ DEPLOYMENTS = {
     ),
     "tree": Verb(
         summary="show the objects of a BundleDeployment and what they own as a tree",
-        description="Show the objects of a BundleDeployment and what its workloads own, with health and drift.",
+        description="Show the objects of a BundleDeployment and what its workloads own, with health and drift. A "
+        "BundleDeployment among the objects is shown with its own objects.",
         examples={"tree shop": "objects, ReplicaSets and Pods", "tree shop -o json": "for programs"},
         flags=(_NAME, _output("json", "yaml", "wide"), _COLOR, *_cluster("namespace")),
         entry="tree:main",

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from tests.support.bundles import World, config_map, new_name
+from api import names
+from tests.support.bundles import World, config_map, image, new_name
 from tests.support.controller import Rukpak, command
-from tests.support.objects import deployment
+from tests.support.objects import deployment, make
 
 
 @pytest.fixture
@@ -34,6 +35,24 @@ def test_pods_are_shown_below_their_workload(world: World, rukpak: Rukpak) -> No
     web = next(index for index, line in enumerate(lines) if f"─ Deployment {deployed.namespace}/web" in line)
     assert f"└─ ReplicaSet {deployed.namespace}/web-" in lines[web + 1]
     assert f"   └─ Pod {deployed.namespace}/web-" in lines[web + 2]
+
+
+def test_the_objects_of_a_bundle_deployment_in_a_bundle_are_shown_below_it(world: World, rukpak: Rukpak) -> None:
+    name = new_name()
+    spec = {
+        "format": "plain",
+        "sources": [image(world.push(name, config_map("inner")))],
+        "installNamespace": name,
+        "deletionPolicy": "Delete",
+    }
+    parent = world.deploy(make(f"{names.GROUP}/v1alpha2", names.KIND, name, spec=spec))
+    parent.wait_ready()
+    lines = rukpak("tree", parent.name).stdout.splitlines()
+    assert [line.partition("   ")[0] for line in lines[1:3]] == [
+        f"BundleDeployment {parent.name}",
+        f"└─ BundleDeployment {name}",
+    ]
+    assert lines[3].split() == ["└─", "ConfigMap", f"{name}/inner", "Healthy"]
 
 
 @pytest.mark.thorough

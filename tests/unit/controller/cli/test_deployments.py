@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.cli import INTERRUPTED, main
+from controller.cli import INTERRUPTED, deployments, main
 from controller.kube.errors import ApiError
 from controller.kube.events import EVENTS, NAMESPACE
 from controller.kube.lease import LEASES
@@ -66,6 +66,14 @@ def test_a_log_has_a_line_for_each_change_with_its_time(
     lines = capsys.readouterr().err.splitlines()
     assert [line[9:] for line in lines] == SHOWN
     assert all(datetime.strptime(line[:8], "%H:%M:%S") for line in lines)  # noqa: DTZ007 - only whether it is a time
+
+
+def test_what_nobody_reads_later_is_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    for is_logged in (False, True):
+        line = deployments.ProgressLine(is_logged=is_logged)
+        line.show("comparing 1 of 2 objects")
+        line.clear()
+    assert capsys.readouterr().err.count("comparing") == 1
 
 
 def test_a_log_has_lines_for_each_of_several(moving: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,6 +81,7 @@ STATES = [
     Told("a reason of a later release is progress", made(not_ready("New")), State.PROGRESSING),
     Told("nobody has seen it", made(seen=-1), State.PROGRESSING),
     Told("nobody has seen its change", made(READY, seen=0), State.PROGRESSING),
+    Told("nor the change that may help", made(*STALLED, seen=0), State.PROGRESSING),
 ]
 
 
