@@ -4,12 +4,17 @@ What would fight is stopped first. What a tool knows about the objects is delete
 and ready: whatever fails before that, the tool still has its records, and the command can be run again. From another
 BundleDeployment the controller takes objects over (spec.takeOver), once that one is paused.
 
+kubectl has no name for what it has applied. So without a file, a bundle is made of what it has recorded on the objects
+of a namespace, and kept in ConfigMaps there, like those of `rukpak push`.
+
 Objects are read with the user's permissions. The rules are those by which the controller decides (apply/ownership.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import secrets
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +22,22 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
+from api import names
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.ownership import Judgement, Owner, Situation, is_ours, judge
+from controller.apply.ownership import (
+    Disposal,
+    Judgement,
+    Owner,
+    RemovalCause,
+    Situation,
+    dispose,
+    is_ours,
+    judge,
+)
 from controller.apply.targets import Target, TargetSet
 from controller.cli import other_tools
 from controller.cli.changes import awaits_pause
@@ -36,28 +52,47 @@ from controller.cli.command import (
     explain,
     tell,
 )
-from controller.cli.comparison import Change, Comparison, summarize
-from controller.cli.content import Draft, is_named, make_draft, write_with_content
-from controller.cli.deployments import MANAGER, Awaits, Deployments, Manifest, awaits_ready, conclude, wait_until
-from controller.cli.diff import compare, compare_two, find_targets, owner_of
-from controller.cli.other_tools import Origin, Release, Rival, Tool, find_left, make_change, other_managers
-from controller.cli.output import fit, name_of, show
+from controller.cli.comparison import Change, Comparison, Difference, changed_lines, summarize, write_one
+from controller.cli.content import Draft, is_named, make_draft, pack, parts_of, read_overrides, write_with_content
+from controller.cli.deployments import (
+    MANAGER,
+    Awaits,
+    Deployments,
+    Manifest,
+    awaits_ready,
+    conclude,
+    read_if_exists,
+    wait_until,
+)
+from controller.cli.diff import NO_UID, compare, compare_two, find_targets, owner_of
+from controller.cli.other_tools import Applied, Origin, Release, Rival, Tool, find_left, make_change, other_managers
+from controller.cli.output import WIDTH, fit, name_of, show, to_yaml
 from controller.cli.render import Reviewed, find, read_stored, render_new
 from controller.cli.tree import ObjectLister
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record, project
+from controller.kube.resources import DEPLOYMENTS, Resource
+from controller.observe.records import ObjectKey, Record, key_of, project
+from controller.sources.config_map import MOST_BYTES
 from controller.untrusted import mapping
 
 SHOWN_MANAGERS = 5
 SHOWN = 10
 """Names that a line lists."""
+_CHANGES = (Change.CHANGED, Change.RECREATED)
+_FATES = {
+    Disposal.DELETE: "deletes these",
+    Disposal.DELETE_UNUSED: "deletes these unless they are in use",
+    Disposal.RELEASE: "releases these",
+}
+"""What becomes of objects if their BundleDeployment is deleted."""
 PROTECTIONS = ("Prevent", "IfNoController", "None")
 """Values of spec.collisionProtection: each allows more than the one before."""
 
 
+_NAMESPACE, _SECRET = ("", "Namespace"), ("", "Secret")
+_LOCAL = "configMap"
 Metadata = Mapping[str, Any]
 
 
@@ -130,8 +165,14 @@ class Adoption(ABC):
     draft: Draft | None
     """The same as a file or flags describe it; None: it is on the cluster."""
     findings: Sequence[Finding]
+    differences: Mapping[ObjectKey, Difference] | None
+    """How objects change; None if the user may not read that."""
+    is_whole: bool
+    """Whether differences are shown as a whole, and not only some lines."""
     done: list[str] = field(default_factory=list)
     """A line for each step that stays done if a later one fails."""
+    key: bytes = field(default_factory=secrets.token_bytes)
+    """Of the hashes of values of Secrets."""
 
     @property
     def is_refused(self) -> bool:
@@ -145,6 +186,27 @@ class Adoption(ABC):
     @abstractmethod
     def describe(self) -> Iterator[str]:
         """Yield what would be done, line by line."""
+
+    def describe_taken(self, finding: Finding, note: str = "") -> Iterator[str]:
+        """Yield lines about an object that is taken over, and about what changes of it."""
+        if self.differences is None:
+            yield f"  Take over: {finding.key}{note}"
+            return
+        difference = self.differences.get(finding.key)
+        yield f"  Take over: {finding.key}, {(difference.change if difference else Change.NONE).value}{note}"
+        if self.is_whole or difference is None or difference.change not in _CHANGES:
+            return
+        lines = changed_lines(difference, self.key)
+        yield from (f"    {line}"[:WIDTH] for line in lines[:SHOWN])
+        if len(lines) > SHOWN:
+            yield f"    and {len(lines) - SHOWN} more lines; --diff shows all"
+
+    def describe_differences(self) -> Iterator[str]:
+        """Yield all lines of all differences, if that is asked for."""
+        shown = (*_CHANGES, Change.CREATED)
+        for each in (self.differences or {}).values() if self.is_whole else ():
+            if each.change in shown:
+                yield from write_one(each, self.key)
 
     @abstractmethod
     def preview(self, output: str) -> str:
@@ -198,19 +260,19 @@ def main(options: argparse.Namespace) -> int:
 
     Raises: MisuseError; FailedError; BundleError, ApiError and ConfigurationError as `rukpak render`.
     """
-    is_given = bool(options.file) or is_named(options)
-    if other_tools.is_tool(options.origin) and not is_given:
-        raise MisuseError("specify the bundle as SOURCE, or the BundleDeployment with -f FILE")
-    draft = make_draft(options) if is_given else None
-    if options.origin == options.name and not other_tools.is_tool(options.origin):
-        raise MisuseError("--from: must be another BundleDeployment")
+    _check(options)
+    draft = make_draft(options) if _is_given(options) else None
     client = connect(options)
     adoption: Adoption
-    if draft and other_tools.is_tool(options.origin):
+    if not other_tools.is_tool(options.origin):
+        adoption = _hand_over(client, options, draft)
+    elif draft:
         adoption = _adopt_from_tool(client, options, draft)
     else:
-        adoption = _hand_over(client, options, draft)
+        adoption = _adopt_applied(client, options)
     _tell_all(adoption.describe())
+    for line in adoption.describe_differences():
+        tell(line)
     if adoption.is_refused:
         raise FailedError("nothing was changed: some objects cannot be taken over")
     if options.dry_run:
@@ -218,6 +280,26 @@ def main(options: argparse.Namespace) -> int:
         return 0
     confirm(options, "nothing was changed")
     return _carry_out(adoption, options)
+
+
+def _is_given(options: argparse.Namespace) -> bool:
+    return bool(options.file) or is_named(options)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse flags that do not go together.
+
+    Raises: MisuseError.
+    """
+    is_tool = other_tools.is_tool(options.origin)
+    is_searched = options.origin == Tool.KUBECTL.value and not _is_given(options)
+    if is_tool and not _is_given(options) and not (is_searched and options.install_namespace):
+        found = "; or with -n NAMESPACE, where kubectl has applied its objects" if is_searched else ""
+        raise MisuseError(f"specify the bundle as SOURCE, or the BundleDeployment with -f FILE{found}")
+    if not is_searched and (options.selector or options.include_secrets):
+        raise MisuseError("--selector and --include-secrets require --from kubectl without SOURCE and -f FILE")
+    if options.origin == options.name and not is_tool:
+        raise MisuseError("--from: must be another BundleDeployment")
 
 
 def _carry_out(adoption: Adoption, options: argparse.Namespace) -> int:
@@ -249,6 +331,12 @@ def _some(texts: Sequence[str]) -> str:
     return f"{', '.join(texts[:SHOWN])}{more}"
 
 
+def _kubectl(verb: str, key: ObjectKey) -> str:
+    """Return the command that does something with an object."""
+    kind = f"{key.kind.lower()}.{key.group}" if key.group else key.kind.lower()
+    return f"kubectl {verb} {kind} {key.name}{f' --namespace {key.namespace}' if key.namespace else ''}"
+
+
 # from a tool
 
 
@@ -265,23 +353,34 @@ def _adopt_from_tool(client: Client, options: argparse.Namespace, draft: Draft) 
     release = other_tools.find_release(client, discovery, origin) if origin.tool is Tool.HELM else None
     draft, reviewed = render_new(client, options, draft)
     deployment = reviewed.deployment
-    assess = assess_for_tool(owner_of(reviewed.deployment), origin, Deployments(client).exists)
+    assess = assess_for_tool(owner_of(deployment), origin, Deployments(client).exists)
     findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
     protection = find_protection(findings, deployment.spec.collision_protection)
     adopted = [each for each in findings if each.standing in (Standing.TAKEN, Standing.OURS)]
     labels = [(each.metadata or {}).get("labels") or {} for each in adopted]
+    known = {each.key for each in findings}
+    lacking = [key for key in (release.objects if release else ()) if key not in known and key[:2] != _NAMESPACE]
+    comparison = compare(_under(reviewed, protection), options)
     return ToolAdoption(
         client=client,
         name=deployment.metadata.name,
         draft=draft,
         findings=findings,
+        differences={each.key: each for each in comparison.objects},
+        is_whole=options.diff,
         deployment=deployment,
         origin=origin,
         protection=protection,
         rivals=other_tools.find_rivals(client, discovery, origin, labels),
+        comparison=comparison,
         release=release,
-        comparison=compare(_under(reviewed, protection), options),
+        lacking=[key for key in lacking if _exists(client, discovery, key)],
     )
+
+
+def _exists(client: Client, discovery: Discovery, key: ObjectKey) -> bool:
+    resource = discovery.any_version(key.group, key.kind)
+    return resource is not None and read_metadata(client, resource, key) is not None
 
 
 def _under(reviewed: Reviewed, protection: str) -> Reviewed:
@@ -302,9 +401,13 @@ class ToolAdoption(Adoption):
     protection: str
     """spec.collisionProtection until the objects are taken over."""
     rivals: Sequence[Rival]
-    release: Release | None
-    """Of Helm."""
     comparison: Comparison
+    release: Release | None = None
+    """Of Helm."""
+    lacking: Sequence[ObjectKey] = ()
+    """Objects of the release that exist and are not in the revision."""
+    left_out: Mapping[ObjectKey, str] = field(default_factory=dict)
+    """What kubectl has applied, too, and why it is not adopted."""
     tidied: Sequence[Tidied] = ()
 
     @property
@@ -317,22 +420,20 @@ class ToolAdoption(Adoption):
         """Objects as the tool has rendered them, as far as that is known."""
         return self.release.objects if self.release else {}
 
-    def left_objects(self) -> Sequence[ObjectKey]:
-        """Return the objects of the release that the revision lacks."""
-        known = {each.key for each in self.findings}
-        return [key for key in self.rendered if key not in known and key[:2] != ("", "Namespace")]
-
     def describe(self) -> Iterator[str]:
         """Yield what would be done, line by line."""
         yield f"{self.name}: adopt from {self.origin}"
         yield from self._summarize()
-        changes = {each.key: each.change for each in self.comparison.objects}
         for each in self.with_standing(Standing.TAKEN):
-            state = "unchanged" if changes.get(each.key, Change.NONE) is Change.NONE else changes[each.key].value
-            yield f"  Take over: {each.key}, {state}{self._set_by(each)}"
+            yield from self.describe_taken(each, self._set_by(each))
         yield from (f"  Create:    {each.key}" for each in self.with_standing(Standing.CREATED))
         yield from (f"  Refused:   {each.key}: {each.problem}" for each in self.with_standing(Standing.REFUSED))
-        yield from (f"  Leave:     {key}: the bundle does not contain it" for key in self.left_objects())
+        yield from (f"  Leave:     {key}: the bundle does not contain it" for key in self.lacking)
+        yield from (f"  Leave:     {key}: {reason}" for key, reason in self.left_out.items())
+        for name, _, _ in self.draft.parts:
+            yield f"  Create:    ConfigMap {self.deployment.spec.install_namespace}/{name}, with the content"
+        if self.draft.parts and any(each.key[:2] == _SECRET for each in self.findings):
+            yield "  Warning:   the values of Secrets are in these ConfigMaps, in clear"
         for rival in self.rivals:
             yield f"  Suspend:   {rival}{' (is suspended already)' if rival.is_suspended else ''}"
         if self.protection != self.deployment.spec.collision_protection:
@@ -403,13 +504,14 @@ class ToolAdoption(Adoption):
         """
         key = finding.key
         resource = finding.resource or discovery.any_version(key.group, key.kind)
-        metadata = read_metadata(self.client, resource, key) if resource else None
-        if resource is None or metadata is None:
+        found = read_if_exists(self.client, resource.path(key.namespace, key.name)) if resource else None
+        if resource is None or found is None:
             return Tidied(key=key, problem="does not exist")
+        metadata = found.value["metadata"]
         record = project({"metadata": metadata}, key.group, key.kind)
         if (record.owner, record.owner_uid) != (owner.name, owner.uid):
             return Tidied(key=key, problem=f"does not belong to {owner.name}")
-        left = find_left(finding.metadata or metadata, metadata, owner.name, self.origin, self.rendered.get(key))
+        left = find_left(finding.metadata or metadata, found.value, owner.name, self.origin, self.rendered.get(key))
         if change := make_change(metadata, owner.name, self.origin):
             path = resource.path(key.namespace, key.name)
             metadata = self.client.merge_patch(path, change, manager=MANAGER, metadata=True).value["metadata"]
@@ -428,16 +530,100 @@ class ToolAdoption(Adoption):
         """Yield fields and objects that only the tool knows, and what is suspended."""
         for each in self.tidied:
             if each.left:
-                yield f"left: {each.key}: {_some(each.left)}: not in the bundle; add or remove such fields by hand"
+                remedy = f'add such fields to it, or remove them with "{_kubectl("edit", each.key)}"'
+                yield f"left: {each.key}: {_some(each.left)}: not in the bundle; {remedy}"
             if each.managers:
                 yield (
                     f"left: {each.key}: also set by {_some(each.managers)}: fields that the bundle drops later stay; "
                     f"name such managers with --field-manager"
                 )
-        for key in self.left_objects():
-            yield f"left: {key}: not in the bundle; delete it by hand if nothing needs it"
+        for key in self.lacking:
+            yield f'left: {key}: not in the bundle; run "{_kubectl("delete", key)}" if nothing needs it'
         for rival in self.rivals:
-            yield f"left: {rival}: suspended; remove it from where it is defined, and delete it"
+            command = f"kubectl delete {rival.kind.lower()} {rival.name} --namespace {rival.namespace}"
+            yield f'left: {rival}: suspended; remove it from where it is defined, and run "{command}"'
+
+
+# what kubectl has applied, without a file
+
+
+def _adopt_applied(client: Client, options: argparse.Namespace) -> ToolAdoption:
+    """Return what would be done with what kubectl has applied in a namespace.
+
+    Raises: FailedError if there is nothing, or another BundleDeployment has the name; ApiError; as `render.find`.
+    """
+    namespace, existing = options.install_namespace, Deployments(client).get(options.name)
+    if existing:
+        # What is taken over already has lost its records: what is found now would be a smaller bundle.
+        _check_existing(existing, namespace)
+        spec = {key: value for key, value in existing["spec"].items() if key != "collisionProtection"}
+        return _adopt_from_tool(client, options, _make_draft(options.name, spec))
+    discovery = Discovery(client)
+    origin = other_tools.read_origin(options.origin, namespace, tuple(options.managers or ()))
+    manifests, left_out = _collect(client, discovery, origin, options)
+    if not manifests:
+        _tell_all(f"left: {key}: {reason}" for key, reason in left_out.items())
+        which = f" with labels {options.selector}" if options.selector else ""
+        found = "nothing that can be adopted" if left_out else "no object that kubectl has applied"
+        raise FailedError(f'namespace "{namespace}": {found}{which}; or name a bundle with -f FILE')
+    with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
+        (Path(folder) / "objects.yaml").write_text("---\n".join(map(to_yaml, manifests)), encoding="utf-8")
+        archive = pack(folder, MOST_BYTES)
+    draft = _make_draft(options.name, {"format": "plain", **read_overrides(options, None)}, archive)
+    adoption = _adopt_from_tool(client, options, draft)
+    adoption.left_out = left_out
+    return adoption
+
+
+def _make_draft(name: str, spec: Mapping[str, Any], archive: bytes = b"") -> Draft:
+    """Return a BundleDeployment; its source is the archive, if there is one."""
+    if archive:
+        maps = [each for each, _, _ in parts_of(name, archive)]
+        spec = {**spec, "sources": [{"kind": _LOCAL, _LOCAL: {"names": maps}}]}
+    value = {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
+    return Draft(value=value, origin=f'BundleDeployment "{name}"', archive=archive)
+
+
+def _check_existing(existing: Manifest, namespace: str) -> None:
+    """Refuse a BundleDeployment that cannot be of an adoption that was interrupted.
+
+    Raises: FailedError.
+    """
+    spec, name = existing["spec"], existing["metadata"]["name"]
+    if spec.get("installNamespace") != namespace or [each["kind"] for each in spec["sources"]] != [_LOCAL]:
+        problem = "already exists and is not of an adoption; choose another name, or name its file with -f FILE"
+        raise FailedError(f'BundleDeployment "{name}" {problem}')
+
+
+def _collect(
+    client: Client, discovery: Discovery, origin: Origin, options: argparse.Namespace
+) -> tuple[list[Manifest], dict[ObjectKey, str]]:
+    """Return the manifests of what can be adopted, and why other objects cannot.
+
+    Raises: ApiError.
+    """
+    owner, exists = Owner(options.name, NO_UID), Deployments(client).exists
+    found = other_tools.find_applied(client, discovery, origin, options.install_namespace, options.selector or "")
+    manifests, left_out = [], {}
+    for each in found:
+        problem = _why_left_out(each, owner, exists)
+        if not problem and each.key[:2] == _SECRET and not options.include_secrets:
+            problem = "its values would be in a ConfigMap, in clear; --include-secrets adopts it, too"
+        manifest = None if problem else other_tools.read_applied(client, discovery, origin, each)
+        if manifest:
+            manifests.append(manifest)
+        else:
+            left_out[each.key] = problem or "what kubectl has recorded on it describes another object"
+    return manifests, left_out
+
+
+def _why_left_out(applied: Applied, owner: Owner, exists: Exists) -> str:
+    """Return to whom else an object belongs; empty: to nobody, or to this BundleDeployment."""
+    record = project({"metadata": applied.metadata}, applied.key.group, applied.key.kind)
+    if record.deleting:
+        return "is being deleted"
+    found = judge(record, owner, exists=exists, collision_protection=PROTECTIONS[-1], carries_reference=False)
+    return f"belongs to {found.owner}" if found.owner else ""
 
 
 # from another BundleDeployment
@@ -458,9 +644,17 @@ def _hand_over(client: Client, options: argparse.Namespace, draft: Draft | None)
     digest = giver.status.installed_revision
     named = argparse.Namespace(**{**vars(options), "name": giver.metadata.name})
     before = read_stored(client, named, digest) if digest else None
+    taken = {each.key for each in findings if each.standing is Standing.TAKEN}
     compared = compare_two(replace(reviewed, client=client), before).objects if before else None
-    changes = None if compared is None else {each.key: each.change for each in compared}
-    return HandOver(client=client, name=options.name, draft=draft, findings=findings, giver=giver, changes=changes)
+    return HandOver(
+        client=client,
+        name=options.name,
+        draft=draft,
+        findings=findings,
+        differences=None if compared is None else {each.key: each for each in compared if each.key in taken},
+        is_whole=options.diff,
+        giver=giver,
+    )
 
 
 def _read(deployments: Deployments, name: str) -> BundleDeployment:
@@ -476,8 +670,6 @@ class HandOver(Adoption):
     """An adoption from another BundleDeployment."""
 
     giver: BundleDeployment
-    changes: Mapping[ObjectKey, Change] | None
-    """Of objects that differ in both revisions; None if the user may not read that of the giver."""
 
     def describe(self) -> Iterator[str]:
         """Yield what would be done, line by line."""
@@ -486,8 +678,7 @@ class HandOver(Adoption):
         if not self.giver.spec.paused:
             yield f"  Pause:     {giver}"
         for each in taken:
-            state = "" if self.changes is None else f", {self.changes.get(each.key, Change.NONE).value}"
-            yield f"  Take over: {each.key}{state}"
+            yield from self.describe_taken(each)
         yield from (f"  Refused:   {each.key}: {each.problem}" for each in self.with_standing(Standing.REFUSED))
         if created := len(self.with_standing(Standing.CREATED)):
             yield f"  Create:    {_count(created)} that {giver} does not have"
@@ -526,13 +717,16 @@ class HandOver(Adoption):
         for each in held:
             if each.value is None and each.message:
                 yield f"{giver}: {each.name}: {each.message}"
-        owned = [each.name for each in held if each.value is not None]
-        if not owned:
+        cause = RemovalCause.ORPHAN if self.giver.spec.deletion_policy == "Orphan" else RemovalCause.TEARDOWN
+        fates: dict[Disposal, list[str]] = {each: [] for each in _FATES}
+        for value in (each.value for each in held if each.value):
+            key = key_of(value)
+            fates[dispose(project(value, key.group, key.kind), cause)].append(str(key))
+        if not any(fates.values()):
             yield f'{giver} has no objects any more: "kubectl delete bd {giver}" deletes none'
-        elif self.giver.spec.deletion_policy == "Orphan":
-            yield f'{giver} still has {_some(owned)}: "kubectl delete bd {giver}" releases these'
-        else:
-            yield f'{giver} still has {_some(owned)}: "kubectl delete bd {giver}" deletes these, and no others'
+        for fate, named in fates.items():
+            if named:
+                yield f'{giver} still has {_some(named)}: "kubectl delete bd {giver}" {_FATES[fate]}'
         yield f"keep spec.takeOver of {self.name} until {giver} is deleted"
 
 

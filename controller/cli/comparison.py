@@ -33,7 +33,8 @@ from controller.untrusted import mapping, mappings
 
 Manifest = Mapping[str, Any]
 _HASH_DIGITS = 12
-_METADATA = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"})
+SERVER_METADATA = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"})
+"""Fields of metadata that only the server sets."""
 _LABELS = frozenset({names.OWNER_LABEL, names.OWNER_SHARD})
 # LAST_APPLIED also has the values of Secrets.
 _ANNOTATIONS = frozenset({names.APPLIED_DIGEST, names.OWNER_UID, names.HOOK_RUN, names.RELEASED_FROM, LAST_APPLIED})
@@ -91,7 +92,10 @@ class Comparison:
     """In the order of the bundle, then those that it lacks; also unchanged ones."""
     hooks: Sequence[Difference] = field(default_factory=tuple)
     """Those that would run."""
+    refusals: Sequence[str] = field(default_factory=tuple)
+    """Why it would not be installed, beside what is refused of single objects."""
     problems: Sequence[str] = field(default_factory=tuple)
+    """What could not be found out, and what to think about."""
 
     @property
     def changes(self) -> Changes:
@@ -113,8 +117,8 @@ class Comparison:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the controller could not apply an object."""
-        return any(each.change is Change.REFUSED for each in self.objects)
+        """Whether the controller could not install it, or not all of it."""
+        return bool(self.refusals) or any(each.change is Change.REFUSED for each in self.objects)
 
 
 def compare_revisions(name: str, before: TargetSet, after: TargetSet, hooks: Sequence[Difference]) -> Comparison:
@@ -173,7 +177,7 @@ def count_unchanged(objects: Iterable[Difference]) -> int:
 
 def clean(manifest: Manifest) -> dict[str, Any]:
     """Return what a bundle says about an object, with the keys of all maps in order."""
-    metadata = {key: value for key, value in mapping(manifest, "metadata").items() if key not in _METADATA}
+    metadata = {key: value for key, value in mapping(manifest, "metadata").items() if key not in SERVER_METADATA}
     for key, marks in (("labels", _LABELS), ("annotations", _ANNOTATIONS)):
         _keep(metadata, key, {name: text for name, text in mapping(metadata, key).items() if name not in marks})
     references = [each for each in mappings(metadata, "ownerReferences") if each.get("kind") != names.KIND]
@@ -237,8 +241,8 @@ def summarize(comparison: Comparison) -> Iterator[str]:
     unread = sum(each.change is Change.UNREAD for each in comparison.objects)
     if unread:
         yield f"  Not compared: {unread} objects that you may not read; they are shown as rendered"
-    for problem in comparison.problems:
-        yield f"  Problem: {problem}"
+    yield from (f"  Refused: {refusal}" for refusal in comparison.refusals)
+    yield from (f"  Problem: {problem}" for problem in comparison.problems)
 
 
 def write(comparison: Comparison, key: bytes, *, colors: bool) -> Iterator[str]:
@@ -259,6 +263,18 @@ def write(comparison: Comparison, key: bytes, *, colors: bool) -> Iterator[str]:
         yield _paint("", one_line(f"{each.change.value} {each.key}{note}"), colors=colors)
         for line in _diff(each, key):
             yield _paint(line[:1], line, colors=colors)
+
+
+def write_one(difference: Difference, key: bytes) -> Iterator[str]:
+    """Yield the lines about one object, without colors; `key` is that of the hashes of values of Secrets."""
+    yield one_line(f"{difference.change.value} {difference.key}")
+    yield from _diff(difference, key)
+
+
+def changed_lines(difference: Difference, key: bytes) -> list[str]:
+    """Return only the lines that are added or removed; `key` is that of the hashes of values of Secrets."""
+    _, _, *lines = _diff(difference, key)
+    return [line for line in lines if line.startswith(("+", "-"))]
 
 
 def _paint(kind: str, line: str, *, colors: bool) -> str:
@@ -371,7 +387,8 @@ def to_value(comparison: Comparison, key: bytes) -> dict[str, Any]:
         "unchanged": count_unchanged(comparison.objects),
         "objects": [_to_value(each, key) for each in comparison.objects if each.change is not Change.NONE],
         "hooks": [_to_value(each, key) for each in comparison.hooks],
-        "problems": list(comparison.problems),
+        "refused": comparison.is_refused,
+        "problems": [*comparison.refusals, *comparison.problems],
     }
 
 

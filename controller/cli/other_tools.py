@@ -2,7 +2,8 @@
 
 Helm knows a release by its Secrets or ConfigMaps alone: without them it neither lists nor deletes anything. Each
 contains the release as gzipped JSON (Helm, pkg/storage/driver/util.go). A Kustomization or HelmRelease of Flux that is
-suspended changes nothing, and deletes nothing when it is deleted.
+suspended changes nothing, and deletes nothing when it is deleted. kubectl knows no set of objects: what it has applied
+is found by the annotation or the managedFields that it leaves on each.
 
 An entry of managedFields that shares a field with ours is removed as a whole, as the controller does with those of Helm
 3 and of `kubectl apply` (apply/README.md, Ownership): a rest below an item of a list would keep the item on the object
@@ -19,24 +20,27 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
+from functools import reduce
 from http import HTTPStatus
 from typing import Any
 
 from api import names
 from api.errors import BundleError
-from controller.apply.drift import find_uncovered
+from controller.apply.drift import UnclaimedItems, find_uncovered, identity_of, merge_keys, united
 from controller.apply.managed_fields import LAST_APPLIED
-from controller.cli.command import FailedError, MisuseError, attempt
+from controller.cli.command import REQUESTS, FailedError, MisuseError, attempt, tell
+from controller.cli.comparison import SERVER_METADATA, clean
 from controller.cli.deployments import MANAGER
 from controller.formats.manifests import read_documents
 from controller.formats.objects import collect_objects
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind
-from controller.observe.records import ObjectKey, entry_of, key_of
+from controller.kube.resources import GroupVersionKind, Resource
+from controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of
 from controller.untrusted import mapping
 
 FLUX_NAMESPACE = "flux-system"
@@ -59,7 +63,11 @@ MARKS = {
 }
 """By which Helm and Flux recognize what they may change and delete, and kubectl what it may remove."""
 # Those that create objects, whose entries contain all that the server has defaulted.
-_CREATORS = ("kubectl-create", "kubectl-replace", "kubectl-client-side-apply", "kubectl-run", "kubectl-expose", "helm")
+_CREATORS = (
+    *(f"kubectl-{verb}" for verb in ("create", "replace", "client-side-apply", "run", "expose", "autoscale")),
+    *("helm", "terraform-provider-helm"),
+    "before-first-apply",  # made of all of an object that had no entries
+)
 
 
 class Tool(Enum):
@@ -297,6 +305,132 @@ def _read_rival(client: Client, discovery: Discovery, group: str, namespace: str
     return Rival(kind=_FLUX_KINDS[group], namespace=namespace, name=name, path=path, is_suspended=is_suspended)
 
 
+# what kubectl has applied
+
+_CLIENT_SIDE = "kubectl-client-side-apply"
+_SEARCHED = frozenset({"get", "list", "patch"})
+"""Verbs of the kinds that can be applied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """An object that kubectl has applied."""
+
+    key: ObjectKey
+    metadata: Mapping[str, Any]
+
+
+def find_applied(
+    client: Client, discovery: Discovery, origin: Origin, namespace: str, selector: str = ""
+) -> list[Applied]:
+    """Return what kubectl has applied in a namespace, by kind and name; kinds that the user may not list are reported.
+
+    Args:
+        client: acts as the user.
+        discovery: of the cluster.
+        origin: has the field managers.
+        namespace: where to look.
+        selector: for labels.
+
+    Raises: ApiError.
+    """
+    kinds: dict[tuple[str, str], Resource] = {}
+    for each in discovery.resources():
+        if each.namespaced and each.verbs >= _SEARCHED:
+            kinds.setdefault((each.group, each.kind), each)
+
+    def _list(resource: Resource) -> list[dict[str, Any]] | None:
+        path = resource.path(namespace)
+        return attempt(lambda: list(client.list(path, metadata=True, label_selector=selector)), HTTPStatus.FORBIDDEN)
+
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        listed = list(zip(kinds, pool.map(_list, kinds.values()), strict=True))
+    if denied := sorted(kind for (_, kind), items in listed if items is None):
+        tell(f"not searched, since you may not list them: {', '.join(denied)}")
+    found: dict[str, Applied] = {}
+    for (group, kind), items in listed:
+        for metadata in (item["metadata"] for item in items or ()):
+            if _has_applied(metadata, origin):  # two groups may serve the same object
+                key = ObjectKey(group, kind, namespace, metadata["name"])
+                found.setdefault(metadata["uid"], Applied(key=key, metadata=metadata))
+    return sorted(found.values(), key=lambda each: each.key)
+
+
+def read_applied(client: Client, discovery: Discovery, origin: Origin, applied: Applied) -> dict[str, Any] | None:
+    """Return what kubectl has applied as a manifest, as it has recorded it, or else the fields that it owns.
+
+    Anybody who may change an object can write its annotation: one that describes another object does not count.
+
+    Returns: None if there is no such record, or the object is gone.
+    Raises: ApiError.
+    """
+    recorded, key = _last_applied(applied.metadata), applied.key
+    if recorded and _describes(recorded, key):
+        return clean(_without_nulls(recorded))
+    entries = _applied_entries(applied.metadata, origin)
+    version = str(entries[0].get("apiVersion")) if entries else ""
+    resource = discovery.resource(GroupVersionKind.parse(f"{version}/{key.kind}")) if version else None
+    if resource is None:
+        return None
+    path = resource.path(key.namespace, key.name)
+    live = attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
+    trees = [fields_of(entry) for entry in entries if entry.get("apiVersion") == version]
+    return make_manifest(live.value, reduce(united, trees, {})) if live else None
+
+
+def make_manifest(live: Mapping[str, Any], fields: Tree) -> dict[str, Any]:
+    """Return an object with only some of its fields, as a manifest. Pure.
+
+    Args:
+        live: the object.
+        fields: in the form of managedFields, of the same version.
+    """
+    name = {key: live["metadata"][key] for key in ("name", "namespace") if key in live["metadata"]}
+    owned = mapping(_extract(live, fields))
+    metadata = {**mapping(owned, "metadata"), **name}
+    return clean({**owned, "apiVersion": live["apiVersion"], "kind": live["kind"], "metadata": metadata})
+
+
+def _has_applied(metadata: Mapping[str, Any], origin: Origin) -> bool:
+    return LAST_APPLIED in (metadata.get("annotations") or {}) or bool(_applied_entries(metadata, origin))
+
+
+def _applied_entries(metadata: Mapping[str, Any], origin: Origin) -> list[Entry]:
+    """Return the entries of applies; those on the client's side only if there are no others."""
+    entries = [each for each in entries_of({"metadata": metadata}) if not each.get("subresource")]
+    by_server = [each for each in entries if each.get("operation") == "Apply" and origin.is_manager(each["manager"])]
+    return by_server or [each for each in entries if each.get("manager") == _CLIENT_SIDE]
+
+
+def _describes(manifest: Mapping[str, Any], key: ObjectKey) -> bool:
+    if not isinstance(manifest.get("apiVersion"), str):
+        return False
+    found = key_of(manifest)
+    return found._replace(namespace=found.namespace or key.namespace) == key
+
+
+def _extract(value: Any, fields: Tree) -> Any:
+    """Return what a tree of managedFields has of a value; a leaf stands for all of it."""
+    if not fields:
+        return value
+    if isinstance(value, dict):
+        return {name: _extract(item, fields[f"f:{name}"]) for name, item in value.items() if f"f:{name}" in fields}
+    return _extract_items(value, fields) if isinstance(value, list) else value
+
+
+def _extract_items(items: Sequence[Any], fields: Tree) -> list[Any]:
+    unclaimed, kept = UnclaimedItems(items), {}
+    for name, child in fields.items():
+        kind, _, text = name.partition(":")
+        keys = json.loads(text) if kind == "k" else {}
+        place = unclaimed.claim(keys) if keys else None
+        if place is not None:
+            kept[place] = {**keys, **_extract(items[place], child)}
+    values = {identity_of(json.loads(name[2:])) for name in fields if name.startswith("v:")}
+    kept |= {place: item for place, item in enumerate(items) if identity_of(item) in values}
+    return [kept[place] for place in sorted(kept)]
+
+
 def make_change(metadata: Mapping[str, Any], owner: str, origin: Origin) -> dict[str, Any] | None:
     """Return the merge patch that removes entries and marks, bound to the resourceVersion; None if there are none.
 
@@ -316,27 +450,65 @@ def make_change(metadata: Mapping[str, Any], owner: str, origin: Origin) -> dict
 
 
 def find_left(
-    before: Mapping[str, Any], after: Mapping[str, Any], owner: str, origin: Origin, rendered: Mapping[str, Any] | None
+    before: Mapping[str, Any], live: Mapping[str, Any], owner: str, origin: Origin, rendered: Mapping[str, Any] | None
 ) -> list[str]:
     """Return the paths of fields that the tool has set and the BundleDeployment does not: they stay as they are.
 
+    What the object does not have, or only the server can change, is not left: nobody could remove it.
+
     Args:
         before: metadata of the object before it was adopted.
-        after: the same afterwards.
+        live: the object afterwards.
         owner: name of the BundleDeployment.
         origin: what has installed the object.
         rendered: the object as the tool has rendered it, if that is known.
     """
-    ours = _fields_of(entry_of({"metadata": after}, names.field_manager(owner)))
+    ours = _fields_of(entry_of(live, names.field_manager(owner)))
     found = dict.fromkeys(
         path
         for entry in before.get("managedFields") or []
         if _is_dropped(entry, ours, origin) and not _is_defaulted(entry)
-        for path in _paths(_fields_of(entry), ours, "")
+        for path in _paths(_as_stored(_fields_of(entry)), ours, "")
     )
     for recorded in filter(None, (rendered, _last_applied(before))):
-        found |= dict.fromkeys(find_uncovered(ours, _without_nulls(recorded)))
+        stored = _only_existing(_with_data(clean(_without_nulls(recorded))), live, ())
+        found |= dict.fromkeys(find_uncovered(ours, stored))
     return [path for path in found if not _is_mark(path)]
+
+
+def _as_stored(fields: Tree) -> Tree:
+    """Return the fields of an entry that the object can have beside those of the server: stringData becomes data."""
+    kept = {name: child for name, child in fields.items() if name not in ("f:status", "f:stringData")}
+    if texts := mapping(fields, "f:stringData"):
+        kept["f:data"] = united(mapping(fields, "f:data"), texts)
+    metadata = mapping(fields, "f:metadata")
+    if metadata:
+        kept["f:metadata"] = {name: child for name, child in metadata.items() if name[2:] not in SERVER_METADATA}
+    return kept
+
+
+def _with_data(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    if (manifest.get("kind"), manifest.get("apiVersion")) != ("Secret", "v1") or not manifest.get("stringData"):
+        return manifest
+    data = {**mapping(manifest, "data"), **mapping(manifest, "stringData")}
+    return {**{name: value for name, value in manifest.items() if name != "stringData"}, "data": data}
+
+
+def _only_existing(recorded: Any, live: Any, path: tuple[str, ...]) -> Any:
+    """Return what was recorded without the fields, and the items with a key, that the object does not have."""
+    if isinstance(recorded, dict) and isinstance(live, dict):
+        found = {
+            name: _only_existing(value, live[name], (*path, name)) for name, value in recorded.items() if name in live
+        }
+        return {name: value for name, value in found.items() if value != {} or recorded[name] == {}}
+    if isinstance(recorded, list) and isinstance(live, list) and (keys := merge_keys(recorded, path)):
+        unclaimed = UnclaimedItems(live)
+        return [
+            _only_existing(item, live[place], path)
+            for item, _, place in unclaimed.claim_all(recorded, keys)
+            if place is not None
+        ]
+    return recorded
 
 
 def other_managers(metadata: Mapping[str, Any], owner: str, origin: Origin) -> list[str]:

@@ -531,14 +531,16 @@ BUNDLES = {
         summary="take over what Helm, Flux, kubectl or another BundleDeployment has installed",
         description="Take over objects that Helm, Flux or kubectl has installed, in place: show what would be taken, "
         "ask, suspend Flux, apply the BundleDeployment, wait until it is Ready, remove what the tool has left on the "
-        "objects, and delete the Secrets of the Helm release. No other object is deleted. Another BundleDeployment is "
-        "paused, and named in spec.takeOver.",
+        "objects, and delete the Secrets of the Helm release. No other object is deleted. Without SOURCE, the bundle "
+        "is made of what kubectl has applied in a namespace, and kept in ConfigMaps there. Another BundleDeployment "
+        "is paused, and named in spec.takeOver.",
         usage="NAME [SOURCE] --from OWNER [flags]",
         examples={
             "adopt shop ./shop-1.2.0.tgz --from helm/shop -n shop --values prod.yaml": "a release, with its chart",
             "adopt shop -f shop.yaml --from helm/shop": "the same, with a BundleDeployment",
             "adopt shop -f shop.yaml --from flux/apps.team-a --dry-run": "only show what would be done",
             "adopt shop -f shop.yaml --from kubectl --yes": "do not ask",
+            "adopt shop --from kubectl -n shop -l app=shop": "what kubectl has applied in a namespace, without a file",
             "adopt shop-v2 --from shop-v1": "objects of another BundleDeployment; with -f, one that does not exist yet",
         },
         flags=(
@@ -552,6 +554,11 @@ BUNDLES = {
                 required=True,
             ),
             _flag(
+                "-l, --selector SELECTOR",
+                "of what kubectl has applied in the namespace, only objects whose labels match, such as app=shop",
+            ),
+            _flag("--include-secrets", "of that, also Secrets; ConfigMaps then contain their values in clear"),
+            _flag(
                 "--field-manager NAME",
                 "field manager that has set fields of the objects, too, and keeps none; may be repeated",
                 dest="managers",
@@ -559,6 +566,7 @@ BUNDLES = {
             ),
             _YES,
             _flag("--dry-run", "only show what would be done"),
+            _flag("--diff", "show how objects change as a whole, and what is created, not only some changed lines"),
             _TIMEOUT,
             _output(*OBJECTS),
             *CONTENT,
@@ -572,7 +580,8 @@ BUNDLES = {
         summary="show what a revision would change on the cluster",
         description="Show what a revision would change, as the API server answers a dry run of each apply: of the "
         "revision that waits for approval, or else of the one that the BundleDeployment asks for. Exit status: 0 no "
-        "difference, 1 a difference, 2 something failed or would be refused.",
+        "difference, 1 a difference, which is also an object to create or delete, a hook to run, or an object that you "
+        "may not read, 2 something failed or would be refused.",
         usage="NAME [SOURCE]|-f FILE [flags]",
         examples={
             "diff shop": "what waits for approval, or is paused, against the cluster",

@@ -14,11 +14,12 @@ import pytest
 import yaml
 
 from api import names
+from controller.formats.manifests import read_documents
 from controller.playground.cluster import ControlPlane
 from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, config_map, exists, image, new_name
 from tests.support.charts import chart_of, write
 from tests.support.controller import Rukpak, command
-from tests.support.objects import deployment, labelled, make
+from tests.support.objects import deployment, labelled, make, secret
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
 
@@ -324,6 +325,117 @@ def test_without_the_right_to_change_objects_the_adoption_is_not_complete(adopte
     assert adopted.managers("settings") == {names.field_manager(adopted.name)}
     kubectl("delete", "clusterrole,clusterrolebinding", adopted.name)
     kubectl("delete", "clusterrolebinding", f"{adopted.name}-view")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applying:
+    """kubectl in a namespace."""
+
+    adopted: Adopted
+
+    def __call__(self, value: Manifest, *words: str) -> None:
+        words = words or ("apply",)
+        kubectl = self.adopted.world.cluster.kubectl
+        kubectl(*words, "--namespace", self.adopted.name, "--filename=-", input=json.dumps(value))
+
+
+@pytest.fixture
+def apply(adopted: Adopted) -> Applying:
+    return Applying(adopted=adopted)
+
+
+def test_what_kubectl_has_applied_in_a_namespace_is_adopted_without_a_file(
+    adopted: Adopted, rukpak: Rukpak, apply: Applying
+) -> None:
+    world, name = adopted.world, adopted.name
+    apply(BEFORE, "apply", "--server-side")
+    apply(deployment("web", 3))
+    apply(labelled(config_map("released"), annotations={"meta.helm.sh/release-name": "other"}))
+    apply(secret("login", password="hunter2"))
+    apply(config_map("created"), "create")
+    world.cluster.kubectl("scale", "deployment/web", "--replicas=2", f"--namespace={name}")
+    world.cluster.kubectl("wait", "deployment/web", "--for=condition=Available", "--timeout=60s", f"--namespace={name}")
+    before = uids(world, name)
+    words = ["adopt", name, "--from", "kubectl", "-n", name]
+
+    shown = rukpak(*words, "--dry-run", "-o", "yaml")
+    said = " ".join(shown.stderr.split())
+    assert f"Take over: ConfigMap {name}/settings, unchanged" in said
+    assert f"Take over: Deployment {name}/web, changed (set by kubectl" in said
+    assert {"    -  replicas: 2", "    +  replicas: 3"} <= set(shown.stderr.splitlines())
+    whole = rukpak(*words, "--dry-run", "--diff").stderr.splitlines()
+    assert {f"changed Deployment {name}/web", "-  replicas: 2", "+  replicas: 3", " spec:"} <= set(whole)
+    assert f'Leave: ConfigMap {name}/released: belongs to Helm release "other"' in said
+    assert f"Leave: Secret {name}/login: its values would be in a ConfigMap, in clear; --include-secrets" in said
+    assert f"{name}/created" not in said
+    spec = next(read_documents(shown.stdout.encode(), "stdout")).value["spec"]
+    assert (spec["format"], spec["installNamespace"]) == ("plain", name)
+    assert not exists(world.client, f"{DEPLOYMENTS}/{name}")
+    assert "pass --yes" in rukpak(*words, status=2).stderr
+
+    done = rukpak(*words, "--yes")
+    assert "adopted 2 objects from kubectl" in done.stdout
+    read = adopted.deployed.read()
+    assert read["spec"]["sources"] == spec["sources"]
+    assert (read["spec"]["collisionProtection"], read["spec"]["paused"]) == ("Prevent", False)
+    assert uids(world, name).items() >= before.items()
+    assert adopted.read("settings")["data"] == BEFORE["data"]
+    assert (
+        adopted.managers("settings")
+        == adopted.managers("web", "deployments", "/apis/apps/v1")
+        == {names.field_manager(name)}
+    )
+    again = rukpak(*words, "--yes")
+    assert "adopted 0 objects from kubectl" in again.stdout
+    assert adopted.deployed.status()["objects"]["total"] == 2
+
+
+def test_secrets_and_labels_are_asked_for(adopted: Adopted, rukpak: Rukpak, apply: Applying) -> None:
+    world, name = adopted.world, adopted.name
+    apply(labelled(secret("login", password="hunter2"), labels={"team": "shop"}))
+    apply(config_map("other"))
+    words = ["adopt", name, "--from", "kubectl", "-n", name, "--yes"]
+    failed = " ".join(rukpak(*words, "-l", "team=shop", status=1).stderr.split())
+    assert f"left: Secret {name}/login: its values would be in a ConfigMap" in failed
+    assert f'namespace "{name}": nothing that can be adopted with labels team=shop' in failed
+    assert not exists(world.client, f"{DEPLOYMENTS}/{name}")
+
+    done = rukpak(*words, "-l", "team=shop", "--include-secrets")
+    assert "adopted 1 object from kubectl" in done.stdout
+    assert "the values of Secrets are in these ConfigMaps" in " ".join(done.stderr.split())
+    assert "hunter2" not in done.stderr
+    assert "stringData" not in done.stderr
+    assert adopted.read("login", "secrets")["data"] == {"password": "aHVudGVyMg=="}
+    assert names.OWNER_LABEL not in (adopted.read("other")["metadata"].get("labels") or {})
+
+
+def test_without_a_file_an_interrupted_adoption_goes_on(adopted: Adopted, rukpak: Rukpak, apply: Applying) -> None:
+    """What is taken over has lost its records: a bundle of the rest would have the others deleted."""
+    name = adopted.name
+    apply(config_map("a"))
+    apply(config_map("b"), "apply", "--server-side")
+    words = ["adopt", name, "--from", "kubectl", "-n", name, "--yes"]
+    failed = rukpak(*words, "--timeout", "0", status=1)
+    assert "the BundleDeployment is applied, with collisionProtection: IfNoController" in failed.stderr
+    adopted.deployed.wait_ready()
+    apply(config_map("later"))
+    rukpak(*words)
+    adopted.deployed.wait_ready()
+    assert adopted.deployed.status()["objects"]["total"] == 2
+    assert adopted.deployed.read()["spec"]["collisionProtection"] == "Prevent"
+    assert adopted.managers("a") == adopted.managers("b") == {names.field_manager(name)}
+
+
+@pytest.mark.thorough
+def test_where_kubectl_has_applied_nothing_a_file_is_asked_for(adopted: Adopted, rukpak: Rukpak) -> None:
+    words = ["adopt", adopted.name, "--from"]
+    failed = rukpak(*words, "kubectl", "-n", adopted.name, "--yes", status=1)
+    assert f'namespace "{adopted.name}": no object that kubectl has applied' in failed.stderr
+    assert "where kubectl has applied its objects" in rukpak(*words, "kubectl", status=2).stderr
+    assert "require --from kubectl without SOURCE" in rukpak(*words, "other", "-l", "a=b", status=2).stderr
+    adopted.world.deploy(BUNDLE, name=adopted.name).wait_ready()
+    other = rukpak(*words, "kubectl", "-n", adopted.name, "--yes", status=1)
+    assert "already exists and is not of an adoption" in other.stderr
 
 
 # from Flux

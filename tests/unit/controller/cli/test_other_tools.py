@@ -3,6 +3,8 @@
 What an adopted object loses, and what stays on it.
 
 Which objects of Flux would take back what is adopted, over a cluster in memory.
+
+What kubectl has applied in a namespace, and what it has recorded of that.
 """
 
 from __future__ import annotations
@@ -22,15 +24,19 @@ from controller.cli.other_tools import (
     Origin,
     Tool,
     delete_release,
+    find_applied,
     find_left,
     find_release,
     find_rivals,
     hint_at_tool,
     is_tool,
     make_change,
+    make_manifest,
     other_managers,
+    read_applied,
     read_origin,
 )
+from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey
 from tests.support.fake_cluster import FakeCluster
@@ -173,6 +179,11 @@ def metadata(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"resourceVersion": "7", "managedFields": [entry("rukpak/shop", OURS), *entries], **more}
 
 
+def live(**fields: Any) -> dict[str, Any]:
+    """Return an object that is adopted."""
+    return {"metadata": metadata(), **fields}
+
+
 class TidyCase(NamedTuple):
     name: str
     entry: dict[str, Any]
@@ -238,7 +249,7 @@ THEIRS = {
 
 
 def test_fields_that_only_the_tool_has_set_are_left() -> None:
-    assert find_left(metadata(entry("helm", THEIRS)), metadata(), "shop", HELM, None) == [
+    assert find_left(metadata(entry("helm", THEIRS)), live(), "shop", HELM, None) == [
         'metadata.labels["example.com/team"]',
         "data.size",
         'spec.containers[name="main"].tty',
@@ -249,14 +260,55 @@ def test_fields_that_only_the_tool_has_set_are_left() -> None:
 
 def test_defaults_in_the_entry_of_a_creator_are_not_left() -> None:
     created = metadata(entry("kubectl-create", {"f:data": {"f:color": {}, "f:size": {}}}, "Update"))
-    assert find_left(created, metadata(), "shop", KUBECTL, None) == []
+    assert find_left(created, live(), "shop", KUBECTL, None) == []
 
 
 def test_what_the_tool_has_rendered_says_what_is_left() -> None:
     rendered = {"kind": "ConfigMap", "metadata": {"name": "a", "creationTimestamp": None}, "data": {"size": "big"}}
-    assert find_left(metadata(), metadata(), "shop", HELM, rendered) == ["data.size"]
+    assert find_left(metadata(), live(data={"size": "big"}), "shop", HELM, rendered) == ["data.size"]
     applied = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(rendered)}
-    assert find_left(metadata(annotations=applied), metadata(), "shop", KUBECTL, None) == ["data.size"]
+    before = metadata(annotations=applied)
+    assert find_left(before, live(data={"size": "big"}), "shop", KUBECTL, None) == ["data.size"]
+
+
+PORTS = [{"port": 80, "name": "web"}, {"port": 81, "name": "old"}]
+LIVE = {
+    "data": {"password": "aA=="},
+    "spec": {"ports": [{"port": 80, "protocol": "TCP", "name": "web"}], "replicas": 1},
+    "status": {"phase": "Active"},
+}
+STORED_CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "stringData is stored as data": (
+        {"apiVersion": "v1", "kind": "Secret", "stringData": {"password": "x"}},
+        ["data.password"],
+    ),
+    "stringData that the bundle has as data": (
+        {"apiVersion": "v1", "kind": "Secret", "stringData": {"color": "x"}},
+        [],
+    ),
+    "status": ({"status": {"phase": "Active"}}, []),
+    "metadata of the server": ({"metadata": {"uid": "u", "resourceVersion": "1", "generation": 1}}, []),
+    "a field that the server did not store": ({"spec": {"replicas": 1, "unknown": {"a": 1}}}, ["spec.replicas"]),
+    "a field that was removed since": ({"data": {"size": "big"}}, []),
+    "an item that was removed since": ({"spec": {"ports": PORTS}}, ["spec.ports"]),
+}
+
+
+@pytest.mark.parametrize("case", STORED_CASES)
+def test_nothing_is_left_that_nobody_could_remove(case: str) -> None:
+    recorded, expected = STORED_CASES[case]
+    assert find_left(metadata(), live(**LIVE), "shop", HELM, {"apiVersion": "v1", "kind": "X", **recorded}) == expected
+
+
+def test_nothing_of_the_server_is_left_of_an_entry() -> None:
+    fields = {
+        "f:metadata": {"f:uid": {}, "f:generation": {}, "f:labels": {"f:team": {}}},
+        "f:status": {"f:phase": {}},
+        "f:data": {"f:color": {}},
+        "f:stringData": {"f:color": {}, "f:token": {}},
+    }
+    found = find_left(metadata(entry("helm", fields)), live(**LIVE), "shop", HELM, None)
+    assert found == ["metadata.labels.team", "data.token"]
 
 
 def test_other_managers_of_our_fields_are_named() -> None:
@@ -309,3 +361,89 @@ def test_one_that_is_suspended_already_is_known(*, suspend: bool) -> None:
     cluster = make_cluster(suspend=suspend)
     [rival] = find_rivals(cluster.client, cluster.discovery, KUBECTL, [labelled(KUSTOMIZATION)])
     assert rival.is_suspended is suspend
+
+
+VERBS = frozenset({"get", "list", "patch"})
+CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True, verbs=VERBS)
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+OWN_MAP: dict[str, Any] = {"f:data": {".": {}, "f:color": {}}}
+
+
+def config_map(name: str, *entries: dict[str, Any], namespace: str = "n", **more: Any) -> dict[str, Any]:
+    about = {"name": name, "namespace": namespace, "managedFields": list(entries), **more}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {"color": "blue", "size": "big"}}
+
+
+def record(name: str = "a", **metadata: Any) -> dict[str, str]:
+    """Return the annotation of an object."""
+    about = {"name": name, "namespace": "n", "creationTimestamp": None, **metadata}
+    return {LAST_APPLIED: json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {"a": "b"}})}
+
+
+class AppliedCase(NamedTuple):
+    name: str
+    live: dict[str, Any]
+    data: dict[str, str] | None
+    """What kubectl has applied; None: nothing that is known."""
+
+
+APPLIED_CASES = [
+    AppliedCase("recorded in the annotation", config_map("a", annotations=record()), {"a": "b"}),
+    AppliedCase("on the server's side", config_map("a", entry("kubectl", OWN_MAP)), {"color": "blue"}),
+    AppliedCase("by a manager that is named", config_map("a", entry("ci", OWN_MAP)), {"color": "blue"}),
+    AppliedCase(
+        "on the client's side, with an annotation that was removed",
+        config_map("a", entry("kubectl-client-side-apply", OWN_MAP, "Update")),
+        {"color": "blue"},
+    ),
+    AppliedCase("recorded as another object", config_map("a", annotations=record("b")), None),
+    AppliedCase("recorded as one elsewhere", config_map("a", annotations=record(namespace="kube-system")), None),
+    AppliedCase("created", config_map("a", entry("kubectl-create", OWN_MAP, "Update")), None),
+    AppliedCase("edited", config_map("a", entry("kubectl-edit", OWN_MAP, "Update")), None),
+    AppliedCase("of another client", config_map("a", entry("argocd", OWN_MAP)), None),
+]
+
+
+@pytest.mark.parametrize("case", APPLIED_CASES, ids=attrgetter("name"))
+def test_what_kubectl_has_applied_is_made_a_manifest(case: AppliedCase) -> None:
+    cluster, origin = FakeCluster(CONFIG_MAPS), Origin(tool=Tool.KUBECTL, managers=("ci",))
+    cluster.put(case.live)
+    cluster.put(config_map("a", namespace="other", annotations=record(namespace="other")))
+    found = [
+        read_applied(cluster.client, cluster.discovery, origin, each)
+        for each in find_applied(cluster.client, cluster.discovery, origin, "n")
+    ]
+    about = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}}
+    assert [each for each in found if each] == ([{**about, "data": case.data}] if case.data else [])
+
+
+def test_a_manifest_has_the_fields_and_items_that_are_owned() -> None:
+    ports = [{"port": 80, "protocol": "TCP", "name": "web", "nodePort": 30000}, {"port": 81, "protocol": "TCP"}]
+    live = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "a", "namespace": "n", "uid": "u", "labels": {"app": "a", "other": "b"}},
+        "spec": {"ports": ports, "selector": {"app": "a"}, "ips": ["1", "2"], "args": ["x"], "clusterIP": "10.0.0.1"},
+        "status": {"loadBalancer": {}},
+    }
+    port: dict[str, Any] = {".": {}, "f:port": {}, "f:name": {}}
+    spec = {"f:ports": {'k:{"port":80,"protocol":"TCP"}': port}, "f:selector": {}, "f:ips": {'v:"2"': {}}, "f:args": {}}
+    made = make_manifest(live, {"f:metadata": {"f:labels": {"f:app": {}}}, "f:spec": spec})
+    assert made == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"labels": {"app": "a"}, "name": "a", "namespace": "n"},
+        "spec": {
+            "args": ["x"],
+            "ips": ["2"],
+            "ports": [{"name": "web", "port": 80, "protocol": "TCP"}],
+            "selector": {"app": "a"},
+        },
+    }
+
+
+def test_a_kind_that_may_not_be_listed_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeCluster(CONFIG_MAPS)
+    cluster.faults[f"LIST {CONFIG_MAPS.path('n')}"] = [ApiError(403, "Forbidden", "no")]
+    assert find_applied(cluster.client, cluster.discovery, KUBECTL, "n") == []
+    assert "not searched, since you may not list them: ConfigMap" in capsys.readouterr().err
