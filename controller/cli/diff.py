@@ -2,6 +2,9 @@
 
 Exit status: 0 no difference, 1 a difference, 2 something failed or would be refused.
 
+What would be refused is found as the controller finds it: by the decision about an object, the reply to its dry run,
+the check of a CustomResourceDefinition that changes, and by asking which rights the account lacks.
+
 Each object is applied as a dry run: with the field manager of the controller, forced where the controller forces, as
 the user who asks. The sender of the controller (apply/sender.py) cannot do that: what it writes before and after an
 apply, to managedFields for example, would have to be there for the apply to be tried. What needs that, and what the
@@ -15,7 +18,7 @@ import argparse
 import json
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from http import HTTPStatus
@@ -36,6 +39,7 @@ from controller.apply.drift import (
     only,
     united,
 )
+from controller.apply.execute import AccessReviewer
 from controller.apply.ledger import Ledger
 from controller.apply.managed_fields import claimed_fields
 from controller.apply.ownership import (
@@ -51,6 +55,7 @@ from controller.apply.ownership import (
 )
 from controller.apply.plan import Action, ApplyOptions, Task, decide_about
 from controller.apply.replies import ApplyFailure, Recovery, classify
+from controller.apply.requests import Pool
 from controller.apply.targets import Target, TargetSet, leave_out_missing, make_targets
 from controller.build.revision import Revision
 from controller.cli.command import REQUESTS, MisuseError, tell
@@ -68,20 +73,23 @@ from controller.cli.content import is_described
 from controller.cli.deployments import Deployments, ProgressLine, try_to_list
 from controller.cli.output import dump_as, is_colored
 from controller.cli.render import Reviewed, find, find_new, list_stored, read_stored
-from controller.kube.client import Client
+from controller.kube.client import Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from controller.observe.records import ObjectKey, entry_of, fields_of, key_of, project
 from controller.observe.relations import find_hindrance
+from controller.processes.supervision import Supervisor
 
 DIFFERENT = 1
 BROKEN = 2
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})").fullmatch
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _RENDERED = "as rendered"
-_NO_UID = "00000000-0000-0000-0000-000000000000"
+NO_UID = "00000000-0000-0000-0000-000000000000"
 """Of a BundleDeployment that does not exist yet."""
+_ANY_NAMESPACE = "default"
+"""Every cluster has it."""
 _COMPUTED = (Recovery.TAKE_OVER_ITEMS, Recovery.MIGRATE_ENTRIES)
 """What the controller does before it applies again, and a dry run cannot."""
 Manifest = Mapping[str, Any]
@@ -132,21 +140,22 @@ def compare(reviewed: Reviewed, options: argparse.Namespace) -> Comparison:
     installed = revision if is_same else read_stored(client, options, digest) if digest else None
     discovery = Discovery(client)
     targets, line = find_targets(reviewed, discovery), ProgressLine()
+    dry_run = DryRun(reviewed, discovery, targets, installed)
     try:
-        objects, problems = DryRun(reviewed, discovery, targets, installed).compare(
-            lambda done, count: line.show(f"comparing {done} of {count} objects")
-        )
+        objects, problems = dry_run.compare(lambda done, count: line.show(f"comparing {done} of {count} objects"))
     finally:
         line.clear()
     pending = deployment.status.pending
     said = pending.problems if pending and pending.revision == revision.digest else ()
+    known = {each.note for each in objects}
     return Comparison(
         name=deployment.metadata.name,
         revision=revision.digest,
         against="the cluster",
         objects=objects,
         hooks=[] if is_same else compare_hooks(installed, revision, is_upgrade=bool(digest)),
-        problems=list(dict.fromkeys([*problems, *said])),
+        refusals=[text for text in dict.fromkeys([*dry_run.find_lack(), *said]) if text not in known],
+        problems=problems,
     )
 
 
@@ -190,7 +199,7 @@ def _read_named(client: Client, options: argparse.Namespace, flag: str, text: st
 
 def owner_of(deployment: BundleDeployment) -> Owner:
     """Return the owner of the objects of a BundleDeployment, which need not exist."""
-    return Owner(deployment.metadata.name, deployment.metadata.uid or _NO_UID)
+    return Owner(deployment.metadata.name, deployment.metadata.uid or NO_UID)
 
 
 class DryRun:
@@ -272,8 +281,26 @@ class DryRun:
         objects = [
             made[index] for index in sorted(made) if not self._is_idle(self._targets.targets[index], made[index])
         ]
-        objects += self._find_gone()
-        return objects, [*self._problems, *self._inspect(objects)]
+        return [*map(self._inspect, objects), *self._find_gone()], self._problems
+
+    def find_lack(self) -> list[str]:
+        """Return which rights the account lacks that applies the objects, as far as the user may ask as the account.
+
+        Raises: ApiError if discovery fails.
+        """
+        account, namespace = self._deployment.spec.service_account_name, self._options.install_namespace
+        if not account or not namespace:
+            return []
+        user = User.service_account(namespace, account)
+        found = [(each, self._find_resource(each)) for each in self._targets.targets if not each.bare]
+        items = [(target, resource) for target, resource in found if resource]
+        pool = Pool(REQUESTS, Supervisor())
+        try:
+            reviewer = AccessReviewer(self._client, pool)
+            lack = reviewer.lack(items, replace(self._options, user=user), user)
+        finally:
+            pool.stop()
+        return [lack.message] if lack else []
 
     def _is_idle(self, target: Target, difference: Difference) -> bool:
         """Whether it is the install namespace, which only has to exist."""
@@ -345,7 +372,8 @@ class DryRun:
         try:
             reply = self._apply(target, resource, self._make_body(target, None), force=False)
         except ApiError as error:
-            if error.status != HTTPStatus.CONFLICT:
+            failure = self._classify(target, error)
+            if error.status != HTTPStatus.CONFLICT and failure.recovery is not Recovery.JUDGE_AGAIN:
                 return self._explain(target, resource, None, error)
         else:
             if reply.status == HTTPStatus.CREATED:
@@ -409,19 +437,35 @@ class DryRun:
 
         Raises: ApiError if the server cannot answer.
         """
-        failure = classify(error, target.key, install_namespace=self._options.install_namespace)
+        failure = self._classify(target, error)
         if failure.reason is Reason.API_UNAVAILABLE:
             raise error
         if failure.reason is Reason.NAMESPACE_NOT_FOUND and self._brings_namespace(target.key.namespace):
-            return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its namespace does not exist yet")
-        if live is None and error.status == HTTPStatus.FORBIDDEN:
+            return self._try_elsewhere(target, resource)
+        may_not_apply = failure.reason is Reason.FORBIDDEN  # also admission answers 403
+        if live is None and may_not_apply:
             return self._read_and_compute(target, resource)
         if live and self._is_recreated(target, failure):
             made = self._overlay(target, live, "deleted and created again, since a field is immutable")
             return replace(made, change=Change.RECREATED)
-        if live and (error.status == HTTPStatus.FORBIDDEN or self._is_computed(target, live, failure)):
+        if live and (may_not_apply or self._is_computed(target, live, failure)):
             return self._overlay(target, live, "computed, since you may not apply it")
         return _difference(target, Change.REFUSED, None, None, failure.message)
+
+    def _classify(self, target: Target, error: ApiError) -> ApplyFailure:
+        return classify(error, target.key, install_namespace=self._options.install_namespace)
+
+    def _try_elsewhere(self, target: Target, resource: Resource) -> Difference:
+        """Compare an object whose namespace the bundle brings; whether it is valid is found out in another one."""
+        body = self._make_body(target, None)
+        body = {**body, "metadata": {**body["metadata"], "namespace": _ANY_NAMESPACE}}
+        try:
+            self._client.create(resource.path(_ANY_NAMESPACE), body, manager=self._manager, dry_run=True)
+        except ApiError as error:
+            # Whatever else is refused there says nothing about a namespace that does not exist yet.
+            if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                return _difference(target, Change.REFUSED, None, None, self._classify(target, error).message)
+        return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its namespace does not exist yet")
 
     def _brings_namespace(self, name: str) -> bool:
         return ObjectKey("", "Namespace", "", name) in self._targets.by_key
@@ -458,19 +502,20 @@ class DryRun:
 
     # beside the objects
 
-    def _inspect(self, objects: Iterable[Difference]) -> Iterator[str]:
-        """Yield what is unsafe about changes of CustomResourceDefinitions."""
-        for each in objects:
-            if each.key[:2] != _CRD or each.change is not Change.CHANGED:
-                continue
-            target = self._targets.by_key[each.key]
-            path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{each.key.name}"
-            try:
-                yield from inspect_upgrade(self._client, path, target.manifest, self._options.crd_upgrade_safety)
-            except BundleError as error:
-                yield error.message
-            except ApiError as error:
-                yield f"{each.key}: its upgrade could not be checked: {error}"
+    def _inspect(self, difference: Difference) -> Difference:
+        """Return a difference; if it is an unsafe change of a CustomResourceDefinition, as refused."""
+        if difference.key[:2] != _CRD or difference.change is not Change.CHANGED:
+            return difference
+        target = self._targets.by_key[difference.key]
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{difference.key.name}"
+        try:
+            warnings = inspect_upgrade(self._client, path, target.manifest, self._options.crd_upgrade_safety)
+        except BundleError as error:
+            return _difference(target, Change.REFUSED, None, None, error.message)
+        except ApiError as error:
+            warnings = (f"{difference.key}: its upgrade could not be checked: {error}",)
+        self._problems += warnings
+        return difference
 
 
 def _why_untried(task: Task) -> tuple[str, str] | None:

@@ -651,12 +651,21 @@ class Client:
         """
         return self._write("PATCH", path, operations, manager, metadata=False, content_type=JSON_PATCH)
 
-    def create(self, path: str, body: Mapping[str, Any], *, manager: str = "", metadata: bool = False) -> Response:
-        """Create an object in the collection at `path`.
+    def create(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        manager: str = "",
+        metadata: bool = False,
+        dry_run: bool = False,
+    ) -> Response:
+        """Create an object in the collection at `path`; with `dry_run`, only find out whether that would succeed.
 
         Raises: ApiError; 409 with reason `AlreadyExists`.
         """
-        return self._write("POST", path, body, manager, metadata=metadata)
+        query = [("dryRun", "All")] if dry_run else []
+        return self._write("POST", path, body, manager, metadata=metadata, query=query)
 
     def _write(
         self,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
 from tests.support.charts import chart_of
 from tests.support.controller import Rukpak, command
-from tests.support.objects import custom, deployment, job, secret
+from tests.support.objects import custom, deployment, job, labelled, make, secret
 
 pytestmark = pytest.mark.timeout(300)
 MANUAL = {"approval": "Manual"}
@@ -170,8 +173,104 @@ def test_an_unsafe_upgrade_of_a_definition_is_pointed_out(world: World, rukpak: 
     changed = json.loads(json.dumps(made))
     changed["spec"]["versions"][0]["name"] = "v2"
     upgrade(world, deployed, changed)
-    problems = json.loads(rukpak("diff", deployed.name, "-o", "json", status=None).stdout)["problems"]
-    assert any(f"widgets.{group}" in each for each in problems)
+    assert changes(rukpak, deployed.name, status=2) == {f"CustomResourceDefinition widgets.{group}": "refused"}
+    shown = " ".join(rukpak("diff", deployed.name, status=2).stdout.split())
+    assert shown.count("validating upgrade for CRD") == 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A BundleDeployment in a file that would not be installed."""
+
+    name: str
+    says: str
+    bundle: Sequence[Any] = (config_map("a"),)
+    installed: Sequence[Manifest] = ()
+    """Of the same BundleDeployment."""
+    there: Manifest | None = None
+    """In the install namespace already."""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    flags: Sequence[str] = ()
+
+
+def sized(kind: str) -> Manifest:
+    """Return a definition of objects with a size."""
+    made = definition("refused.example.com", "Widget")
+    schema = {"type": "object", "properties": {"size": {"type": kind}}}
+    made["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+    return made
+
+
+def slower(manifest: Manifest) -> Manifest:
+    changed: Manifest = json.loads(json.dumps(manifest))
+    changed["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 7
+    return changed
+
+
+OTHER = {"apiVersion": "example.com/v1", "kind": "Shop", "name": "s", "uid": "u", "controller": True}
+WIDGET = custom("refused.example.com", "Widget", "w", size=1)
+INVALID = config_map("a", **{"b c": "d"})
+REFUSALS = [
+    Refusal(
+        name="an unsafe upgrade of a definition",
+        installed=[sized("integer"), WIDGET],
+        bundle=[sized("string"), WIDGET],
+        says="validating upgrade for CRD",
+    ),
+    Refusal(name="an object without an owner", there=config_map("a"), says="already exists; delete it"),
+    Refusal(
+        name="an object of another owner",
+        there=labelled(config_map("a"), ownerReferences=[OTHER]),
+        says='belongs to Shop "s"',
+    ),
+    Refusal(name="an invalid object", there=config_map("b"), bundle=[INVALID], says="regex used for validation"),
+    Refusal(name="an invalid object of a new namespace", bundle=[INVALID], says="regex used for validation"),
+    Refusal(
+        name="an immutable field", installed=[job("once")], bundle=[slower(job("once"))], says="field is immutable"
+    ),
+    Refusal(name="a kind that is not served", bundle=[custom("no.example.com", "No", "n")], says="does not serve"),
+    Refusal(name="a failed rendering", bundle=[{"manifests/a.yaml": b"{"}], says="InvalidBundle: "),
+    Refusal(name="content of another format", bundle=[{"README": b"a"}], says="NoContent: "),
+    Refusal(
+        name="an account without rights",
+        there=make("v1", "ServiceAccount", "nobody"),
+        spec={"serviceAccountName": "nobody"},
+        flags=["--use-secrets"],
+        says='nobody" lacks permissions; grant it',
+    ),
+    Refusal(name="a source that does not exist", spec={"sources": [image("127.0.0.1:1/a:b")]}, says="127.0.0.1:1"),
+    Refusal(name="a misuse", flags=["--from=12345678"], says="require NAME"),
+    Refusal(name="a cluster that does not answer", flags=["--kubeconfig={silent}"], says="check the kubeconfig"),
+]
+SILENT = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+    "users": [{"name": "a", "user": {}}],
+    "current-context": "a",
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=attrgetter("name"))
+def test_what_would_be_refused_has_a_status_of_its_own(
+    world: World, rukpak: Rukpak, tmp_path: Path, case: Refusal
+) -> None:
+    name = new_name()
+    if case.installed:
+        world.deploy(*case.installed, name=name).wait_for("Installed")
+    elif case.there:
+        world.cluster.kubectl("create", "namespace", name)
+        world.cluster.kubectl("create", "--namespace", name, "--filename=-", input=json.dumps(case.there))
+    sources = [image(world.push(name, *case.bundle, tag="v2"))]
+    spec = {"format": "plain", "installNamespace": name, "sources": sources, **case.spec}
+    about = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
+    file, silent = tmp_path / "shop.json", tmp_path / "silent.json"
+    file.write_text(json.dumps({**about, "spec": spec}))
+    silent.write_text(json.dumps(SILENT))
+    flags = [each.format(silent=silent) for each in case.flags]
+    done = rukpak("diff", "-f", str(file), *flags, status=2)
+    assert case.says in " ".join((done.stdout + done.stderr).split())
 
 
 def test_two_stored_revisions_are_compared_as_rendered(world: World, rukpak: Rukpak) -> None:

@@ -96,6 +96,13 @@ class ReadOnly(FakeCluster):
         raise ApiError(403, "Forbidden", f"{path} is forbidden")
 
 
+class Denying(FakeCluster):
+    """A cluster whose admission denies every apply, with the status of a lack of rights."""
+
+    def apply(self, path: str, body: Any, **_: Any) -> Any:
+        raise ApiError(403, "Forbidden", 'configmaps "a" is forbidden: exceeded quota: few, requested: count=1')
+
+
 def compare(cluster: FakeCluster) -> Difference:
     """Compare a ConfigMap of a BundleDeployment `shop` with the cluster."""
     assert DEPLOYMENT is not None
@@ -142,6 +149,16 @@ def test_a_server_that_cannot_answer_is_no_difference() -> None:
     cluster.faults[f"GET {PATH}"] = [ApiError(500, "InternalError", "etcd is away")]
     with pytest.raises(ApiError, match="InternalError"):
         compare(cluster)
+
+
+@pytest.mark.parametrize("live", [None, config_map("red")], ids=["a new object", "a changed object"])
+def test_what_admission_denies_is_refused(live: dict[str, Any] | None) -> None:
+    cluster = Denying()
+    if live:
+        cluster.put(make_body(live, OWNER, orphan=False))
+    found = compare(cluster)
+    assert found.change is Change.REFUSED
+    assert "exceeded quota" in found.note
 
 
 @pytest.mark.parametrize(
