@@ -66,7 +66,7 @@ from controller.cli.deployments import (
 )
 from controller.cli.diff import NO_UID, compare, compare_two, find_targets, owner_of
 from controller.cli.other_tools import Applied, Origin, Release, Rival, Tool, find_left, make_change, other_managers
-from controller.cli.output import WIDTH, fit, name_of, show, to_yaml
+from controller.cli.output import SHOWN, WIDTH, fit, name_of, show, some, to_yaml
 from controller.cli.render import Reviewed, find, read_stored, render_new
 from controller.cli.tree import ObjectLister
 from controller.kube.client import Client
@@ -78,8 +78,6 @@ from controller.sources.config_map import MOST_BYTES
 from controller.untrusted import mapping
 
 SHOWN_MANAGERS = 5
-SHOWN = 10
-"""Names that a line lists."""
 _CHANGES = (Change.CHANGED, Change.RECREATED)
 _FATES = {
     Disposal.DELETE: "deletes these",
@@ -325,12 +323,6 @@ def _count(number: int) -> str:
     return f"{number} {'object' if number == 1 else 'objects'}"
 
 
-def _some(texts: Sequence[str]) -> str:
-    """Return the first of many names for a line."""
-    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
-    return f"{', '.join(texts[:SHOWN])}{more}"
-
-
 def _kubectl(verb: str, key: ObjectKey) -> str:
     """Return the command that does something with an object."""
     kind = f"{key.kind.lower()}.{key.group}" if key.group else key.kind.lower()
@@ -531,10 +523,10 @@ class ToolAdoption(Adoption):
         for each in self.tidied:
             if each.left:
                 remedy = f'add such fields to it, or remove them with "{_kubectl("edit", each.key)}"'
-                yield f"left: {each.key}: {_some(each.left)}: not in the bundle; {remedy}"
+                yield f"left: {each.key}: {some(each.left)}: not in the bundle; {remedy}"
             if each.managers:
                 yield (
-                    f"left: {each.key}: also set by {_some(each.managers)}: fields that the bundle drops later stay; "
+                    f"left: {each.key}: also set by {some(each.managers)}: fields that the bundle drops later stay; "
                     f"name such managers with --field-manager"
                 )
         for key in self.lacking:
@@ -726,7 +718,7 @@ class HandOver(Adoption):
             yield f'{giver} has no objects any more: "kubectl delete bd {giver}" deletes none'
         for fate, named in fates.items():
             if named:
-                yield f'{giver} still has {_some(named)}: "kubectl delete bd {giver}" {_FATES[fate]}'
+                yield f'{giver} still has {some(named)}: "kubectl delete bd {giver}" {_FATES[fate]}'
         yield f"keep spec.takeOver of {self.name} until {giver} is deleted"
 
 
