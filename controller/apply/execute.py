@@ -114,7 +114,7 @@ class Applier:
         They are reviewed only after a new refusal; from then on the remembered failure lists them.
         """
         errors = [outcome.error for outcome in outcomes]
-        denied = list_all(errors)
+        denied = list_all(errors, options.owner.name)
         if denied is None:
             return outcomes
         failed = [
@@ -122,9 +122,8 @@ class Applier:
             for o in outcomes
             if o.error and (resource := self._find_resource(o.task.target, options))
         ]
-        lack = (
-            list_all(errors, self._reviewer.missing([(task.target, each) for task, each in failed], options)) or denied
-        )
+        missing = self._reviewer.missing([(task.target, each) for task, each in failed], options)
+        lack = list_all(errors, options.owner.name, missing) or denied
         about_rights = MissingRightsError | LackOfRightsError
         revised = [replace(o, error=lack) if isinstance(o.error, about_rights) else o for o in outcomes]
         for outcome in revised:
@@ -414,7 +413,7 @@ class AccessReviewer:
         """
         missing = self.missing(items, options)
         deletions = {right for right in rights_to_apply(items) if right.verbs == ("delete",)}  # no repair needs them
-        return None if deletions.issuperset(missing) else lack_of(missing, user.name)
+        return None if deletions.issuperset(missing) else lack_of(missing, user.name, options.owner.name)
 
     def _held(self, client: Client, options: ApplyOptions, rights: Iterable[RbacRight]) -> set[RbacRight]:
         """Return which rights, with one verb each, are held or cannot be asked about."""

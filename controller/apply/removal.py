@@ -232,7 +232,7 @@ class Remover:
         removals: list[Removal] = []
         for _, step in groupby(ordered, key=lambda record: teardown_position(record.key)):
             removals += self._pool.run(_remove_one, list(step), user)
-        lack = list_all(removal.error for removal in removals)
+        lack = list_all((removal.error for removal in removals), owner)
         return [replace(each, error=lack) if isinstance(each.error, MissingRightsError) else each for each in removals]
 
     def relabel(self, kind: GroupVersionKind, owner: Owner, user: User | None, *, orphan: bool) -> Relabeled:

@@ -357,11 +357,14 @@ def for_apply(rights: Iterable[RbacRight]) -> tuple[RbacRight, ...]:
     return tuple(replace(right, verbs=("create", "patch")) if right.verbs == ("patch",) else right for right in rights)
 
 
-def list_all(errors: Iterable[BundleError | None], more: Iterable[RbacRight] = ()) -> LackOfRightsError | None:
+def list_all(
+    errors: Iterable[BundleError | None], name: str, more: Iterable[RbacRight] = ()
+) -> LackOfRightsError | None:
     """Return one error that lists all missing rights, so that they can be granted at once; None if none is missing.
 
     Args:
         errors: of one pass.
+        name: of the BundleDeployment.
         more: other rights that the same account lacks.
     """
     missing = [error for error in errors if isinstance(error, MissingRightsError)]
@@ -369,12 +372,12 @@ def list_all(errors: Iterable[BundleError | None], more: Iterable[RbacRight] = (
         return None
     account = min(error.account for error in missing)
     rights = [right for error in missing if error.account == account for right in error.rights]
-    return lack_of([*rights, *more], account)
+    return lack_of([*rights, *more], account, name)
 
 
-def lack_of(rights: Iterable[RbacRight], account: str) -> LackOfRightsError:
-    """Return the error of an account that lacks rights."""
-    roles = f'grant it {describe_roles(rights)}; "rukpak rights" prints those for the whole bundle'
+def lack_of(rights: Iterable[RbacRight], account: str, name: str) -> LackOfRightsError:
+    """Return the error of an account that lacks rights to apply what a BundleDeployment of some name has."""
+    roles = f'grant it {describe_roles(rights)}; "rukpak rights {name}" prints those for the whole bundle'
     message = f'"{account}" lacks permissions; {roles}'
     return LackOfRightsError(Reason.FORBIDDEN, message)
 

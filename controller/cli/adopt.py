@@ -53,7 +53,7 @@ from controller.cli.command import (
     tell,
 )
 from controller.cli.comparison import Change, Comparison, Difference, changed_lines, summarize, write_one
-from controller.cli.content import Draft, is_named, make_draft, maps_of, write_with_content
+from controller.cli.content import Draft, is_named, make_draft, pack, parts_of, read_overrides, write_with_content
 from controller.cli.deployments import (
     MANAGER,
     Awaits,
@@ -66,19 +66,18 @@ from controller.cli.deployments import (
 )
 from controller.cli.diff import NO_UID, compare, compare_two, find_targets, owner_of
 from controller.cli.other_tools import Applied, Origin, Release, Rival, Tool, find_left, make_change, other_managers
-from controller.cli.output import WIDTH, fit, name_of, show, to_yaml
+from controller.cli.output import SHOWN, WIDTH, fit, name_of, show, some, to_yaml
 from controller.cli.render import Reviewed, find, read_stored, render_new
 from controller.cli.tree import ObjectLister
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import CONFIG_MAPS, DEPLOYMENTS, Resource
+from controller.kube.resources import DEPLOYMENTS, Resource
 from controller.observe.records import ObjectKey, Record, key_of, project
+from controller.sources.config_map import MOST_BYTES
 from controller.untrusted import mapping
 
 SHOWN_MANAGERS = 5
-SHOWN = 10
-"""Names that a line lists."""
 _CHANGES = (Change.CHANGED, Change.RECREATED)
 _FATES = {
     Disposal.DELETE: "deletes these",
@@ -90,11 +89,8 @@ PROTECTIONS = ("Prevent", "IfNoController", "None")
 """Values of spec.collisionProtection: each allows more than the one before."""
 
 
-_SECRET = ("", "Secret")
-_FORMAT = "plain"
-"""Of a bundle that is made of what kubectl has applied."""
-_UNTIL_ADOPTED = ("collisionProtection", "paused")
-"""What the spec of such a bundle has only until its objects are taken over."""
+_NAMESPACE, _SECRET = ("", "Namespace"), ("", "Secret")
+_LOCAL = "configMap"
 Metadata = Mapping[str, Any]
 
 
@@ -263,15 +259,15 @@ def main(options: argparse.Namespace) -> int:
     Raises: MisuseError; FailedError; BundleError, ApiError and ConfigurationError as `rukpak render`.
     """
     _check(options)
-    draft = make_draft(options) if options.file or is_named(options) else None
+    draft = make_draft(options) if _is_given(options) else None
     client = connect(options)
     adoption: Adoption
-    if draft and other_tools.is_tool(options.origin):
-        adoption = _adopt_from_tool(client, options, draft)
-    elif other_tools.is_tool(options.origin):
-        adoption = _adopt_applied(client, options)
-    else:
+    if not other_tools.is_tool(options.origin):
         adoption = _hand_over(client, options, draft)
+    elif draft:
+        adoption = _adopt_from_tool(client, options, draft)
+    else:
+        adoption = _adopt_applied(client, options)
     _tell_all(adoption.describe())
     for line in adoption.describe_differences():
         tell(line)
@@ -284,18 +280,22 @@ def main(options: argparse.Namespace) -> int:
     return _carry_out(adoption, options)
 
 
+def _is_given(options: argparse.Namespace) -> bool:
+    return bool(options.file) or is_named(options)
+
+
 def _check(options: argparse.Namespace) -> None:
     """Refuse flags that do not go together.
 
     Raises: MisuseError.
     """
-    is_tool, is_given = other_tools.is_tool(options.origin), bool(options.file) or is_named(options)
-    is_searched = options.origin == Tool.KUBECTL.value and not is_given
-    if is_tool and not is_given and not (is_searched and options.install_namespace):
-        found = ", or with -n NAMESPACE where kubectl has applied its objects" if is_searched else ""
+    is_tool = other_tools.is_tool(options.origin)
+    is_searched = options.origin == Tool.KUBECTL.value and not _is_given(options)
+    if is_tool and not _is_given(options) and not (is_searched and options.install_namespace):
+        found = "; or with -n NAMESPACE, where kubectl has applied its objects" if is_searched else ""
         raise MisuseError(f"specify the bundle as SOURCE, or the BundleDeployment with -f FILE{found}")
     if not is_searched and (options.selector or options.include_secrets):
-        raise MisuseError("--selector and --include-secrets require --from kubectl without SOURCE or -f FILE")
+        raise MisuseError("--selector and --include-secrets require --from kubectl without SOURCE and -f FILE")
     if options.origin == options.name and not is_tool:
         raise MisuseError("--from: must be another BundleDeployment")
 
@@ -323,12 +323,6 @@ def _count(number: int) -> str:
     return f"{number} {'object' if number == 1 else 'objects'}"
 
 
-def _some(texts: Sequence[str]) -> str:
-    """Return the first of many names for a line."""
-    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
-    return f"{', '.join(texts[:SHOWN])}{more}"
-
-
 def _kubectl(verb: str, key: ObjectKey) -> str:
     """Return the command that does something with an object."""
     kind = f"{key.kind.lower()}.{key.group}" if key.group else key.kind.lower()
@@ -350,32 +344,14 @@ def _adopt_from_tool(client: Client, options: argparse.Namespace, draft: Draft) 
     discovery = Discovery(client)
     release = other_tools.find_release(client, discovery, origin) if origin.tool is Tool.HELM else None
     draft, reviewed = render_new(client, options, draft)
-    adoption = _prepare(reviewed, options, draft, origin)
-    if release:
-        adoption.release = release
-        known = {each.key for each in adoption.findings}
-        lacking = [key for key in release.objects if key not in known and key[:2] != ("", "Namespace")]
-        adoption.lacking = [key for key in lacking if _exists(client, discovery, key)]
-    return adoption
-
-
-def _exists(client: Client, discovery: Discovery, key: ObjectKey) -> bool:
-    resource = discovery.any_version(key.group, key.kind)
-    return resource is not None and read_metadata(client, resource, key) is not None
-
-
-def _prepare(reviewed: Reviewed, options: argparse.Namespace, draft: Draft, origin: Origin) -> ToolAdoption:
-    """Return the adoption of the objects of a revision, without a release of Helm.
-
-    Raises: ApiError; FailedError if what `--from` names does not exist.
-    """
-    client, deployment = reviewed.on_cluster(), reviewed.deployment
-    discovery = Discovery(client)
-    assess = assess_for_tool(owner_of(reviewed.deployment), origin, Deployments(client).exists)
+    deployment = reviewed.deployment
+    assess = assess_for_tool(owner_of(deployment), origin, Deployments(client).exists)
     findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
     protection = find_protection(findings, deployment.spec.collision_protection)
     adopted = [each for each in findings if each.standing in (Standing.TAKEN, Standing.OURS)]
     labels = [(each.metadata or {}).get("labels") or {} for each in adopted]
+    known = {each.key for each in findings}
+    lacking = [key for key in (release.objects if release else ()) if key not in known and key[:2] != _NAMESPACE]
     comparison = compare(_under(reviewed, protection), options)
     return ToolAdoption(
         client=client,
@@ -389,7 +365,14 @@ def _prepare(reviewed: Reviewed, options: argparse.Namespace, draft: Draft, orig
         protection=protection,
         rivals=other_tools.find_rivals(client, discovery, origin, labels),
         comparison=comparison,
+        release=release,
+        lacking=[key for key in lacking if _exists(client, discovery, key)],
     )
+
+
+def _exists(client: Client, discovery: Discovery, key: ObjectKey) -> bool:
+    resource = discovery.any_version(key.group, key.kind)
+    return resource is not None and read_metadata(client, resource, key) is not None
 
 
 def _under(reviewed: Reviewed, protection: str) -> Reviewed:
@@ -439,8 +422,10 @@ class ToolAdoption(Adoption):
         yield from (f"  Refused:   {each.key}: {each.problem}" for each in self.with_standing(Standing.REFUSED))
         yield from (f"  Leave:     {key}: the bundle does not contain it" for key in self.lacking)
         yield from (f"  Leave:     {key}: {reason}" for key, reason in self.left_out.items())
-        if self.draft.parts:
-            yield f"  Create:    {self._describe_content()}"
+        for name, _, _ in self.draft.parts:
+            yield f"  Create:    ConfigMap {self.deployment.spec.install_namespace}/{name}, with the content"
+        if self.draft.parts and any(each.key[:2] == _SECRET for each in self.findings):
+            yield "  Warning:   the values of Secrets are in these ConfigMaps, in clear"
         for rival in self.rivals:
             yield f"  Suspend:   {rival}{' (is suspended already)' if rival.is_suspended else ''}"
         if self.protection != self.deployment.spec.collision_protection:
@@ -488,12 +473,6 @@ class ToolAdoption(Adoption):
         if self.release:
             other_tools.delete_release(self.client, self.release)
         return adopted
-
-    def _describe_content(self) -> str:
-        namespace = self.draft.value["spec"]["installNamespace"]
-        maps = ", ".join(f"ConfigMap {namespace}/{name}" for name, _, _ in self.draft.parts)
-        secrets = any(each.key[:2] == _SECRET for each in self.findings)
-        return f"{maps}, with the content{', which shows the values of Secrets' if secrets else ''}"
 
     def _tidy(self, discovery: Discovery, owner: Owner, finding: Finding) -> Tidied:
         """Remove from an object what the tool has left on it.
@@ -544,10 +523,10 @@ class ToolAdoption(Adoption):
         for each in self.tidied:
             if each.left:
                 remedy = f'add such fields to it, or remove them with "{_kubectl("edit", each.key)}"'
-                yield f"left: {each.key}: {_some(each.left)}: not in the bundle; {remedy}"
+                yield f"left: {each.key}: {some(each.left)}: not in the bundle; {remedy}"
             if each.managers:
                 yield (
-                    f"left: {each.key}: also set by {_some(each.managers)}: fields that the bundle drops later stay; "
+                    f"left: {each.key}: also set by {some(each.managers)}: fields that the bundle drops later stay; "
                     f"name such managers with --field-manager"
                 )
         for key in self.lacking:
@@ -565,50 +544,57 @@ def _adopt_applied(client: Client, options: argparse.Namespace) -> ToolAdoption:
 
     Raises: FailedError if there is nothing, or another BundleDeployment has the name; ApiError; as `render.find`.
     """
-    existing = Deployments(client).get(options.name)
-    if existing and (maps := _check_existing(existing, options.install_namespace)):
-        namespace = options.install_namespace
-        if all(read_if_exists(client, CONFIG_MAPS.path(namespace, each)) for each in maps):
-            # What is taken over already has lost its records: what is found now would be a smaller bundle.
-            spec = {key: value for key, value in existing["spec"].items() if key not in _UNTIL_ADOPTED}
-            about = {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, "metadata": {"name": options.name}}
-            draft = Draft(value={**about, "spec": spec}, origin=f'BundleDeployment "{options.name}"')
-            return _adopt_from_tool(client, options, draft)
+    namespace, existing = options.install_namespace, Deployments(client).get(options.name)
+    if existing:
+        # What is taken over already has lost its records: what is found now would be a smaller bundle.
+        _check_existing(existing, namespace)
+        spec = {key: value for key, value in existing["spec"].items() if key != "collisionProtection"}
+        return _adopt_from_tool(client, options, _make_draft(options.name, spec))
     discovery = Discovery(client)
-    origin = other_tools.read_origin(options.origin, options.install_namespace, tuple(options.managers or ()))
-    owner = Owner(options.name, existing["metadata"]["uid"] if existing else NO_UID)
-    manifests, left_out = _collect(client, discovery, origin, owner, options)
+    origin = other_tools.read_origin(options.origin, namespace, tuple(options.managers or ()))
+    manifests, left_out = _collect(client, discovery, origin, options)
     if not manifests:
         _tell_all(f"left: {key}: {reason}" for key, reason in left_out.items())
         which = f" with labels {options.selector}" if options.selector else ""
         found = "nothing that can be adopted" if left_out else "no object that kubectl has applied"
-        raise FailedError(f'namespace "{options.install_namespace}": {found}{which}; or name a bundle with -f FILE')
-    adoption = _adopt_from_tool(client, options, _draft_of(options, manifests))
+        raise FailedError(f'namespace "{namespace}": {found}{which}; or name a bundle with -f FILE')
+    with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
+        (Path(folder) / "objects.yaml").write_text("---\n".join(map(to_yaml, manifests)), encoding="utf-8")
+        archive = pack(folder, MOST_BYTES)
+    draft = _make_draft(options.name, {"format": "plain", **read_overrides(options, None)}, archive)
+    adoption = _adopt_from_tool(client, options, draft)
     adoption.left_out = left_out
     return adoption
 
 
-def _check_existing(existing: Manifest, namespace: str) -> list[str]:
-    """Return the ConfigMaps of a BundleDeployment that an adoption has created, and that may not be finished.
+def _make_draft(name: str, spec: Mapping[str, Any], archive: bytes = b"") -> Draft:
+    """Return a BundleDeployment; its source is the archive, if there is one."""
+    if archive:
+        maps = [each for each, _, _ in parts_of(name, archive)]
+        spec = {**spec, "sources": [{"kind": _LOCAL, _LOCAL: {"names": maps}}]}
+    value = {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
+    return Draft(value=value, origin=f'BundleDeployment "{name}"', archive=archive)
 
-    Raises: FailedError if it is another one.
+
+def _check_existing(existing: Manifest, namespace: str) -> None:
+    """Refuse a BundleDeployment that cannot be of an adoption that was interrupted.
+
+    Raises: FailedError.
     """
     spec, name = existing["spec"], existing["metadata"]["name"]
-    sources = spec.get("sources") or []
-    if [each.get("kind") for each in sources] != ["configMap"] or spec.get("installNamespace") != namespace:
+    if spec.get("installNamespace") != namespace or [each["kind"] for each in spec["sources"]] != [_LOCAL]:
         problem = "already exists and is not of an adoption; choose another name, or name its file with -f FILE"
         raise FailedError(f'BundleDeployment "{name}" {problem}')
-    return maps_of(existing)
 
 
 def _collect(
-    client: Client, discovery: Discovery, origin: Origin, owner: Owner, options: argparse.Namespace
+    client: Client, discovery: Discovery, origin: Origin, options: argparse.Namespace
 ) -> tuple[list[Manifest], dict[ObjectKey, str]]:
     """Return the manifests of what can be adopted, and why other objects cannot.
 
     Raises: ApiError.
     """
-    exists = Deployments(client).exists
+    owner, exists = Owner(options.name, NO_UID), Deployments(client).exists
     found = other_tools.find_applied(client, discovery, origin, options.install_namespace, options.selector or "")
     manifests, left_out = [], {}
     for each in found:
@@ -630,16 +616,6 @@ def _why_left_out(applied: Applied, owner: Owner, exists: Exists) -> str:
         return "is being deleted"
     found = judge(record, owner, exists=exists, collision_protection=PROTECTIONS[-1], carries_reference=False)
     return f"belongs to {found.owner}" if found.owner else ""
-
-
-def _draft_of(options: argparse.Namespace, manifests: Sequence[Manifest]) -> Draft:
-    """Return a BundleDeployment of manifests.
-
-    Raises: MisuseError if they are too large; BundleError.
-    """
-    with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
-        (Path(folder) / "objects.yaml").write_text("---\n".join(map(to_yaml, manifests)), encoding="utf-8")
-        return make_draft(argparse.Namespace(**{**vars(options), "source": folder, "format": _FORMAT}))
 
 
 # from another BundleDeployment
@@ -742,7 +718,7 @@ class HandOver(Adoption):
             yield f'{giver} has no objects any more: "kubectl delete bd {giver}" deletes none'
         for fate, named in fates.items():
             if named:
-                yield f'{giver} still has {_some(named)}: "kubectl delete bd {giver}" {_FATES[fate]}'
+                yield f'{giver} still has {some(named)}: "kubectl delete bd {giver}" {_FATES[fate]}'
         yield f"keep spec.takeOver of {self.name} until {giver} is deleted"
 
 

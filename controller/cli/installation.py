@@ -393,7 +393,7 @@ def _check_states(client: Client, _namespace: str) -> Iterator[Finding]:
     stalled = [value["metadata"]["name"] for value in client.list(DEPLOYMENTS.path()) if _is_stalled(value)]
     if stalled:
         shown = ", ".join(stalled[:5]) + (f" and {len(stalled) - 5} more" if len(stalled) > 5 else "")  # noqa: PLR2004
-        yield warning(f'stalled: {shown}; "rukpak status NAME" says why')
+        yield warning(f'stalled: {shown}; "rukpak status {stalled[0]}" says why')
 
 
 def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:

@@ -22,6 +22,8 @@ from controller.content.limits import visible
 
 WIDTH = 100
 """Columns of prose."""
+SHOWN = 10
+"""Names that a line lists."""
 _LEAST_LAST = 20
 """Columns that the last cell of a row keeps on a narrow terminal."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
@@ -122,6 +124,12 @@ def _without_managed_fields(value: Mapping[str, Any]) -> dict[str, Any]:
 def one_line(text: str) -> str:
     """Return untrusted text on one line, with control characters escaped."""
     return visible(text.replace("\n", " "))
+
+
+def some(texts: Sequence[str]) -> str:
+    """Return the first of many names for a line, and how many more there are."""
+    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
+    return f"{', '.join(texts[:SHOWN])}{more}"
 
 
 def fit(lines: Iterable[str]) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 
 from api import names
 from api.v1alpha2.reading import try_to_read
+from controller.apply.ownership import Disposal, RemovalCause, dispose, is_marked_to_stay
 from controller.cli.command import FailedError, MisuseError, attempt, confirm, connect, tell
 from controller.cli.deployments import (
     AWAITING_CONTROLLER,
@@ -35,21 +36,27 @@ from controller.cli.deployments import (
     read_if_exists,
 )
 from controller.cli.installation import DEFINITION, describe_cluster
-from controller.cli.output import name_of
+from controller.cli.output import fit, name_of, some
 from controller.content.store import StoreInUseError
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ConfigurationError
 from controller.kube.lease import LEASES
-from controller.kube.resources import NAMESPACES, GroupVersionKind
+from controller.kube.resources import NAMESPACES, GroupVersionKind, read_kinds
 from controller.kube.shard import is_shard_name, wanted_shard
 from controller.manager import log
 from controller.manager.assemble import assemble
 from controller.manager.process import return_freed_memory
 from controller.manager.serving import ListenError
+from controller.observe.records import ObjectKey, Record, project
 from controller.settings import Settings
 
 STOP_SECONDS = 10.0
+_KEPT, _ORPHANED = "kept, without an owner", "kept, since spec.deletionPolicy is Orphan"
+_MARKED, _DATA = "kept, since an annotation says so", "kept, since they may hold data"
+_IN_USE = "kept while something uses it"
+_REASONS = (_KEPT, _ORPHANED, _MARKED, _DATA, _IN_USE)
+"""Why objects stay."""
 LABEL = "app.kubernetes.io/name=rukpak"
 """On every object of config/."""
 _PARTS = tuple(
@@ -88,12 +95,18 @@ def uninstall(options: argparse.Namespace) -> int:
         return 0
     _announce(client, options)
     plan = [*_plan(deployments, keep=not options.delete), *(part.name for part in parts)]
+    staying = [
+        *find_staying(client, Discovery(client), deployments, keep=not options.delete),
+        *_find_home(client, options.namespace, parts),
+    ]
     if options.dry_run:
+        _tell_staying(staying)
         print("".join(f"{line} deleted (dry run)\n" for line in plan), end="", flush=True)
         return 0
     tell("This deletes:")
     for line in plan:
         tell(f"  {line}")
+    _tell_staying(staying)
     confirm(options, "canceled; nothing was deleted")
     if left := _delete_all(client, options):
         raise FailedError(f"timed out: {left}; API and controller were not deleted, run it again to continue")
@@ -136,6 +149,77 @@ def _fate(value: Manifest, *, keep: bool) -> str:
     is_kept = keep or value["spec"].get("deletionPolicy") == "Orphan"
     count = "1 object is" if total == 1 else f"{total} objects are"
     return f"{count} {'kept, without an owner' if is_kept else 'deleted as well'}" if total else "no objects"
+
+
+def _tell_staying(lines: Sequence[str]) -> None:
+    if lines:
+        tell("This stays:")
+    for line in fit(f"  {line}" for line in lines).splitlines():
+        tell(line)
+
+
+def find_staying(client: Client, discovery: Discovery, deployments: Sequence[Manifest], *, keep: bool) -> Iterator[str]:
+    """Yield a line for each reason why objects of BundleDeployments stay, and one for kinds that may not be listed.
+
+    Args:
+        client: acts as the user.
+        discovery: of the cluster.
+        deployments: as on the cluster.
+        keep: whether all objects are kept.
+
+    Raises: ApiError.
+    """
+    unlisted: list[str] = []
+    read = [deployment for value in deployments if (deployment := try_to_read(value)[0])]
+    owners = {(each.metadata.name, each.metadata.uid): each.spec.deletion_policy for each in read}
+    kinds = {kind for each in read for kind in read_kinds(each.status.managed_kinds)}
+    found: dict[str, set[ObjectKey]] = {reason: set() for reason in _REASONS}
+    for kind in sorted({*kinds, NAMESPACES.gvk} if read else kinds):
+        records = _list_owned(client, discovery, kind)
+        if records is None:
+            unlisted.append(kind.kind)
+        for record in records or ():
+            policy = owners.get((record.owner, record.owner_uid))
+            if policy and (reason := _why_it_stays(record, keep=keep, orphan=policy == "Orphan")):
+                found[reason].add(record.key)
+    for reason, keys in found.items():
+        if keys:
+            yield f"{reason}: {some([str(key) for key in sorted(keys)])}"
+    if unlisted:
+        yield f"not known, since you may not list them: {some(sorted(set(unlisted)))}"
+
+
+def _list_owned(client: Client, discovery: Discovery, kind: GroupVersionKind) -> list[Record] | None:
+    """Return the objects of a kind that BundleDeployments have; None if the user may not list them."""
+    resource = discovery.resource(kind)
+    if resource is None:
+        return []
+    path = resource.path()
+    items = attempt(
+        lambda: list(client.list(path, metadata=True, label_selector=names.OWNER_LABEL)), HTTPStatus.FORBIDDEN
+    )
+    return None if items is None else [project(item, kind.group, kind.kind) for item in items]
+
+
+def _why_it_stays(record: Record, *, keep: bool, orphan: bool) -> str:
+    """Return why an object stays when its BundleDeployment is deleted; empty: it does not."""
+    if keep:
+        return _KEPT
+    if orphan:
+        return _ORPHANED
+    match dispose(record, RemovalCause.TEARDOWN):
+        case Disposal.DELETE:
+            return ""
+        case Disposal.DELETE_UNUSED:
+            return _IN_USE
+    return _MARKED if is_marked_to_stay(record) else _DATA
+
+
+def _find_home(client: Client, namespace: str, parts: Iterable[Part]) -> Iterator[str]:
+    """Yield a line about the namespace of the controller if somebody else has created it."""
+    path = NAMESPACES.path(name=namespace)
+    if path not in {part.path for part in parts} and read_if_exists(client, path):
+        yield f"not created by RukPak: Namespace {namespace}"
 
 
 # BundleDeployments

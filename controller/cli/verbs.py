@@ -557,6 +557,11 @@ BUNDLES = {
             _flag("-l, --selector SELECTOR", "from kubectl: only objects whose labels match, such as app=shop"),
             _flag("--include-secrets", "from kubectl: adopt Secrets, too; a ConfigMap contains their values in clear"),
             _flag(
+                "-l, --selector SELECTOR",
+                "of what kubectl has applied in the namespace, only objects whose labels match, such as app=shop",
+            ),
+            _flag("--include-secrets", "of that, also Secrets; ConfigMaps then contain their values in clear"),
+            _flag(
                 "--field-manager NAME",
                 "field manager that has set fields of the objects, too, and keeps none; may be repeated",
                 dest="managers",

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from api import names
+from controller.formats.manifests import read_documents
 from controller.playground.cluster import ControlPlane
 from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, config_map, exists, image, new_name
 from tests.support.charts import chart_of, write
 from tests.support.controller import Rukpak, command
-from tests.support.inside import read_documents
 from tests.support.objects import deployment, labelled, make, secret
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
@@ -402,7 +402,7 @@ def test_secrets_and_labels_are_asked_for(adopted: Adopted, rukpak: Rukpak, appl
 
     done = rukpak(*words, "-l", "team=shop", "--include-secrets")
     assert "adopted 1 object from kubectl" in done.stdout
-    assert "which show the values of Secrets" in " ".join(done.stderr.split())
+    assert "the values of Secrets are in these ConfigMaps" in " ".join(done.stderr.split())
     assert "hunter2" not in done.stderr
     assert "stringData" not in done.stderr
     assert adopted.read("login", "secrets")["data"] == {"password": "aHVudGVyMg=="}
@@ -432,7 +432,7 @@ def test_where_kubectl_has_applied_nothing_a_file_is_asked_for(adopted: Adopted,
     failed = rukpak(*words, "kubectl", "-n", adopted.name, "--yes", status=1)
     assert f'namespace "{adopted.name}": no object that kubectl has applied' in failed.stderr
     assert "where kubectl has applied its objects" in rukpak(*words, "kubectl", status=2).stderr
-    assert "require --from kubectl without -f" in rukpak(*words, "other", "-n", adopted.name, status=2).stderr
+    assert "require --from kubectl without SOURCE" in rukpak(*words, "other", "-l", "a=b", status=2).stderr
     adopted.world.deploy(BUNDLE, name=adopted.name).wait_ready()
     other = rukpak(*words, "kubectl", "-n", adopted.name, "--yes", status=1)
     assert "already exists and is not of an adoption" in other.stderr

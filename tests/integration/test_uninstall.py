@@ -47,6 +47,10 @@ def test_uninstall(alone: World, keep: bool, runs: bool) -> None:
     assert (
         f"bundledeployment.core.rukpak.io/{deployed.name} (4 objects are {'kept' if keep else 'deleted'}" in done.stderr
     )
+    stays = " ".join(done.stderr.partition("This stays:")[2].split())
+    assert (f"kept, without an owner: ConfigMap {deployed.name}/a" in stays) is keep
+    assert f"CustomResourceDefinition foos.{group}" in stays
+    assert (f"Secret {deployed.name}/s" in stays) is keep
     assert ("a controller outside of this cluster is active" in done.stderr) is runs
     assert f"bundledeployment.core.rukpak.io/{deployed.name} deleted" in done.stdout
     assert "customresourcedefinition.apiextensions.k8s.io/bundledeployments.core.rukpak.io deleted" in done.stdout

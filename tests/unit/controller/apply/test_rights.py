@@ -168,22 +168,22 @@ def missing(resource: str, *verbs: str, account: str = ACCOUNT) -> MissingRights
 
 def test_all_rights_of_a_pass_are_in_one_message_in_any_order() -> None:
     errors = [missing("services", "patch"), missing("configmaps", "create"), missing("services", "get"), None]
-    listed = list_all(errors)
+    listed = list_all(errors, "shop")
     assert listed is not None
     assert listed.reason is Reason.FORBIDDEN
     assert listed.message == (
         f'"{ACCOUNT}" lacks permissions; grant it a Role in namespace "shop" with rules: '
         '[{apiGroups: [""], resources: [configmaps], verbs: [create]}, '
         '{apiGroups: [""], resources: [services], verbs: [get, patch]}]; '
-        '"rukpak rights" prints those for the whole bundle'
+        '"rukpak rights shop" prints those for the whole bundle'
     )
-    again = list_all(reversed(errors))
+    again = list_all(reversed(errors), "shop")
     assert again is not None
     assert again.message == listed.message
 
 
 def test_without_missing_rights_nothing_is_listed() -> None:
-    assert list_all([None, BundleError(Reason.REFUSED, "no")]) is None
+    assert list_all([None, BundleError(Reason.REFUSED, "no")], "shop") is None
 
 
 def test_an_apply_needs_create_besides_patch() -> None:

@@ -151,6 +151,16 @@ def test_a_server_that_cannot_answer_is_no_difference() -> None:
         compare(cluster)
 
 
+@pytest.mark.parametrize("live", [None, config_map("red")], ids=["a new object", "a changed object"])
+def test_what_admission_denies_is_refused(live: dict[str, Any] | None) -> None:
+    cluster = Denying()
+    if live:
+        cluster.put(make_body(live, OWNER, orphan=False))
+    found = compare(cluster)
+    assert found.change is Change.REFUSED
+    assert "exceeded quota" in found.note
+
+
 @pytest.mark.parametrize(
     ("words", "colored"), [(["--color=always"], True), ([], False), (["--color=always", "-o", "json"], False)], ids=str
 )

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from controller.cli.uninstall import _PARTS, was_created_by_controller
+from api import names
+from controller.cli.uninstall import _PARTS, find_staying, was_created_by_controller
 from controller.formats.manifests import read_documents
+from controller.kube.errors import ApiError
 from controller.kube.resources import NAMESPACES, GroupVersionKind
+from tests.support.deployments import observed
 from tests.support.fake_cluster import FakeCluster
 
 CONFIG = Path(__file__).parents[4] / "config"
@@ -45,3 +48,76 @@ def test_every_kind_of_object_in_config_is_deleted() -> None:
     found = {GroupVersionKind.of(each.value) for file in files for each in read_documents(file.read_bytes(), file.name)}
     assert len(files) > 10
     assert sorted(map(str, found - {*_PARTS})) == []
+
+
+KINDS = ("v1/ConfigMap", "v1/PersistentVolumeClaim", "apiextensions.k8s.io/v1/CustomResourceDefinition")
+
+
+def make_deployment(**spec: Any) -> dict[str, Any]:
+    made: dict[str, Any] = observed(status={"managedKinds": list(KINDS)})
+    return {**made, "spec": {**made["spec"], **spec}}
+
+
+def owned(kind: str, name: str, uid: str, **annotations: str) -> dict[str, Any]:
+    """Return the metadata of an object of the BundleDeployment `shop`."""
+    api_version, _, kind = kind.rpartition("/")
+    metadata = {"name": name, "labels": {names.OWNER_LABEL: "shop"}}
+    marks = {names.OWNER_UID: uid, **annotations}
+    place = {} if kind == "CustomResourceDefinition" else {"namespace": "n"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": {**metadata, **place, "annotations": marks}}
+
+
+STAYING = {
+    "all of them, to be kept": (True, {}, ["kept, without an owner: "], 5),
+    "all of an orphaning one": (
+        False,
+        {"deletionPolicy": "Orphan"},
+        ["kept, since spec.deletionPolicy is Orphan: "],
+        5,
+    ),
+    "what may not be deleted": (
+        False,
+        {},
+        [
+            "kept, since an annotation says so: ConfigMap n/marked",
+            "kept, since they may hold data: PersistentVolumeClaim n/data",
+            "kept while something uses it: CustomResourceDefinition foos.example.com",
+        ],
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STAYING)
+def test_what_stays_is_listed_by_why(case: str) -> None:
+    keep, spec, expected, count = STAYING[case]
+    cluster, deployment = FakeCluster(), make_deployment(**spec)
+    uid = deployment["metadata"]["uid"]
+    for each in (
+        owned(KINDS[0], "a", uid),
+        owned(KINDS[0], "marked", uid, **{"helm.sh/resource-policy": "keep"}),
+        owned(KINDS[1], "data", uid),
+        owned(KINDS[1], "cache", uid, **{names.PRUNE: "true"}),
+        owned(KINDS[2], "foos.example.com", uid),
+        owned(KINDS[0], "of-an-earlier-one", "other"),
+    ):
+        cluster.put(each)
+    found = list(find_staying(cluster.client, cluster.discovery, [deployment], keep=keep))
+    assert [line[: len(start)] for line, start in zip(found, expected, strict=True)] == expected
+    assert sum(line.count(",") - line.startswith("kept, ") for line in found) + len(found) == count
+
+
+def test_many_that_stay_are_counted() -> None:
+    cluster, deployment = FakeCluster(), make_deployment()
+    for number in range(12):
+        cluster.put(owned(KINDS[0], f"a{number:02}", deployment["metadata"]["uid"]))
+    [line] = find_staying(cluster.client, cluster.discovery, [deployment], keep=True)
+    assert line.endswith("ConfigMap n/a09 and 2 more")
+
+
+def test_a_kind_that_may_not_be_listed_is_named() -> None:
+    cluster = FakeCluster()
+    cluster.faults["LIST /api/v1/configmaps"] = [ApiError(403, "Forbidden", "no")]
+    assert list(find_staying(cluster.client, cluster.discovery, [make_deployment()], keep=False)) == [
+        "not known, since you may not list them: ConfigMap"
+    ]
