@@ -554,8 +554,6 @@ BUNDLES = {
                 dest="origin",
                 required=True,
             ),
-            _flag("-l, --selector SELECTOR", "from kubectl: only objects whose labels match, such as app=shop"),
-            _flag("--include-secrets", "from kubectl: adopt Secrets, too; a ConfigMap contains their values in clear"),
             _flag(
                 "-l, --selector SELECTOR",
                 "of what kubectl has applied in the namespace, only objects whose labels match, such as app=shop",

@@ -179,13 +179,3 @@ def test_colors_are_a_choice(
     monkeypatch.setattr(diff, "compare", lambda _reviewed, _options: found)
     assert main(["diff", "shop", *words]) == 0
     assert ("\x1b[1mshop: " in capsys.readouterr().out) is colored
-
-
-@pytest.mark.parametrize("live", [None, config_map("red")], ids=["a new object", "a changed object"])
-def test_what_admission_denies_is_refused(live: dict[str, Any] | None) -> None:
-    cluster = Denying()
-    if live:
-        cluster.put(make_body(live, OWNER, orphan=False))
-    found = compare(cluster)
-    assert found.change is Change.REFUSED
-    assert "exceeded quota" in found.note
