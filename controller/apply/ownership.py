@@ -361,7 +361,7 @@ def _collision_message(key: ObjectKey, claimant: str, deployment: str) -> str:
         return (
             f"{key}: already exists and belongs to {claimant}; remove it there, or set spec.collisionProtection to None"
         )
-    return f"{key}: already exists; delete it, or set spec.collisionProtection to IfNoController to adopt it"
+    return f"{key}: already exists; set spec.collisionProtection to IfNoController to adopt it, or delete it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ from controller.cli.command import (
     explain,
     tell,
 )
-from controller.cli.comparison import Change, Comparison, Difference, changed_lines, summarize, write_one
+from controller.cli.comparison import Change, Comparison, Difference, outline, summarize, write_one
 from controller.cli.content import Draft, is_named, make_draft, pack, parts_of, read_overrides, write_with_content
 from controller.cli.deployments import (
     MANAGER,
@@ -66,7 +66,7 @@ from controller.cli.deployments import (
 )
 from controller.cli.diff import NO_UID, compare, compare_two, find_targets, owner_of
 from controller.cli.other_tools import Applied, Origin, Release, Rival, Tool, find_left, make_change, other_managers
-from controller.cli.output import SHOWN, WIDTH, fit, name_of, show, some, to_yaml
+from controller.cli.output import fit, name_of, show, some, to_yaml
 from controller.cli.render import Reviewed, find, read_stored, render_new
 from controller.cli.tree import ObjectLister
 from controller.kube.client import Client
@@ -194,10 +194,7 @@ class Adoption(ABC):
         yield f"  Take over: {finding.key}, {(difference.change if difference else Change.NONE).value}{note}"
         if self.is_whole or difference is None or difference.change not in _CHANGES:
             return
-        lines = changed_lines(difference, self.key)
-        yield from (f"    {line}"[:WIDTH] for line in lines[:SHOWN])
-        if len(lines) > SHOWN:
-            yield f"    and {len(lines) - SHOWN} more lines; --diff shows all"
+        yield from outline(difference, self.key)
 
     def describe_differences(self) -> Iterator[str]:
         """Yield all lines of all differences, if that is asked for."""

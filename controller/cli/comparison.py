@@ -26,7 +26,7 @@ from controller.apply.hooks import HookEvent, PlannedHook, hooks_of
 from controller.apply.managed_fields import LAST_APPLIED
 from controller.apply.targets import TargetSet, find_differences
 from controller.build.revision import Revision
-from controller.cli.output import Color, one_line, to_yaml
+from controller.cli.output import SHOWN, WIDTH, Color, one_line, to_yaml
 from controller.observe.records import ObjectKey
 from controller.status.report import describe_changes, short
 from controller.untrusted import mapping, mappings
@@ -271,10 +271,18 @@ def write_one(difference: Difference, key: bytes) -> Iterator[str]:
     yield from _diff(difference, key)
 
 
-def changed_lines(difference: Difference, key: bytes) -> list[str]:
-    """Return only the lines that are added or removed; `key` is that of the hashes of values of Secrets."""
+def outline(difference: Difference, key: bytes) -> Iterator[str]:
+    """Yield the first of the lines that an object gains or loses, each cut to the width of prose.
+
+    Args:
+        difference: of an object that is changed.
+        key: of the hashes of values of Secrets.
+    """
     _, _, *lines = _diff(difference, key)
-    return [line for line in lines if line.startswith(("+", "-"))]
+    changed = [line for line in lines if line.startswith(("+", "-"))]
+    yield from (f"    {line}"[:WIDTH] for line in changed[:SHOWN])
+    if len(changed) > SHOWN:
+        yield f"    and {len(changed) - SHOWN} more lines; --diff shows all"
 
 
 def _paint(kind: str, line: str, *, colors: bool) -> str:

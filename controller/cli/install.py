@@ -29,7 +29,7 @@ from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits
 from controller.build.revision import Revision
 from controller.cli.command import FailedError, MisuseError, confirm, connect, read_file, tell
-from controller.cli.comparison import Change, Comparison, summarize, write
+from controller.cli.comparison import Change, Comparison, outline, summarize, write
 from controller.cli.content import (
     OCI,
     Draft,
@@ -82,7 +82,7 @@ def install(options: argparse.Namespace) -> int:
     for line in fit(_describe(draft, reviewed, comparison, options)).splitlines():
         tell(line)
     if comparison.is_refused and not options.force:
-        raise FailedError(f"nothing was {'changed' if found else 'created'}: {_refusal(draft, comparison)}")
+        raise FailedError(f"nothing was {'changed' if found else 'created'}: {_refusal(draft, comparison, options)}")
     if options.dry_run:
         done = "configured" if found else "created"
         text = show([draft.value], options.output) if options.output else f"{name_of(draft.value)} {done} (dry run)\n"
@@ -151,8 +151,11 @@ def _review(
 
 
 def _describe(draft: Draft, reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> Iterator[str]:
-    spec = draft.value["spec"]
-    yield from write(comparison, secrets.token_bytes(), colors=False) if options.diff else summarize(comparison)
+    spec, key = draft.value["spec"], secrets.token_bytes()
+    if options.diff:
+        yield from write(comparison, key, colors=False)
+    else:
+        yield from _summarize(comparison, key)
     yield f"  Format: {spec['format']}{_describe_recursion(spec)}"
     yield f"  Namespace: {reviewed.revision.terms.install_namespace}"
     account = spec.get("serviceAccountName")
@@ -162,16 +165,31 @@ def _describe(draft: Draft, reviewed: Reviewed, comparison: Comparison, options:
     yield from (f"  {line}" for line in describe(to_lines(permissions_of(reviewed.revision))))
 
 
+def _summarize(comparison: Comparison, key: bytes) -> Iterator[str]:
+    yield from summarize(comparison)
+    for each in comparison.objects:
+        if each.change in (Change.CHANGED, Change.RECREATED):
+            yield f"  {each.change.value.capitalize()}: {each.key}"
+            yield from outline(each, key)
+        elif each.change is Change.DELETED:
+            yield f"  Deleted: {each.key}"
+
+
 def _describe_recursion(spec: Mapping[str, Any]) -> str:
     is_recursive = (spec.get("config") or {}).get("recursive")
     return ", with manifests in subdirectories (spec.config.recursive)" if is_recursive else ""
 
 
-def _refusal(draft: Draft, comparison: Comparison) -> str:
+def _refusal(draft: Draft, comparison: Comparison, options: argparse.Namespace) -> str:
     """Return why nothing is done, and the ways out."""
-    name, count = draft.value["metadata"]["name"], sum(each.change is Change.REFUSED for each in comparison.objects)
-    what = f"{count} {'object' if count == 1 else 'objects'} would be refused"
-    return f'{what}; take over objects that exist with "rukpak adopt {name} --from kubectl", or pass --force'
+    name = draft.value["metadata"]["name"]
+    what = f"-f {options.file}" if options.file else options.source or "with the same content"
+    what += f" -n {options.install_namespace}" if options.install_namespace else ""
+    refused = [each for each in comparison.objects if each.change is Change.REFUSED]
+    adopt = (
+        f'"rukpak adopt {name} {what} --from kubectl" takes over objects that kubectl has applied; ' if refused else ""
+    )
+    return f"some of it would be refused; {adopt}--force installs it all the same"
 
 
 def _write(client: Client, options: argparse.Namespace, draft: Draft, found: Manifest | None) -> tuple[Manifest, str]:

@@ -278,9 +278,9 @@ def test_an_object_of_another_bundle_deployment_is_refused_and_comes_over_when_i
 @pytest.mark.parametrize(
     ("marks", "owner"),
     [
-        ({}, "already exists; delete it, or set"),
+        ({}, "already exists; set spec.collisionProtection to"),
         ({"annotations": {"meta.helm.sh/release-name": "web"}}, 'belongs to Helm release "web"'),
-        ({"labels": {"app.kubernetes.io/managed-by": "person"}}, "already exists; delete it, or set"),
+        ({"labels": {"app.kubernetes.io/managed-by": "person"}}, "already exists; set spec.collisionProtection to"),
     ],
     ids=["nobody", "Helm", "a person"],
 )

@@ -140,7 +140,7 @@ def test_immutable_fields_and_objects_of_others_are_refused(world: World, rukpak
         "ConfigMap taken": "refused",
     }
     shown = rukpak("diff", deployed.name, status=2).stdout
-    assert f"Refused: ConfigMap {deployed.name}/taken: already exists; delete it" in shown
+    assert f"Refused: ConfigMap {deployed.name}/taken: already exists; set spec.collisionProtection" in shown
     assert "field is immutable" in shown
 
 
@@ -217,7 +217,9 @@ REFUSALS = [
         bundle=[sized("string"), WIDGET],
         says="validating upgrade for CRD",
     ),
-    Refusal(name="an object without an owner", there=config_map("a"), says="already exists; delete it"),
+    Refusal(
+        name="an object without an owner", there=config_map("a"), says="already exists; set spec.collisionProtection"
+    ),
     Refusal(
         name="an object of another owner",
         there=labelled(config_map("a"), ownerReferences=[OTHER]),

@@ -122,6 +122,10 @@ def test_a_folder_is_installed_and_installed_again(world: World, rukpak: Rukpak,
     assert "-  color: blue" in asked.stderr
     assert maps(world, name) == [only]
     second = rukpak("install", name, folder, "--yes", "--wait")
+    assert (
+        f"Changed: ConfigMap {name}/a\n    -  color: blue\n    +  color: red\n  Deleted: ConfigMap {name}/b"
+        in second.stderr
+    )
     assert second.stdout == f"bundledeployment.core.rukpak.io/{name} configured\n"
     assert found.data("a") == {"color": "red"}
     (other,) = maps(world, name)
@@ -188,7 +192,7 @@ def test_what_would_be_refused_is_not_installed(world: World, rukpak: Rukpak, tm
     world.cluster.kubectl("create", "configmap", "a", "-n", name, "--from-literal=color=red")
     words = ["install", name, folder, "-n", name, "--yes"]
     refused = rukpak(*words, status=1)
-    assert f'"rukpak adopt {name} --from kubectl"' in " ".join(refused.stderr.split())
+    assert f'"rukpak adopt {name} {folder} -n {name} --from kubectl" takes over' in refused.stderr
     assert not exists(world.client, f"{DEPLOYMENTS}/{name}")
     assert maps(world, name) == []
     rukpak(*words, "--force")

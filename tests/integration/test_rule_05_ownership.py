@@ -173,7 +173,9 @@ def test_what_the_first_released_is_dealt_with_as_collision_protection_says(
     first.wait_ready()
     first.delete()
     first.wait_gone()
-    second.wait_for("Installed", status, saying="" if status == "True" else "already exists; delete it")
+    second.wait_for(
+        "Installed", status, saying="" if status == "True" else "already exists; set spec.collisionProtection"
+    )
     assert first.data("shared") == data
 
 
@@ -290,7 +292,7 @@ def test_what_kubectl_applied_is_adopted_so_that_fields_dropped_later_go(world: 
         input='{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"one":"1","two":"2"}}',
     )
     deployed = world.deploy(config_map("a", one="1", two="2"), name=name)
-    deployed.wait_for("Installed", "False", "Collision", saying="already exists; delete it")
+    deployed.wait_for("Installed", "False", "Collision", saying="already exists; set spec.collisionProtection")
     deployed.change(collisionProtection="IfNoController")
     first = deployed.wait_ready()
     found = deployed.get("a")

@@ -81,7 +81,7 @@ CASES = [
         "one without an owner",
         {},
         Standing.REFUSED,
-        problem="already exists; delete it, or set spec.collisionProtection to IfNoController to adopt it",
+        problem="already exists; set spec.collisionProtection to IfNoController to adopt it, or delete it",
     ),
     Case("one without an owner that may be adopted", {}, Standing.ADOPTED, "IfNoController"),
 ]
