@@ -8,9 +8,9 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 import pytest
-from hack.control_plane.cluster import Cluster
-from hack.control_plane.waiting import wait_for
 
+from controller.playground.cluster import Cluster
+from controller.playground.waiting import wait_for
 from tests.support.inside import ApiError, connect
 from tests.support.wrong_objects import DEFINITION, GOOD, SHELF, WRONG, Wrong
 
