@@ -102,7 +102,11 @@ def _list_fields(fields: list[str]) -> str:
 
 def show_version(options: argparse.Namespace) -> int:
     """Print the versions, or why they are not known; return the exit status: 1 if only some parts could be read."""
-    client = {"version": version("rukpak"), "python": platform.python_version(), "programs": _programs(options.helm)}
+    client = {
+        "version": version("rukpak"),
+        "python": platform.python_version(),
+        "programs": list_programs(options.helm),
+    }
     found: dict[str, Any] = {"client": client}
     if not options.client:
         found |= _read_cluster(options)
@@ -115,7 +119,7 @@ def show_version(options: argparse.Namespace) -> int:
     return FAILED if any(errors) and not all(errors) else 0
 
 
-def _programs(helm: str) -> dict[str, str]:
+def list_programs(helm: str) -> dict[str, str]:
     """Return by format the version of the program that `rukpak run` and `rukpak render` would start for it."""
     with tempfile.TemporaryDirectory(prefix="rukpak-") as scratch:
         settings = Settings(helm=helm, confinement="best-effort")

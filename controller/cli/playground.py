@@ -1,12 +1,14 @@
 """`rukpak playground`: a cluster, a registry and the controller on this machine, without root and without containers.
 
 Everything is in one folder, with what runs recorded in it, so that another process can stop it. Pods are only objects:
-a fake node reports them Ready. Programs that are missing are downloaded once (controller/playground/binaries.py).
+a fake node reports them Ready. Programs that are missing are downloaded once (controller/playground/binaries.py), helm
+among them: whoever has installed the package alone has none.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -16,7 +18,7 @@ from api import names
 from api.v1alpha2.schema import crd
 from controller.cli.command import FailedError, tell
 from controller.cli.deployments import read_holder
-from controller.cli.installation import DEFINITION
+from controller.cli.installation import DEFINITION, list_programs
 from controller.cli.output import one_line
 from controller.kube.client import connect
 from controller.playground.binaries import Binaries, MissingError
@@ -63,7 +65,7 @@ def _up(settings: Settings, folder: Path) -> None:
     elif folder.exists():
         raise FailedError(f'{folder}: is being started, or was not stopped; "rukpak playground down" deletes it')
     else:
-        programs = Binaries(settings, tell).obtain(PROGRAMS)
+        programs = obtain_programs(Binaries(settings, tell), needs_helm="helm" not in list_programs(""))
         folder.mkdir(mode=0o700, parents=True)
         try:
             _start(folder, programs)
@@ -100,8 +102,24 @@ def is_complete(folder: Path) -> bool:
     return (folder / "controller.pid") in recorded and all(map(running_process, recorded))
 
 
+def obtain_programs(binaries: Binaries, *, needs_helm: bool) -> dict[str, Path]:
+    """Return the programs by name; without helm, everything works but charts.
+
+    Raises: MissingError.
+    """
+    programs = binaries.obtain(PROGRAMS)
+    if needs_helm:
+        try:
+            programs |= binaries.obtain(["helm"])
+        except MissingError as error:
+            tell(f"no chart can be installed: {error}")
+    return programs
+
+
 def _start(folder: Path, programs: Mapping[str, Path]) -> None:
     cluster = make_control_plane(folder, programs, audit=False)
+    if "helm" in programs:
+        (folder / "bin" / "helm").symlink_to(programs["helm"])
     tell("starting the cluster")
     cluster.start()
     tell("starting the registry and the controller")
@@ -121,7 +139,9 @@ def _start_controller(cluster: ControlPlane) -> None:
         tell(f"{lack}: git and helm run unconfined in the playground")
         options.append("--confinement=best-effort")
     # -P: what lies in the working folder is not imported.
-    process = Process("controller", cluster.folder, [sys.executable, "-P", "-m", "controller", "run", *options])
+    path = os.pathsep.join([str(cluster.folder / "bin"), os.environ.get("PATH", os.defpath)])
+    command = [sys.executable, "-P", "-m", "controller", "run", *options]
+    process = Process("controller", cluster.folder, command, {"PATH": path})
     process.start()
 
     def acts() -> bool:

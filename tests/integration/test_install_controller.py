@@ -10,7 +10,7 @@ from controller.playground.cluster import ControlPlane
 from tests.support.controller import Rukpak, command
 from tests.support.installations import NAMESPACE, container_of
 
-pytestmark = pytest.mark.own_cluster
+pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
 IMAGE = ("--image", "registry.example.com/rukpak:v1")
 DEFINITION = "customresourcedefinition.apiextensions.k8s.io/bundledeployments.core.rukpak.io"
 INSTALLER = "clusterrolebinding.rbac.authorization.k8s.io/rukpak-installer"

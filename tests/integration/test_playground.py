@@ -16,7 +16,7 @@ from controller.playground.processes import kill_noted, take_away
 from controller.playground.programs import CONTROL_PLANE
 from controller.playground.settings import Settings
 
-pytestmark = [pytest.mark.own_cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.own_cluster, pytest.mark.timeout(300), pytest.mark.long]
 Run = Callable[[str], "subprocess.CompletedProcess[str]"]
 
 
