@@ -34,9 +34,9 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 _NESTED = f"{_EXTENSIONS}Nested"
-_SCHEMA = {"$ref": f"#/$defs/{_NESTED}"}
+_SCHEMA: dict[str, Any] = {"$ref": f"#/$defs/{_NESTED}"}
 # What the published schemas leave open, although the API server does not.
-_CLOSED = {
+_CLOSED: dict[str, dict[str, Any]] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": ["string", "number"], "format": "quantity"},
     f"{_EXTENSIONS}OrArray": _SCHEMA,
     f"{_EXTENSIONS}OrBool": {"if": {"type": "boolean"}, "else": _SCHEMA},
@@ -122,7 +122,11 @@ class Schemas:
         """Return the path of each wrong field of an object and what is wrong, without values, which may be secret."""
         if kind not in self._validators:
             self._validators[kind] = self._validator(kind)
-        return sorted({problem for error in self._validators[kind].iter_errors(item) for problem in _describe(error)})
+        errors = self._validators[kind].iter_errors(item)
+        try:
+            return sorted({problem for error in errors for problem in _describe(error)})
+        except RecursionError:
+            return [((), "is nested too deep to be checked")]
 
     def _validator(self, kind: Kind) -> Any:
         if kind in self._custom:

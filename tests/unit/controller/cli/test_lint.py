@@ -17,7 +17,7 @@ from controller.cli import main
 from controller.cli.lint import write_path
 from controller.cli.schemas import Schemas, close
 from tests.support.web_servers import FileServer
-from tests.support.wrong_objects import DEFINITION, GOOD, SHELF, WRONG, Wrong
+from tests.support.wrong_objects import DEFINITION, GOOD, SHELF, WRONG, Wrong, changed
 
 DATA = Path(__file__).parents[3] / "data"
 SCHEMAS = Schemas("1.36", [DEFINITION])
@@ -83,6 +83,14 @@ def test_a_pattern_is_matched_in_linear_time() -> None:
     schemas = Schemas("1.36", [definition])
     problems = schemas.find_problems(kind_of(SHELF), {**SHELF, "spec": "a" * 100_000 + "!"})
     assert problems == [(("spec",), 'does not match the pattern "^(a+)+$"')]
+
+
+def test_a_schema_that_is_nested_too_deep_is_told() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(500):
+        schema = {"type": "object", "properties": {"a": schema}}
+    path = "spec/versions/0/schema/openAPIV3Schema/properties/spec"
+    assert found_in(changed(DEFINITION, path, schema)) == (": is nested too deep to be checked",)
 
 
 # the command
