@@ -86,7 +86,7 @@ def _choose_version(wanted: str, capabilities: Capabilities) -> str:
     try:
         from controller.cli.schemas import known_versions  # noqa: PLC0415 - needs the extra
     except ImportError:
-        raise MisuseError("the schemas of Kubernetes are missing; install rukpak[lint]") from None
+        raise MisuseError('the schemas of Kubernetes are missing; run: pip install "rukpak[lint]"') from None
     known = known_versions()
     if wanted:
         found = wanted.removeprefix("v")

@@ -32,8 +32,18 @@ Kind: TypeAlias = tuple[str, str, str]
 """Group, version and kind."""
 FieldPath: TypeAlias = tuple[str | int, ...]
 _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+_NESTED = f"{_EXTENSIONS}Nested"
+_SCHEMA: dict[str, Any] = {"$ref": f"#/$defs/{_NESTED}"}
+# What the published schemas leave open, although the API server does not.
+_CLOSED: dict[str, dict[str, Any]] = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": ["string", "number"], "format": "quantity"},
+    f"{_EXTENSIONS}OrArray": _SCHEMA,
+    f"{_EXTENSIONS}OrBool": {"if": {"type": "boolean"}, "else": _SCHEMA},
+}
 # Required by the schemas; but a Go program reads zero, false or nothing for them, which the API server accepts.
 _MAY_BE_MISSING = {
+    "CSIDriver": ("spec",),
     "CSINodeSpec": ("drivers",),
     "ControllerRevision": ("revision",),
     "CustomResourceDefinitionVersion": ("served", "storage"),
@@ -42,6 +52,8 @@ _MAY_BE_MISSING = {
     "ISCSIPersistentVolumeSource": ("lun",),
     "ISCSIVolumeSource": ("lun",),
     "LimitRangeSpec": ("limits",),
+    "PodFailurePolicy": ("rules",),
+    "PreferredSchedulingTerm": ("preference",),
     "PriorityClass": ("value",),
     "SleepAction": ("seconds",),
     "StatefulSetSpec": ("serviceName",),
@@ -77,7 +89,7 @@ class Schemas:
     def __init__(self, version: str, objects: Iterable[dict[str, Any]]) -> None:
         folder = f"v{next(full for full in utils.all_versions() if utils.major_minor(full) == version)}-local-strict"
         definitions = utils.schema_contents(f"kubernetes-json-schema/{folder}/_definitions.json", version)
-        _tolerate_missing(definitions["$defs"])
+        _correct(definitions["$defs"])
         self._registry = Resource.from_contents(definitions) @ Registry()
         self._references = f"{definitions['$id']}#/$defs/"
         self._built_in = {
@@ -110,7 +122,11 @@ class Schemas:
         """Return the path of each wrong field of an object and what is wrong, without values, which may be secret."""
         if kind not in self._validators:
             self._validators[kind] = self._validator(kind)
-        return sorted({problem for error in self._validators[kind].iter_errors(item) for problem in _describe(error)})
+        errors = self._validators[kind].iter_errors(item)
+        try:
+            return sorted({problem for error in errors for problem in _describe(error)})
+        except RecursionError:
+            return [((), "is nested too deep to be checked")]
 
     def _validator(self, kind: Kind) -> Any:
         if kind in self._custom:
@@ -120,11 +136,18 @@ class Schemas:
         return _Validator(schema, registry=self._registry, format_checker=_FORMATS)
 
 
-def _tolerate_missing(definitions: Mapping[str, dict[str, Any]]) -> None:
-    for name, schema in definitions.items():
+def _correct(definitions: dict[str, dict[str, Any]]) -> None:
+    """Make published schemas say what the API server does."""
+    definitions |= _CLOSED
+    # Below "items" and "additionalProperties" of a CustomResourceDefinition, unknown fields are dropped without a word.
+    nested = json.loads(json.dumps(definitions[_EXTENSIONS]).replace(f'{_EXTENSIONS}"', f'{_NESTED}"'))
+    definitions[_NESTED] = {key: value for key, value in nested.items() if key != "additionalProperties"}
+    for name, schema in list(definitions.items()):
         optional = _MAY_BE_MISSING.get(name.rpartition(".")[2], ())
         if optional:
-            schema["required"] = [field for field in schema.get("required", ()) if field not in optional]
+            definitions[name] = schema | {
+                "required": [field for field in schema.get("required", ()) if field not in optional]
+            }
 
 
 def _custom_schemas(objects: Iterable[dict[str, Any]]) -> Iterator[tuple[Kind, Mapping[str, Any]]]:
@@ -197,6 +220,8 @@ def _add_properties(
             **properties,
             "metadata": {"allOf": [metadata, restricted]},
         }
+    if schema.get("x-kubernetes-embedded-resource"):
+        result["required"] = [*result.get("required", ()), "apiVersion", "kind"]
     if properties:
         result["properties"] = properties
     others = schema.get("additionalProperties")
@@ -229,6 +254,8 @@ def _check_pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> I
 
 _Validator = validators.extend(Draft202012Validator, {"pattern": _check_pattern})
 _FORMATS = FormatChecker(formats=())
+# As ParseQuantity in k8s.io/apimachinery.
+_QUANTITY = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
@@ -243,6 +270,10 @@ def _is_base64(value: Any) -> bool:
     return True
 
 
+def _is_quantity(value: Any) -> bool:
+    return not isinstance(value, str) or bool(_QUANTITY.fullmatch(value))
+
+
 def _is_time(value: Any) -> bool:
     if not isinstance(value, str):
         return True
@@ -251,6 +282,7 @@ def _is_time(value: Any) -> bool:
 
 _FORMATS.checks("byte", raises=binascii.Error)(_is_base64)
 _FORMATS.checks("date-time", raises=ValueError)(_is_time)
+_FORMATS.checks("quantity")(_is_quantity)
 _FORMATS.checks("int32")(_fits(32))
 _FORMATS.checks("int64")(_fits(64))
 _FORMAT_PROBLEMS = {
@@ -258,6 +290,7 @@ _FORMAT_PROBLEMS = {
     "date-time": "must be a time such as 2006-01-02T15:04:05Z",
     "int32": "must fit 32 bits",
     "int64": "must fit 64 bits",
+    "quantity": "must be a quantity such as 500m or 1Gi",
 }
 _BOUND_PROBLEMS = {
     "minimum": "must be at least {}",

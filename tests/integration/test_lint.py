@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from operator import attrgetter
@@ -11,8 +12,8 @@ import pytest
 
 from controller.playground.cluster import Cluster
 from controller.playground.waiting import wait_for
-from tests.support.inside import ApiError, connect
-from tests.support.wrong_objects import DEFINITION, GOOD, SHELF, WRONG, Wrong
+from tests.support.inside import ApiError, Schemas, connect
+from tests.support.wrong_objects import DEFINITION, GOOD, SHELF, WRONG, Wrong, changed
 
 Object: TypeAlias = dict[str, Any]
 PATH = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{DEFINITION['metadata']['name']}"
@@ -68,3 +69,43 @@ def test_what_lint_finds_is_refused(case: Wrong, server: Server) -> None:
 @pytest.mark.parametrize("name", GOOD)
 def test_what_lint_accepts_is_accepted(name: str, server: Server) -> None:
     assert server.refusal(GOOD[name]) == ""
+
+
+SAMPLES: tuple[Any, ...] = ("text", 1, 1.5, True, [], {}, ["x"], {"x": "y"})
+BY_SCHEMA = re.compile(
+    r"unknown field|expected|cannot unmarshal|must be of type|unmarshal|quantities must match|^no such kind"
+)
+
+
+def mutants(item: Object) -> Iterator[tuple[str, Object]]:
+    """Yield an object with each of its fields removed or of another type, and with a field that is unknown."""
+    for path, value in fields(item):
+        yield f"without {path}", changed(item, path)
+        if isinstance(value, dict):
+            yield f"unknown in {path}", changed(item, f"{path}/zzz", "1")
+        for sample in SAMPLES:
+            if type(sample) is not type(value):
+                yield f"{sample!r} at {path}", changed(item, path, sample)
+
+
+def fields(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, each in pairs:
+        place = f"{path}/{step}".removeprefix("/")
+        if place not in ("apiVersion", "kind", "metadata", "metadata/name") and "/" not in str(step):
+            yield place, each
+            yield from fields(each, place)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", GOOD)
+def test_lint_and_the_server_agree_on_every_mutant(name: str, server: Server) -> None:
+    """Whatever lint finds is refused, and whatever the server says of a schema is found."""
+    schemas, item = Schemas("1.36", [DEFINITION]), GOOD[name]
+    group, _, version = item["apiVersion"].rpartition("/")
+    differences = []
+    for what, mutant in mutants(item):
+        found, refusal = schemas.find_problems((group, version, item["kind"]), mutant), server.refusal(mutant)
+        if (found and not refusal) or (not found and BY_SCHEMA.search(refusal)):
+            differences.append((what, found, refusal))
+    assert differences == []

@@ -16,6 +16,7 @@ from controller.build.plugins import processor_of, source_of
 from controller.build.revision import Revision, Terms
 from controller.cli import uninstall as run_command
 from controller.cli.permissions import Resources
+from controller.cli.schemas import Schemas
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore, assemble
 from controller.formats.applicable import make_applicable, revision_digest
@@ -71,6 +72,7 @@ __all__ = [
     "Response",
     "Revision",
     "RevisionStore",
+    "Schemas",
     "State",
     "StorageClassInfo",
     "Terms",

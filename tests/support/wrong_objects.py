@@ -130,6 +130,15 @@ SHELF = made(
 GOOD: Mapping[str, Manifest] = {
     "a Deployment": DEPLOYMENT,
     "a Service": SERVICE,
+    "a CustomResourceDefinition": DEFINITION,
+    "what is dropped from the items of a CustomResourceDefinition": changed(
+        DEFINITION, "spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/books/items/propertys", {}
+    ),
+    "quantities of all forms": made(
+        "ResourceQuota",
+        "all",
+        spec={"hard": {"pods": 3, "requests.cpu": "1.5", "limits.cpu": "100m", "requests.memory": "1e3"}},
+    ),
     "a Secret": SECRET,
     "a Role": ROLE,
     "an object of a kind that the bundle defines": SHELF,
@@ -141,6 +150,7 @@ GOOD: Mapping[str, Manifest] = {
     "a PriorityClass without a value": made("PriorityClass", "nothing-special", "scheduling.k8s.io/v1"),
     "an EndpointSlice without endpoints": made("EndpointSlice", "none", "discovery.k8s.io/v1", addressType="IPv4"),
     "a ControllerRevision without a number": made("ControllerRevision", "first", "apps/v1", data={"any": ["thing"]}),
+    "a CSIDriver without anything": made("CSIDriver", "csi.example.com", "storage.k8s.io/v1"),
     "a LimitRange without limits": made("LimitRange", "none", spec={}),
     "a CronJob with a suspended Job": made(
         "CronJob",
@@ -157,6 +167,8 @@ GOOD: Mapping[str, Manifest] = {
 }
 POD = "spec/template/spec/containers/0"
 IN_POD = "spec.template.spec.containers[0]"
+BOOKS = "spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/books"
+IN_BOOKS = BOOKS.replace("/0/", "[0].").replace("/", ".")
 WRONG = [
     Wrong("a misspelt field", changed(changed(DEPLOYMENT, "spec/replica", 2), "spec/paused", False),
           ('spec.replica: unknown field; did you mean "replicas"?',)),
@@ -179,6 +191,10 @@ WRONG = [
           (f"{IN_POD}.ports: must be a list, not a mapping",)),
     Wrong("a quantity that is a boolean", changed(DEPLOYMENT, f"{POD}/resources/limits/cpu", True),
           (f"{IN_POD}.resources.limits.cpu: must be a string or a number, not a boolean",)),
+    Wrong("a quantity that is none", changed(DEPLOYMENT, f"{POD}/resources/limits/memory", "1 GB"),
+          (f"{IN_POD}.resources.limits.memory: must be a quantity such as 500m or 1Gi",)),
+    Wrong("a quantity with the unit of another", changed(DEPLOYMENT, f"{POD}/resources/limits/memory", "1ki"),
+          (f"{IN_POD}.resources.limits.memory: must be a quantity such as 500m or 1Gi",)),
     Wrong("a port that is a list", changed(SERVICE, "spec/ports/0/targetPort", [80]),
           ("spec.ports[0].targetPort: must be a string or an integer, not a list",)),
     Wrong("a missing field", changed(DEPLOYMENT, f"{POD}/name"), (f"{IN_POD}.name: required field is missing",)),
@@ -197,6 +213,11 @@ WRONG = [
     Wrong("a misspelt field of a CustomResourceDefinition",
           changed(DEFINITION, "spec/versions/0/schema/openAPIV3Schema/propertys", {}),
           ('spec.versions[0].schema.openAPIV3Schema.propertys: unknown field; did you mean "properties"?',)),
+    Wrong("a wrong type in the schema of a CustomResourceDefinition",
+          changed(DEFINITION, f"{BOOKS}/items/type", 1),
+          (f"{IN_BOOKS}.items.type: must be a string, not a number; put it in quotes",)),
+    Wrong("text in place of a schema", changed(DEFINITION, f"{BOOKS}/additionalProperties", "yes"),
+          (f"{IN_BOOKS}.additionalProperties: must be a mapping, not a string",)),
     Wrong("an unknown field of a custom kind", changed(SHELF, "spec/colour", "red"),
           ('spec.colour: unknown field; did you mean "color"?',)),
     Wrong("an unknown field in a list", changed(SHELF, "spec/books/0/pages", 1),
@@ -226,6 +247,8 @@ WRONG = [
           ("spec.extra.count: must be an integer, not a string; remove the quotes",)),
     Wrong("an unknown field of an embedded object", changed(SHELF, "spec/template/dta", {}),
           ('spec.template.dta: unknown field; did you mean "data"?',)),
+    Wrong("an embedded object without a kind", changed(SHELF, "spec/template/kind"),
+          ("spec.template.kind: required field is missing",)),
     Wrong("a time of a custom kind that is none", changed(SHELF, "spec/since", "2026-13-01T00:00:00Z"),
           ("spec.since: must be a time such as 2006-01-02T15:04:05Z",)),
     Wrong("two of which one is allowed", changed(SHELF, "spec/either/b", "y"),

@@ -16,8 +16,9 @@ import pytest
 from controller.cli import main
 from controller.cli.lint import write_path
 from controller.cli.schemas import Schemas, close
+from tests.support.operator_bundles import deployment, service_version, write_bundle
 from tests.support.web_servers import FileServer
-from tests.support.wrong_objects import DEFINITION, GOOD, SHELF, WRONG, Wrong
+from tests.support.wrong_objects import DEFINITION, GOOD, SHELF, WRONG, Wrong, changed
 
 DATA = Path(__file__).parents[3] / "data"
 SCHEMAS = Schemas("1.36", [DEFINITION])
@@ -83,6 +84,14 @@ def test_a_pattern_is_matched_in_linear_time() -> None:
     schemas = Schemas("1.36", [definition])
     problems = schemas.find_problems(kind_of(SHELF), {**SHELF, "spec": "a" * 100_000 + "!"})
     assert problems == [(("spec",), 'does not match the pattern "^(a+)+$"')]
+
+
+def test_a_schema_that_is_nested_too_deep_is_told() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(500):
+        schema = {"type": "object", "properties": {"a": schema}}
+    path = "spec/versions/0/schema/openAPIV3Schema/properties/spec"
+    assert found_in(changed(DEFINITION, path, schema)) == (": is nested too deep to be checked",)
 
 
 # the command
@@ -214,6 +223,30 @@ def test_a_template_has_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ]
 
 
+def test_a_registry_v1_bundle_is_checked_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"port": 80}}
+    write_bundle(tmp_path, service_version(deployments=[deployment()]), service)
+    status, lines, _ = lint(capsys, str(tmp_path), "--install-namespace", "prod")
+    assert status == 1
+    assert lines == ['manifests/00.json:1: Service prod/web: spec.port: unknown field; did you mean "ports"?']
+
+
+def test_a_custom_object_is_checked_by_the_definition_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also as a folder that kubectl reads with -R."""
+    shelf = "apiVersion: lint.example.com/v1\nkind: Shelf\nmetadata: {name: shelf}\nspec:\n  width: 30\n  hight: 1\n"
+    source = write(tmp_path, {"crds/shelf.json": json.dumps(DEFINITION), "shop/shelf.yaml": shelf})
+    assert lint(capsys, source) == (
+        1,
+        [
+            "shop/shelf.yaml:6: Shelf default/shelf: spec.hight: unknown field",
+            "shop/shelf.yaml:5: Shelf default/shelf: spec.width: must be at most 10",
+        ],
+        "objects: 2, problems: 2, by the schemas of Kubernetes 1.36\n",
+    )
+
+
 def test_two_files_with_an_object_of_the_same_name_are_told_apart_by_namespace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -275,7 +308,7 @@ def test_without_the_extra_it_says_what_to_install(
 
     monkeypatch.delitem(sys.modules, "controller.cli.schemas")
     monkeypatch.setattr(builtins, "__import__", without_schemas)
-    told = "rukpak lint: the schemas of Kubernetes are missing; install rukpak[lint]\n"
+    told = 'rukpak lint: the schemas of Kubernetes are missing; run: pip install "rukpak[lint]"\n'
     assert lint(capsys, write(tmp_path, {"web.yaml": WEB})) == (2, [], told)
 
 
