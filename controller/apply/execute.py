@@ -411,9 +411,17 @@ class AccessReviewer:
 
         Raises: CancelledError if the pool was stopped.
         """
+        missing = self.missing_to_repair(items, options)
+        return lack_of(missing, user.name, options.owner.name) if missing else None
+
+    def missing_to_repair(self, items: Sequence[tuple[Target, Resource]], options: ApplyOptions) -> list[RbacRight]:
+        """Return all rights that an account lacks if it could not repair the objects; none if it could.
+
+        Raises: CancelledError if the pool was stopped.
+        """
         missing = self.missing(items, options)
         deletions = {right for right in rights_to_apply(items) if right.verbs == ("delete",)}  # no repair needs them
-        return None if deletions.issuperset(missing) else lack_of(missing, user.name, options.owner.name)
+        return [] if deletions.issuperset(missing) else missing
 
     def _held(self, client: Client, options: ApplyOptions, rights: Iterable[RbacRight]) -> set[RbacRight]:
         """Return which rights, with one verb each, are held or cannot be asked about."""

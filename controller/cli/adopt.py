@@ -53,7 +53,7 @@ from controller.cli.command import (
     tell,
 )
 from controller.cli.comparison import Change, Comparison, Difference, outline, summarize, write_one
-from controller.cli.content import Draft, is_named, make_draft, pack, parts_of, read_overrides, write_with_content
+from controller.cli.content import Draft, is_named, make_draft, write_with_content
 from controller.cli.deployments import (
     MANAGER,
     Awaits,
@@ -74,7 +74,6 @@ from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import DEPLOYMENTS, Resource
 from controller.observe.records import ObjectKey, Record, key_of, project
-from controller.sources.config_map import MOST_BYTES
 from controller.untrusted import mapping
 
 SHOWN_MANAGERS = 5
@@ -90,7 +89,6 @@ PROTECTIONS = ("Prevent", "IfNoController", "None")
 
 
 _NAMESPACE, _SECRET = ("", "Namespace"), ("", "Secret")
-_LOCAL = "configMap"
 Metadata = Mapping[str, Any]
 
 
@@ -546,7 +544,9 @@ def _adopt_applied(client: Client, options: argparse.Namespace) -> ToolAdoption:
         # What is taken over already has lost its records: what is found now would be a smaller bundle.
         _check_existing(existing, namespace)
         spec = {key: value for key, value in existing["spec"].items() if key != "collisionProtection"}
-        return _adopt_from_tool(client, options, _make_draft(options.name, spec))
+        about = {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, "metadata": {"name": options.name}}
+        draft = Draft(value={**about, "spec": spec}, origin=f'BundleDeployment "{options.name}"')
+        return _adopt_from_tool(client, options, draft)
     discovery = Discovery(client)
     origin = other_tools.read_origin(options.origin, namespace, tuple(options.managers or ()))
     manifests, left_out = _collect(client, discovery, origin, options)
@@ -557,20 +557,10 @@ def _adopt_applied(client: Client, options: argparse.Namespace) -> ToolAdoption:
         raise FailedError(f'namespace "{namespace}": {found}{which}; or name a bundle with -f FILE')
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
         (Path(folder) / "objects.yaml").write_text("---\n".join(map(to_yaml, manifests)), encoding="utf-8")
-        archive = pack(folder, MOST_BYTES)
-    draft = _make_draft(options.name, {"format": "plain", **read_overrides(options, None)}, archive)
+        draft = make_draft(argparse.Namespace(**{**vars(options), "source": folder, "format": "plain"}))
     adoption = _adopt_from_tool(client, options, draft)
     adoption.left_out = left_out
     return adoption
-
-
-def _make_draft(name: str, spec: Mapping[str, Any], archive: bytes = b"") -> Draft:
-    """Return a BundleDeployment; its source is the archive, if there is one."""
-    if archive:
-        maps = [each for each, _, _ in parts_of(name, archive)]
-        spec = {**spec, "sources": [{"kind": _LOCAL, _LOCAL: {"names": maps}}]}
-    value = {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
-    return Draft(value=value, origin=f'BundleDeployment "{name}"', archive=archive)
 
 
 def _check_existing(existing: Manifest, namespace: str) -> None:
@@ -579,7 +569,7 @@ def _check_existing(existing: Manifest, namespace: str) -> None:
     Raises: FailedError.
     """
     spec, name = existing["spec"], existing["metadata"]["name"]
-    if spec.get("installNamespace") != namespace or [each["kind"] for each in spec["sources"]] != [_LOCAL]:
+    if spec.get("installNamespace") != namespace or [each["kind"] for each in spec["sources"]] != ["configMap"]:
         problem = "already exists and is not of an adoption; choose another name, or name its file with -f FILE"
         raise FailedError(f'BundleDeployment "{name}" {problem}')
 

@@ -56,6 +56,7 @@ from controller.apply.ownership import (
 from controller.apply.plan import Action, ApplyOptions, Task, decide_about
 from controller.apply.replies import ApplyFailure, Recovery, classify
 from controller.apply.requests import Pool
+from controller.apply.rights import lack_of
 from controller.apply.targets import Target, TargetSet, leave_out_missing, make_targets
 from controller.build.revision import Revision
 from controller.cli.command import REQUESTS, MisuseError, tell
@@ -154,9 +155,20 @@ def compare(reviewed: Reviewed, options: argparse.Namespace) -> Comparison:
         against="the cluster",
         objects=objects,
         hooks=[] if is_same else compare_hooks(installed, revision, is_upgrade=bool(digest)),
-        refusals=[text for text in dict.fromkeys([*dry_run.find_lack(), *said]) if text not in known],
+        refusals=[
+            text
+            for text in dict.fromkeys([*dry_run.find_lack(_name_bundle(deployment, options)), *said])
+            if text not in known
+        ],
         problems=problems,
     )
+
+
+def _name_bundle(deployment: BundleDeployment, options: argparse.Namespace) -> str:
+    """Return how a command line names a bundle: by the BundleDeployment, if that exists."""
+    if deployment.metadata.uid or not (options.file or options.source):
+        return deployment.metadata.name
+    return f"-f {options.file}" if options.file else f"{deployment.metadata.name} {options.source}"
 
 
 def compare_two(reviewed: Reviewed, before: Revision) -> Comparison:
@@ -283,8 +295,11 @@ class DryRun:
         ]
         return [*map(self._inspect, objects), *self._find_gone()], self._problems
 
-    def find_lack(self) -> list[str]:
+    def find_lack(self, bundle: str) -> list[str]:
         """Return which rights the account lacks that applies the objects, as far as the user may ask as the account.
+
+        Args:
+            bundle: what `rukpak rights` is told to show those of the whole bundle.
 
         Raises: ApiError if discovery fails.
         """
@@ -297,10 +312,10 @@ class DryRun:
         pool = Pool(REQUESTS, Supervisor())
         try:
             reviewer = AccessReviewer(self._client, pool)
-            lack = reviewer.lack(items, replace(self._options, user=user), user)
+            missing = reviewer.missing_to_repair(items, replace(self._options, user=user))
         finally:
             pool.stop()
-        return [lack.message] if lack else []
+        return [lack_of(missing, user.name, bundle).message] if missing else []
 
     def _is_idle(self, target: Target, difference: Difference) -> bool:
         """Whether it is the install namespace, which only has to exist."""

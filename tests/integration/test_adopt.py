@@ -425,6 +425,11 @@ def test_without_a_file_an_interrupted_adoption_goes_on(adopted: Adopted, rukpak
     assert adopted.deployed.read()["spec"]["collisionProtection"] == "Prevent"
     assert adopted.managers("a") == adopted.managers("b") == {names.field_manager(name)}
 
+    label = f"--selector={names.CONTENT_LABEL}={name}"
+    adopted.world.cluster.kubectl("delete", "configmap", label, "--namespace", name)
+    assert "NotFound" in rukpak(*words, status=1).stderr
+    assert adopted.deployed.status()["objects"]["total"] == 2
+
 
 @pytest.mark.thorough
 def test_where_kubectl_has_applied_nothing_a_file_is_asked_for(adopted: Adopted, rukpak: Rukpak) -> None:

@@ -238,7 +238,7 @@ REFUSALS = [
         there=make("v1", "ServiceAccount", "nobody"),
         spec={"serviceAccountName": "nobody"},
         flags=["--use-secrets"],
-        says='nobody" lacks permissions; grant it',
+        says='shop.json" prints those for the whole bundle',
     ),
     Refusal(name="a source that does not exist", spec={"sources": [image("127.0.0.1:1/a:b")]}, says="127.0.0.1:1"),
     Refusal(name="a misuse", flags=["--from=12345678"], says="require NAME"),

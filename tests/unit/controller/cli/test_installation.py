@@ -204,7 +204,7 @@ CASES = [
     Case("stalled ones", "BundleDeployments",
          {DEFINITION: installed(),
           DEPLOYMENTS.path(): listed({"status": {"conditions": [{"type": "Stalled", "status": "True"}]}})}, "warning",
-         'stalled: a0; "rukpak status NAME" says why'),
+         'stalled: a0; "rukpak status a0" says why'),
 ]
 # fmt: on
 
