@@ -18,31 +18,17 @@ from tests.support.private_sources import PASSWORD, USER, PrivateSources
 
 NAME = "demo"
 WAIT = "kubectl wait --timeout=60s"
+FAILS_IN = "25s"
+"""How long a rollout is waited for that will not succeed."""
 REPLICAS = "{.spec.replicas}"
 LINE_END = '{"\\n"}'
-MANIFEST = """\
-apiVersion: core.rukpak.io/v1alpha2
-kind: BundleDeployment
-metadata: {{name: {name}}}
-spec:
-  format: plain
-  installNamespace: {namespace}
-  sources:
-  - kind: image
-    image: {{ref: "{image}"}}"""
-
+BUNDLE = "hack/demonstration/bundle"
 CONFIG_MAP = """\
 apiVersion: v1
 kind: ConfigMap
 metadata: {{name: from-{kind}}}
 """
-FORMATS = """\
-apiVersion: core.rukpak.io/v1alpha2
-kind: BundleDeployment
-metadata: {{name: shop}}
-spec: {{format: helm, installNamespace: {namespace}, config: {{values: {{greeting: welcome}}}},
-  sources: [{{kind: image, image: {{ref: "{repository}:chart"}}}}]}}
----
+OPERATOR = """\
 apiVersion: core.rukpak.io/v1alpha2
 kind: BundleDeployment
 metadata: {{name: greeter}}
@@ -67,36 +53,31 @@ def tell(stage: Stage, *, keep: bool) -> None:
     Raises: CommandError, MissingError, RefusedError.
     """
     shell = stage.shell
-    shell.tell("== A cluster, and a registry with two versions of a bundle, a Helm chart and an operator")
+    shell.tell("== A cluster")
     stage.set_up()
-    repository = _publish(stage)
     shell.tell("\n== RukPak: a CustomResourceDefinition and the controller")
     _start(stage)
-    shell.tell("\n== Installed with a single kubectl apply")
-    _install(shell, f"{repository}:v1")
+    shell.tell("\n== A folder becomes a running bundle with one command")
+    _install(shell)
     shell.tell("\n== A user edits a managed object: the edit is reverted")
     _repair(shell)
+    shell.tell("\n== Changed and installed again: something changes, something is added, something is pruned")
+    _upgrade(shell)
+    shell.tell("\n== A wrong image: rolled back, corrected, and the rollback undone")
+    _roll_back(stage)
     shell.tell("\n== Paused: an edit is kept and reported; resumed: it is reverted")
     _pause_and_resume(shell)
-    shell.tell("\n== Upgraded: something changes, something is added, something is pruned")
-    _upgrade(shell, f"{repository}:v2")
-    shell.tell("\n== Upgraded to a version that wants a new permission: it waits, is looked at, and is approved")
-    _approve(shell, f"{repository}:v3")
+    shell.tell("\n== A version that wants a new permission: it waits, is looked at, and is approved")
+    _approve(shell)
+    shell.tell("\n== What kubectl has applied is adopted in place")
+    _adopt(shell)
+    shell.tell("\n== A registry, from which a Helm chart with a hook and an operator bundle (registry-v1) are installed")
+    _install_formats(stage)
     shell.tell("\n== Three sources in one, each with credentials: an image, a repository and a file")
     _install_three(stage)
-    shell.tell("\n== The other formats: a Helm chart with a hook, and an operator bundle (registry-v1)")
-    _install_formats(shell, repository)
     if not keep:
         shell.tell("\n== Deleted: only the Job of the hook remains, as with Helm")
-        _delete(shell)
-
-
-def _publish(stage: Stage) -> str:
-    """Push all bundles, and return the repository."""
-    repository = f"{stage.start_registry()}/{NAME}"
-    push = f".venv/bin/python -m hack.demonstration.push hack/demonstration/bundle/$b {repository}:$b"
-    stage.shell.run(f"for b in v1 v2 v3 chart operator; do {push}; done")
-    return repository
+        _delete(stage)
 
 
 def _start(stage: Stage) -> None:
@@ -109,12 +90,10 @@ def _start(stage: Stage) -> None:
     stage.add_plugin()
 
 
-def _install(shell: Shell, image: str) -> None:
-    manifest = MANIFEST.format(name=NAME, namespace=NAMESPACE, image=image)
-    shell.run(f"kubectl apply -f - <<'EOF'\n{manifest}\nEOF")
-    shell.run(f"{WAIT} --for=condition=Ready bd/{NAME}")
-    shell.run(f"kubectl get bd {NAME} -o wide")
-    _show_objects(shell)
+def _install(shell: Shell) -> None:
+    shell.run(f"rukpak install {NAME} {BUNDLE}/v1 -n {NAMESPACE} --yes --wait")
+    shell.run("rukpak status")
+    shell.run(f"rukpak tree {NAME}")
 
 
 def _repair(shell: Shell) -> None:
@@ -122,33 +101,45 @@ def _repair(shell: Shell) -> None:
     shell.run(f"{WAIT} -n {NAMESPACE} --for=jsonpath='{REPLICAS}'=2 deployment/web")
 
 
+def _upgrade(shell: Shell) -> None:
+    shell.run(f"rukpak install {NAME} {BUNDLE}/v2 --yes --wait")
+    shell.run(f"{WAIT} -n {NAMESPACE} --for=delete configmap/banner")
+    shell.run(f"rukpak history {NAME}")
+
+
+def _roll_back(stage: Stage) -> None:
+    shell, folder = stage.shell, stage.folder / "wrong"
+    shell.run(f"cp -r {BUNDLE}/v2 {folder} && sed -i s/pause:3.10/pause:missing/ {folder}/manifests/*.yaml")
+    shell.run(f"rukpak install {NAME} {folder} --yes --wait --timeout {FAILS_IN} || echo not ready")
+    shell.run(f"rukpak rollback {NAME} --wait")
+    shell.run(f"rukpak push {BUNDLE}/v2 {NAME}")
+    shell.run(f"rukpak rollback {NAME} --undo --yes --wait")
+
+
 def _pause_and_resume(shell: Shell) -> None:
-    shell.run(f"kubectl rukpak pause {NAME} --wait")
+    shell.run(f"rukpak pause {NAME} --wait")
     _edit_replicas(shell, 5)
     shell.run(f"{WAIT} --for=condition=Drifted bd/{NAME}")
-    shell.run(f"kubectl rukpak status {NAME} | tail -n 4")
-    shell.run(f"kubectl rukpak resume {NAME}")
-    shell.run(f"{WAIT} -n {NAMESPACE} --for=jsonpath='{REPLICAS}'=2 deployment/web")
+    shell.run(f"rukpak status {NAME} | tail -n 4")
+    shell.run(f"rukpak resume {NAME}")
+    shell.run(f"{WAIT} -n {NAMESPACE} --for=jsonpath='{REPLICAS}'=3 deployment/web")
 
 
-def _upgrade(shell: Shell, image: str) -> None:
-    change = f'[{{"op": "replace", "path": "/spec/sources/0/image/ref", "value": "{image}"}}]'
-    shell.run(f"kubectl patch bd {NAME} --type=json -p '{change}'")
-    shell.run(f"{WAIT} --for=condition=Ready bd/{NAME}")
-    shell.run(f"{WAIT} -n {NAMESPACE} --for=delete configmap/banner")
-    _show_objects(shell)
-    shell.run(f"kubectl -n {NAMESPACE} get configmap settings -o jsonpath='{{.data.greeting}}{LINE_END}'")
-
-
-def _approve(shell: Shell, image: str) -> None:
-    policy = '{"op": "add", "path": "/spec/approval", "value": "NewPermissions"}'
-    change = f'[{policy}, {{"op": "replace", "path": "/spec/sources/0/image/ref", "value": "{image}"}}]'
-    shell.run(f"kubectl patch bd {NAME} --type=json -p '{change}'")
+def _approve(shell: Shell) -> None:
+    policy = '{"spec": {"approval": "NewPermissions"}}'
+    shell.run(f"kubectl patch bd {NAME} --type=merge -p '{policy}'")
+    shell.run(f"rukpak push {BUNDLE}/v3 {NAME}")
     reason = '{.status.conditions[?(@.type=="Installed")].reason}'
     shell.run(f"{WAIT} --for=jsonpath='{reason}'=AwaitingApproval bd/{NAME}")
-    shell.run(f"kubectl rukpak permissions {NAME} --new")
-    shell.run(f"kubectl rukpak diff {NAME} | head -n 20")
-    shell.run(f"kubectl rukpak approve {NAME} --yes --wait")
+    shell.run(f"rukpak permissions {NAME} --new")
+    shell.run(f"rukpak diff {NAME} | head -n 20")
+    shell.run(f"rukpak approve {NAME} --yes --wait")
+
+
+def _adopt(shell: Shell) -> None:
+    shell.run(f"kubectl apply -n {NAMESPACE} -f {BUNDLE}/legacy")
+    shell.run(f"rukpak adopt legacy --from kubectl -n {NAMESPACE} -l app=legacy --yes")
+    shell.run("rukpak status legacy | head -n 3")
 
 
 def _install_three(stage: Stage) -> None:
@@ -164,11 +155,15 @@ def _install_three(stage: Stage) -> None:
         shell.run("kubectl delete bd three --timeout=60s")
 
 
-def _install_formats(shell: Shell, repository: str) -> None:
-    manifests = FORMATS.format(namespace=NAMESPACE, repository=repository)
-    shell.run(f"kubectl apply -f - <<'EOF'\n{manifests}\nEOF")
-    shell.run(f"{WAIT} --for=condition=Ready bd/shop bd/greeter")
-    shell.run("kubectl rukpak status")
+def _install_formats(stage: Stage) -> None:
+    shell, repository = stage.shell, f"{stage.start_registry()}/{NAME}"
+    shell.run(f"rukpak package {BUNDLE}/chart {repository}:chart --insecure-skip-tls-verify")
+    shell.run(f"rukpak package {BUNDLE}/operator {repository}:operator --insecure-skip-tls-verify")
+    shell.run(f"rukpak install shop oci://{repository}:chart -n {NAMESPACE} --set greeting=welcome --yes --wait")
+    manifest = OPERATOR.format(namespace=NAMESPACE, repository=repository)
+    shell.run(f"kubectl apply -f - <<'EOF'\n{manifest}\nEOF")
+    shell.run(f"{WAIT} --for=condition=Ready bd/greeter")
+    shell.run("rukpak status")
     shell.run(f"kubectl -n {NAMESPACE} get job/shop-stock configmap/shop-till deployment/greeter -o name | xargs")
 
 
@@ -184,9 +179,12 @@ def _fill(sources: PrivateSources) -> dict[str, str]:
     }
 
 
-def _delete(shell: Shell) -> None:
-    shell.run(f"kubectl delete bd {NAME} shop greeter --timeout=60s")
+def _delete(stage: Stage) -> None:
+    shell = stage.shell
+    shell.run(f"kubectl delete bd {NAME} shop greeter legacy --timeout=60s")
     _show_objects(shell)
+    if stage.has_brought_the_api:
+        shell.run("rukpak uninstall --delete --yes")
 
 
 def _edit_replicas(shell: Shell, count: int) -> None:

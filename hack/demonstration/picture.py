@@ -23,14 +23,19 @@ SIZE, ADVANCE, LEADING = 13, 7.83, 19
 MARGIN, BAR = 20, 36
 _DOCUMENT = re.compile(r"^\$ kubectl apply -f - <<'EOF'\n.*?^EOF$", re.DOTALL | re.MULTILINE)
 _SECTION = re.compile(r"^== (.*?)\n(.*?)(?=^== |\Z)", re.DOTALL | re.MULTILINE)
-TITLE = "hack/demo: a bundle is installed, repaired, upgraded, approved and deleted with kubectl"
+TITLE = "hack/demo: a folder is installed, repaired, upgraded, rolled back, approved and deleted"
 
 STEPS = {
-    "Installed with a single kubectl apply": r"\$ kubectl (apply|wait|get bd)|bundledeployment|NAME|demo ",
+    "A folder becomes a running bundle with one command": r"\$ rukpak (install|tree)|bundledeployment|OBJECT|Bundle|[├└]",
     "A user edits a managed object: the edit is reverted": r".",
-    "Upgraded: something changes, something is added, something is pruned": r"\$ kubectl (patch|wait .*bd)|bundled",
-    "Upgraded to a version that wants a new permission: it waits, is looked at, and is approved": (
-        r"\$ kubectl rukpak (permissions|approve)|Access|  ServiceAccount|bundledeployment\S* revision"
+    "Changed and installed again: something changes, something is added, something is pruned": (
+        r"\$ rukpak install|  (the cluster|Changed|Deleted)|    [-+]|bundledeployment"
+    ),
+    "A wrong image: rolled back, corrected, and the rollback undone": (
+        r"\$ rukpak (rollback|push)|rukpak install|bundledeployment\S* (rolled|rollback)"
+    ),
+    "A version that wants a new permission: it waits, is looked at, and is approved": (
+        r"\$ rukpak (permissions|approve)|Access|  ServiceAccount|bundledeployment\S* revision"
     ),
     "Deleted: only the Job of the hook remains, as with Helm": r"\$ kubectl delete|bundledeployment",
 }

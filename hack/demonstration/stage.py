@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = "crd/bundledeployments.core.rukpak.io"
 NAMESPACE = "demo"
 STORE_NAMESPACE = "rukpak-system"
-NAMES = ("demo", "three", "shop", "greeter")
-"""Namespace of the BundleDeployments."""
+NAMES = ("demo", "three", "shop", "greeter", "legacy")
+"""Of the BundleDeployments."""
 PLUGIN = f"export PATH={shlex.quote(str(ROOT / '.venv' / 'bin'))}:$PATH"
 """The command that makes `kubectl rukpak` available in a shell."""
 
@@ -72,6 +72,11 @@ class Stage(ABC):
     @abstractmethod
     def brought(self) -> str:
         """A description of what `take_down` deletes."""
+
+    @property
+    @abstractmethod
+    def has_brought_the_api(self) -> bool:
+        """Whether the cluster did not serve BundleDeployments before."""
 
     @abstractmethod
     def explain_use(self) -> str:
@@ -162,6 +167,11 @@ class OwnStage(Stage):
     def brought(self) -> str:
         return "cluster, registry and controller"
 
+    @property
+    def has_brought_the_api(self) -> bool:
+        """Whether the cluster did not serve BundleDeployments before: it is new."""
+        return True
+
     def explain_use(self) -> str:
         return self.shell.look(f"hack/cluster env {self.folder.name} 2> /dev/null")
 
@@ -234,6 +244,11 @@ class UserStage(Stage):
     def brought(self) -> str:
         """Objects that did not exist before."""
         return "registry, controller, and everything that they created in the cluster"
+
+    @property
+    def has_brought_the_api(self) -> bool:
+        """Whether the cluster did not serve BundleDeployments before."""
+        return DEFINITION in self._new
 
     def explain_use(self) -> str:
         return f"export KUBECONFIG={shlex.quote(str(self._kubeconfig))}"

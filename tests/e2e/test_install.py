@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from controller.playground.binaries import Binaries
-from hack.demonstration.push import read_files
 from tests.support.bundles import World
+from tests.support.charts import files_of
 from tests.support.instructions import pattern_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ def block(language: str) -> str:
 @pytest.fixture
 def terminal(world: World, binaries: Binaries, tmp_path: Path) -> dict[str, str]:
     """A folder with the file that README.md shows, naming an image that there is; returns the environment."""
-    world.registry.push_image("foo/bar", "v1", [read_files(BUNDLE)])
+    world.registry.push_image("foo/bar", "v1", [files_of(BUNDLE)])
     manifest = block("yaml")
     assert IMAGE in manifest
     (tmp_path / "foo.yaml").write_text(manifest.replace(IMAGE, f"{world.registry.host}/foo/bar:v1"), encoding="utf-8")
