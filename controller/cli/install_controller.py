@@ -32,6 +32,7 @@ from controller.observe.health.verdict import Context, State
 
 MANAGER = "rukpak-install-controller"
 DEFAULT, RESTRICTED = "install.yaml", "install-restricted.yaml"
+RESTRICTION = "--require-service-account"
 HELM_RELEASE = "meta.helm.sh/release-name"
 CREATED, CONFIGURED, UNCHANGED, DELETED = "created", "configured", "unchanged", "deleted"
 _WAITED_FOR = ("CustomResourceDefinition", "Deployment")
@@ -110,19 +111,21 @@ def _with_image(deployment: Manifest, image: str) -> Manifest:
 def make_plan(client: Client, discovery: Discovery, wanted: Sequence[Manifest]) -> Iterator[Step]:
     """Yield what an apply of each object would do, as the API server answers a dry run.
 
-    Raises: FailedError if the cluster does not serve a kind, Helm manages an object, or the API is of a newer release;
-        ApiError if the API server would refuse an object.
+    Raises: FailedError if the cluster does not serve a kind, Helm manages an object, the API is of a newer release, or
+        a controller would lose its restriction; ApiError if the API server would refuse an object.
     """
     for manifest in wanted:
         path = _path(discovery, manifest)
         found = read_if_exists(client, path)
-        if found is None:
+        if found:
+            _check_present(found.value, manifest)
+        apply = partial(client.apply, path, manifest, manager=MANAGER, force=True, dry_run=True, metadata=False)
+        applied = attempt(apply, HTTPStatus.NOT_FOUND)  # of its namespace, which is still to be created
+        if found is None or applied is None:
             yield Step(manifest=manifest, path=path, outcome=CREATED)
-            continue
-        _check_present(found.value, manifest)
-        applied = client.apply(path, manifest, manager=MANAGER, force=True, dry_run=True, metadata=False)
-        is_same = _content(applied.value) == _content(found.value)
-        yield Step(manifest=manifest, path=path, outcome=UNCHANGED if is_same else CONFIGURED)
+        else:
+            is_same = _content(applied.value) == _content(found.value)
+            yield Step(manifest=manifest, path=path, outcome=UNCHANGED if is_same else CONFIGURED)
 
 
 def _path(discovery: Discovery, manifest: Manifest) -> str:
@@ -141,6 +144,16 @@ def _check_present(found: Mapping[str, Any], manifest: Manifest) -> None:
     if manifest["kind"] == "CustomResourceDefinition" and (loss := find_loss(found)):
         remedy = "use the release that it is of"
         raise FailedError(f"the API of the cluster has {loss}, which this release does not know; {remedy}")
+    if manifest["kind"] == "Deployment" and is_restricted(found) and not is_restricted(manifest):
+        raise FailedError(
+            f"{name_of(manifest)} is restricted to accounts of tenants; pass --restricted, or uninstall it"
+        )
+
+
+def is_restricted(deployment: Mapping[str, Any]) -> bool:
+    """Return whether the controller of a Deployment installs bundles only as their ServiceAccounts."""
+    containers: Sequence[Mapping[str, Any]] = deployment["spec"]["template"]["spec"]["containers"]
+    return any(RESTRICTION in (each.get("args") or ()) for each in containers)
 
 
 def _content(value: Mapping[str, Any]) -> dict[str, Any]:

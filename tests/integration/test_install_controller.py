@@ -28,6 +28,12 @@ def test_it_installs_upgrades_restricts_and_is_uninstalled(fresh_kwok_cluster: C
     planned = rukpak(*install, "--dry-run").stdout.splitlines()
     assert f"{DEFINITION} created (server dry run)" in planned
     assert not kubectl("get", "namespace", NAMESPACE, "--ignore-not-found")
+    # Whoever may not create all of it is told before anything is created.
+    kubectl("create", "clusterrole", "viewer", "--verb=get", "--resource=*.*")
+    kubectl("create", "clusterrolebinding", "viewer", "--clusterrole=viewer", "--user=viewer")
+    refused = rukpak(*install, "--yes", "--as=viewer", status=1)
+    assert 'namespaces "rukpak-system" is forbidden' in refused.stderr
+    assert not refused.stdout
 
     done = rukpak(*install, "--yes", "--wait", "--timeout=2m")
     assert [f"{line} (server dry run)" for line in done.stdout.splitlines()] == planned
@@ -45,8 +51,9 @@ def test_it_installs_upgrades_restricts_and_is_uninstalled(fresh_kwok_cluster: C
     assert f"{INSTALLER} deleted" in restricted
     assert "--require-service-account" in container_of(fresh_kwok_cluster)["args"]
 
+    assert "pass --restricted" in rukpak(*install, "--yes", status=1).stderr
     add_field(fresh_kwok_cluster)
-    refused = rukpak(*install, "--yes", status=1)
+    refused = rukpak(*install, "--restricted", "--yes", status=1)
     assert "has spec.newer, which this release does not know" in refused.stderr
     assert not refused.stdout
 

@@ -10,7 +10,7 @@ from api import names
 from api.v1alpha2.schema import crd
 from controller.cli import main
 from controller.cli.command import FailedError
-from controller.cli.install_controller import find_manifests, find_superseded, make_plan, read_manifests
+from controller.cli.install_controller import Step, find_manifests, find_superseded, make_plan, read_manifests
 from controller.cli.installation import find_loss
 from controller.formats.manifests import read_documents
 from controller.kube.resources import Resource
@@ -112,11 +112,22 @@ def test_what_cannot_be_taken_over_is_named(metadata: dict[str, Any], problem: s
         list(make_plan(cluster.client, cluster.discovery, [deployment]))
 
 
+def test_a_restriction_is_not_lost_by_an_upgrade() -> None:
+    cluster = FakeCluster()
+    default, restricted = (
+        find(read_manifests(restricted=restricted, image=IMAGE, namespace="bundles"), "Deployment")
+        for restricted in (False, True)
+    )
+    cluster.put(restricted)
+    with pytest.raises(FailedError, match=r"is restricted to accounts of tenants; pass --restricted, or uninstall it"):
+        list(make_plan(cluster.client, cluster.discovery, [default]))
+
+
 def test_the_permission_to_install_anything_goes_with_restricted() -> None:
     cluster = FakeCluster(DEFINITIONS, NAMESPACES, WORKLOADS, BINDINGS)
     both = [read_manifests(restricted=restricted, image=IMAGE, namespace="bundles") for restricted in (False, True)]
     default, restricted = ([each for each in found if each["kind"] == "ClusterRoleBinding"] for found in both)
     cluster.put(next(each for each in default if each["metadata"]["name"] == "rukpak-installer"))
-    plan = list(make_plan(cluster.client, cluster.discovery, restricted))
+    plan = [Step(manifest=each, path=cluster.path(each), outcome="created") for each in restricted]
     [superseded] = find_superseded(cluster.client, cluster.discovery, plan, default)
     assert str(superseded) == "clusterrolebinding.rbac.authorization.k8s.io/rukpak-installer deleted"
