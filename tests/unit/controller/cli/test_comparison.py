@@ -20,6 +20,7 @@ from controller.cli.comparison import (
     compare_hooks,
     compare_revisions,
     mask,
+    outline,
     summarize,
     to_value,
     write,
@@ -164,6 +165,31 @@ def test_what_has_no_diff_is_listed_in_the_summary() -> None:
         "  Problem: a definition is unsafe",
     ]
     assert value.is_refused
+
+
+def test_what_refuses_all_of_it_is_listed_in_the_summary() -> None:
+    value = comparison(difference(Change.NONE), refusals=["an account lacks rights"])
+    assert lines(value)[1:] == ["  Refused: an account lacks rights"]
+    assert value.is_refused
+    assert (to_value(value, KEY)["refused"], to_value(value, KEY)["problems"]) == (True, ["an account lacks rights"])
+
+
+def test_an_outline_has_only_the_lines_that_change() -> None:
+    before, after = secret(a=encode("hunter2"), b="", d=""), secret(a=encode("hunter2"), b=encode("x"), c="")
+    shown = outline(difference(Change.CHANGED, before, after), KEY)
+    assert [line.partition(" byte")[0] for line in shown] == [
+        '    -  b: "0',
+        '    -  d: "0',
+        '    +  b: "1',
+        '    +  c: "0',
+    ]
+
+
+def test_a_long_outline_is_cut() -> None:
+    after = config_map("a", **{f"k{number:02}": "x" * 200 for number in range(12)})
+    *shown, last = outline(difference(Change.CHANGED, config_map("a"), after), KEY)
+    assert (len(shown), max(map(len, shown))) == (10, 100)
+    assert last.startswith("    and ")
 
 
 def test_lines_are_colored_for_a_terminal() -> None:
