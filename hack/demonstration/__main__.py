@@ -71,7 +71,9 @@ def tell(stage: Stage, *, keep: bool) -> None:
     _approve(shell)
     shell.tell("\n== What kubectl has applied is adopted in place")
     _adopt(shell)
-    shell.tell("\n== A registry, from which a Helm chart with a hook and an operator bundle (registry-v1) are installed")
+    shell.tell(
+        "\n== A registry, from which a Helm chart with a hook and an operator bundle (registry-v1) are installed"
+    )
     _install_formats(stage)
     shell.tell("\n== Three sources in one, each with credentials: an image, a repository and a file")
     _install_three(stage)

@@ -21,7 +21,6 @@ THEMES = {
 COLUMNS = 104
 SIZE, ADVANCE, LEADING = 13, 7.83, 19
 MARGIN, BAR = 20, 36
-_DOCUMENT = re.compile(r"^\$ kubectl apply -f - <<'EOF'\n.*?^EOF$", re.DOTALL | re.MULTILINE)
 _SECTION = re.compile(r"^== (.*?)\n(.*?)(?=^== |\Z)", re.DOTALL | re.MULTILINE)
 TITLE = "hack/demo: a folder is installed, repaired, upgraded, rolled back, approved and deleted"
 
@@ -90,14 +89,9 @@ def excerpt(transcript: str) -> list[str]:
     for heading, wanted in STEPS.items():
         if heading not in sections:
             raise ValueError(f'hack/demo has no step "{heading}"')
-        lines = [line for line in _lines(sections[heading]) if re.match(wanted, line)]
+        lines = [line for line in sections[heading].splitlines() if re.match(wanted, line)]
         found += [f"== {heading}", *(_shortened(line) for line in lines), ""]
     return found[:-1]
-
-
-def _lines(section: str) -> list[str]:
-    """Return the lines of a section; a command with a document is shown as one with a file."""
-    return _DOCUMENT.sub("$ kubectl apply -f demo.yaml", section).splitlines()
 
 
 def _shortened(line: str) -> str:

@@ -122,9 +122,9 @@ DELETED = [
 
 
 def pictured_commands() -> set[str]:
-    """Return the commands that the picture of README.md shows, except shortened ones and those with documents."""
+    """Return the commands that the picture of README.md shows, except shortened ones."""
     lines = excerpt(PICTURED.read_text(encoding="utf-8"))
-    return {line for line in lines if line.startswith("$ ") and not line.endswith(("…", "demo.yaml"))}
+    return {line for line in lines if line.startswith("$ ") and not line.endswith("…")}
 
 
 @pytest.fixture(scope="module", autouse=True)

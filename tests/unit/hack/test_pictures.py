@@ -39,12 +39,6 @@ def test_the_recording_shows_a_line_of_each_step_and_no_wide_one() -> None:
     assert max(map(len, lines)) == COLUMNS
 
 
-def test_documents_are_shown_as_files() -> None:
-    first = next(iter(STEPS))
-    lines = excerpt(FULL.replace(f"== {first}\n", f"== {first}\n$ kubectl apply -f - <<'EOF'\nkind: X\nEOF\n", 1))
-    assert lines[:2] == [f"== {first}", "$ kubectl apply -f demo.yaml"]
-
-
 def test_a_step_that_the_demonstration_no_longer_has_is_refused() -> None:
     with pytest.raises(ValueError, match="no step"):
         excerpt(FULL.replace(next(iter(STEPS)), "Other"))
