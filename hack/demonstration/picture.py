@@ -25,7 +25,7 @@ _SECTION = re.compile(r"^== (.*?)\n(.*?)(?=^== |\Z)", re.DOTALL | re.MULTILINE)
 TITLE = "hack/demo: a folder is installed, repaired, upgraded, rolled back, approved and deleted"
 
 STEPS = {
-    "A folder becomes a running bundle with one command": r"\$ rukpak (install|tree)|bundledeployment|OBJECT|Bundle|[├└]",
+    "A folder becomes a running bundle with one command": r"\$ rukpak (install|tree)|bundled|OBJECT|Bundle|[├└]",
     "A user edits a managed object: the edit is reverted": r".",
     "Changed and installed again: something changes, something is added, something is pruned": (
         r"\$ rukpak install|  (the cluster|Changed|Deleted)|    [-+]|bundledeployment"

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from api import names
-from controller.formats.manifests import read_documents
 from controller.playground.cluster import ControlPlane
 from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, config_map, exists, image, new_name
 from tests.support.charts import chart_of, write
 from tests.support.controller import Rukpak, command
+from tests.support.inside import read_documents
 from tests.support.objects import deployment, labelled, make, secret
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
