@@ -17,6 +17,8 @@ from controller.cli.verbs import VERBS, make_parser
 HELP = "help"
 ANSWER = "__complete"
 """The verb that answers, which help does not list; cobra calls it the same."""
+_NAME = "NAME"
+"""How arguments are shown that are names of BundleDeployments."""
 _BASH = """\
 # Load it with: source <(rukpak completion bash)
 _rukpak() {
@@ -114,10 +116,12 @@ def _complete_verb(verb: str, before: Sequence[str], last: str, find_names: Call
         return _values(flags[name], value, f"{name}=")
     if last.startswith("-"):
         return _matching({each: flag.help for each, flag in flags.items() if each.startswith("--")}, last)
-    if takes_names(verb):
-        given = set(before)
-        return _matching(dict.fromkeys((each for each in find_names() if each not in given), ""), last)
-    return _arguments(verb, last)
+    given = [
+        word
+        for word, previous in zip(before, ("", *before), strict=False)
+        if not (word.startswith("-") or (previous in flags and flags[previous].takes_value))
+    ]
+    return _complete_argument(_find_argument(verb, len(given)), given, last, find_names)
 
 
 def _values(flag: Flag, begun: str, prefix: str = "") -> Completion:
@@ -126,13 +130,24 @@ def _values(flag: Flag, begun: str, prefix: str = "") -> Completion:
     return _matching({f"{prefix}{value}": "" for value in flag.values}, f"{prefix}{begun}")
 
 
-def _arguments(verb: str, begun: str) -> Completion:
-    """Return the valid words of an argument, or leave it to the shell to offer files."""
+def _find_argument(verb: str, place: int) -> argparse.Action | None:
+    """Return the argument of a verb at a place, from 0; None if it has none there."""
     arguments = [action for action in make_parser(verb).actions() if not action.option_strings]
-    words = [word for action in arguments for word in getattr(action.type, "words", ())]
-    if arguments and not words:
-        return Completion({}, Directive.FILES)
-    return _matching(dict.fromkeys(words, ""), begun)
+    if arguments and arguments[-1].nargs == "*":
+        return arguments[min(place, len(arguments) - 1)]
+    return arguments[place] if place < len(arguments) else None
+
+
+def _complete_argument(
+    argument: argparse.Action | None, given: Sequence[str], begun: str, find_names: Callable[[], Iterable[str]]
+) -> Completion:
+    """Return names, or the valid words of an argument, or leave it to the shell to offer files."""
+    if argument is None:
+        return Completion({})
+    if argument.metavar == _NAME:
+        return _matching(dict.fromkeys((each for each in find_names() if each not in given), ""), begun)
+    words = getattr(argument.type, "words", ())
+    return _matching(dict.fromkeys(words, ""), begun) if words else Completion({}, Directive.FILES)
 
 
 def _matching(words: Mapping[str, str], begun: str) -> Completion:
@@ -204,7 +219,7 @@ def takes_names(verb: str) -> bool:
 
     Raises: KeyError if there is no such verb.
     """
-    return any(action.metavar == "NAME" and not action.option_strings for action in make_parser(verb).actions())
+    return any(action.metavar == _NAME and not action.option_strings for action in make_parser(verb).actions())
 
 
 def _flags_of(parser: Parser, action: argparse.Action) -> Iterator[Flag]:

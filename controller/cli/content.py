@@ -167,7 +167,8 @@ def _replace(sources: Sequence[Mapping[str, Any]], source: Mapping[str, Any]) ->
         problem = f"spec.sources: there are {len(sources)}, of which SOURCE would replace all"
         raise MisuseError(f'{problem}; change them in a file, and use -f FILE, or "rukpak push" with --source')
     before, kind = next(iter(sources), {}), source["kind"]
-    kept = {key: before[key] for key in ("destination", "pollInterval") if key in before and kind != _LOCAL}
+    keys = ("destination",) if kind == _LOCAL else ("destination", "pollInterval")
+    kept = {key: before[key] for key in keys if key in before}
     block = before.get(kind) or {}
     how = {key: value for key, value in block.items() if key not in _CHOOSING.get(kind, block)}
     return {"kind": kind, **kept, kind: {**how, **source[kind]}}

@@ -136,14 +136,18 @@ def _shown(host: str) -> str:
     return host.encode("ascii", "backslashreplace").decode()
 
 
-def is_consent_given(uses: Sequence[SecretUse], file: str) -> bool:
+def is_consent_given(uses: Sequence[SecretUse], origin: str) -> bool:
     """Ask on the terminal whether Secrets may be used, unless there are none; return whether they may.
+
+    Args:
+        uses: of Secrets.
+        origin: of the BundleDeployment that names them.
 
     Raises: MisuseError if there is no terminal.
     """
     if not uses:
         return True
-    tell(f'"{file}" uses your permissions to read these Secrets and send them to these servers, or print them:')
+    tell(f"{origin} uses your permissions to read these Secrets and send them to these servers, or print them:")
     for line in to_table(("SECRET", "SERVER"), [(use.secret, use.server) for use in uses]).splitlines():
         tell(f"  {line}")
-    return ask(f'"{file}": no terminal to ask for consent; pass --use-secrets to use its Secrets')
+    return ask(f"{origin}: no terminal to ask for consent; pass --use-secrets to use its Secrets")
