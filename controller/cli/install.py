@@ -17,6 +17,7 @@ import argparse
 import base64
 import os
 import secrets
+import shlex
 import sys
 import threading
 import time
@@ -60,6 +61,13 @@ from controller.sources.image.registry import push_image
 from controller.status.report import short
 
 _AUTOMATIC = "Automatic"
+_DESCRIBING = frozenset(
+    {
+        *("file", "image", "git", "ref", "directory", "http", "sha256", "chart", "repository", "version", "secret"),
+        *("format", "install_namespace", "service_account", "config", "values", "set", "set_string", "set_file"),
+    }
+)
+"""The flags with a value that describe a BundleDeployment, for `adopt`, too."""
 _KIND = "configMap"
 _PLACE = "image"
 """Starts the messages about the registry."""
@@ -81,10 +89,12 @@ def install(options: argparse.Namespace) -> int:
     comparison = compare(reviewed, options)
     for line in fit(_describe(draft, reviewed, comparison, options)).splitlines():
         tell(line)
+    if found and (pinned := found["spec"].get("pinnedRevision")) and not draft.value["spec"].get("pinnedRevision"):
+        tell(f"  Rollback: to {short(pinned)}, is undone")
     if comparison.is_refused and not options.force:
         raise FailedError(f"nothing was {'changed' if found else 'created'}: {_refusal(draft, comparison, options)}")
     if options.dry_run:
-        done = "configured" if found else "created"
+        done = "created" if not found else "unchanged" if found["spec"] == draft.value["spec"] else "configured"
         text = show([draft.value], options.output) if options.output else f"{name_of(draft.value)} {done} (dry run)\n"
         print(text, end="")
         return 0
@@ -182,14 +192,21 @@ def _describe_recursion(spec: Mapping[str, Any]) -> str:
 
 def _refusal(draft: Draft, comparison: Comparison, options: argparse.Namespace) -> str:
     """Return why nothing is done, and the ways out."""
-    name = draft.value["metadata"]["name"]
-    what = f"-f {options.file}" if options.file else options.source or "with the same content"
-    what += f" -n {options.install_namespace}" if options.install_namespace else ""
-    refused = [each for each in comparison.objects if each.change is Change.REFUSED]
-    adopt = (
-        f'"rukpak adopt {name} {what} --from kubectl" takes over objects that kubectl has applied; ' if refused else ""
-    )
+    adopt = ""
+    if any(each.change is Change.REFUSED for each in comparison.objects):
+        words = ["rukpak", "adopt", draft.value["metadata"]["name"], *_repeat(options), "--from", "kubectl"]
+        adopt = f'"{shlex.join(words)}" takes over objects that kubectl has applied; '
     return f"some of it would be refused; {adopt}--force installs it all the same"
+
+
+def _repeat(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the words of the command line that describe the BundleDeployment."""
+    if options.source:
+        yield options.source
+    for flag, value in vars(options).items():
+        if flag in _DESCRIBING and value:
+            for each in value if isinstance(value, list) else [value]:
+                yield from (f"--{flag.replace('_', '-')}", each)
 
 
 def _write(client: Client, options: argparse.Namespace, draft: Draft, found: Manifest | None) -> tuple[Manifest, str]:

@@ -192,7 +192,7 @@ def test_what_would_be_refused_is_not_installed(world: World, rukpak: Rukpak, tm
     world.cluster.kubectl("create", "configmap", "a", "-n", name, "--from-literal=color=red")
     words = ["install", name, folder, "-n", name, "--yes"]
     refused = rukpak(*words, status=1)
-    assert f'"rukpak adopt {name} {folder} -n {name} --from kubectl" takes over' in refused.stderr
+    assert f'"rukpak adopt {name} {folder} --install-namespace {name} --from kubectl" takes over' in refused.stderr
     assert not exists(world.client, f"{DEPLOYMENTS}/{name}")
     assert maps(world, name) == []
     rukpak(*words, "--force")
@@ -208,7 +208,8 @@ def test_what_is_installed_replaces_what_was_rolled_back_to(world: World, rukpak
     found = deployed(world, name, "")
     assert found.data("a") == {"color": "blue"}
     folder = write(tmp_path / "shop", a=config_map("a", color="green"))
-    rukpak("install", name, folder, "--yes", "--wait")
+    done = rukpak("install", name, folder, "--yes", "--wait")
+    assert "Rollback: to " in done.stderr
     assert found.data("a") == {"color": "green"}
     assert "pinnedRevision" not in found.read()["spec"]
 
