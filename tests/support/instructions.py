@@ -13,6 +13,7 @@ from typing import Any
 
 REGISTRY = "registry.example.com"
 """What pages call a registry."""
+_FENCED = re.compile(r"^( *)```(console|sh|bash)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^```console\n\$ (.*?)^```$", re.DOTALL | re.MULTILINE)
 _SECONDS = 150
 
@@ -36,6 +37,43 @@ def steps_of(text: str) -> Iterator[Step]:
             first, _, rest = step.partition("\n")
             document, end, output = f"{rest}\n".partition("\nEOF\n") if "<<'EOF'" in first else ("", "", rest)
             yield Step(f"{first}\n{document}\nEOF" if end else first, output)
+
+
+def list_commands(text: str) -> Iterator[str]:
+    """Yield the commands of all blocks of a page, those after `$` and those in scripts."""
+    for indent, language, block in _FENCED.findall(text):
+        lines = block.replace(f"\n{indent}", "\n").removeprefix(indent)
+        if language == "console":
+            yield from (step.command for step in steps_of(f"```console\n{lines}```"))
+        else:
+            yield from _split_script(lines)
+
+
+def _split_script(text: str) -> Iterator[str]:
+    """Yield the commands of a script; one that has several lines is complete once bash can parse it."""
+    command = ""
+    for line in text.splitlines():
+        command = f"{command}\n{line}" if command else line
+        parsed = subprocess.run(["bash", "-n", "-c", command], capture_output=True, check=False)
+        if command.strip() and parsed.returncode == 0 and not line.endswith("\\"):
+            yield command
+            command = ""
+    assert not command.strip(), command
+
+
+def run_at_terminal(command: str, folder: Path, environment: Mapping[str, str]) -> tuple[int, str]:
+    """Run a command at a terminal whose user answers questions with yes; return its exit status and what it showed."""
+    done = subprocess.run(
+        ["script", "--quiet", "--return", "--command", command, "/dev/null"],
+        cwd=folder,
+        env={**environment, "SHELL": "/bin/bash"},
+        input="y\n",
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    return done.returncode, done.stdout
 
 
 def run(step: Step, folder: Path, environment: Mapping[str, str], registry: str) -> str:
