@@ -16,8 +16,8 @@ import pytest
 
 from controller.playground.binaries import Binaries
 from controller.playground.settings import Settings
-from hack.demonstration.push import read_files
 from tests.support.bundles import ROOT, World, config_map
+from tests.support.charts import files_of
 from tests.support.instructions import Step, list_commands, pattern_of, read_steps, run, run_at_terminal, steps_of
 from tests.support.other_programs import UnavailableError, helm, obtain_oras
 from tests.support.private_sources import PASSWORD, PrivateSources, serve_private_sources
@@ -256,9 +256,9 @@ def _prepared(world: World, desk: Path) -> Iterator[None]:
     shutil.copytree(BUNDLE / "v1", desk / "bundle")
     (desk / "config").symlink_to(CONFIG)
     (desk / "foo.yaml").write_text(FOO.replace("quay.io", world.registry.host), encoding="utf-8")
-    world.registry.push_image("foo/bar", "v1", [read_files(BUNDLE / "v1")])
+    world.registry.push_image("foo/bar", "v1", [files_of(BUNDLE / "v1")])
     for repository, tag in (("foo", "v1"), ("foo/chart", "1.2.0")):
-        world.registry.push_image(repository, tag, [read_files(BUNDLE / "chart")])
+        world.registry.push_image(repository, tag, [files_of(BUNDLE / "chart")])
     world.cluster.kubectl("create", "namespace", "foo")
     try:
         yield
