@@ -202,7 +202,7 @@ def read_overrides(options: argparse.Namespace, config: Mapping[str, Any] | None
         "config": _read_config(options, config or {}),
         "approval": getattr(options, "approval", None),
     }
-    return {key: value for key, value in fields.items() if value}
+    return {key: value for key, value in fields.items() if value or value == {}}  # an empty config is one, too
 
 
 def _read_config(options: argparse.Namespace, config: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -28,6 +28,7 @@ from typing import Any
 
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits
+from api.v1alpha2.conditions import Reason
 from controller.build.revision import Revision
 from controller.cli.command import FailedError, MisuseError, confirm, connect, read_file, tell
 from controller.cli.comparison import Change, Comparison, outline, summarize, write
@@ -48,6 +49,7 @@ from controller.cli.content import (
 from controller.cli.deployments import MANAGER, Deployments, Manifest, awaits_ready, conclude, wait_if_asked
 from controller.cli.diff import compare
 from controller.cli.output import fit, name_of, show
+from controller.cli.parser import is_object_name
 from controller.cli.permissions import describe
 from controller.cli.render import Reviewed, network_of, new_store, read_capabilities, render_local, render_new
 from controller.content.limits import quote
@@ -59,6 +61,7 @@ from controller.sources.config_map import MOST_BYTES
 from controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
 from controller.sources.image.registry import push_image
 from controller.status.report import short
+from controller.untrusted import mapping
 
 _AUTOMATIC = "Automatic"
 _DESCRIBING = frozenset(
@@ -130,7 +133,10 @@ def _draft(deployments: Deployments, options: argparse.Namespace) -> tuple[Draft
     Raises: MisuseError, FailedError, BundleError, ApiError.
     """
     draft = make_draft(options) if options.file else None
-    found = deployments.get(draft.value["metadata"].get("name", "") if draft else options.name)
+    name = mapping(draft.value, "metadata").get("name") if draft else options.name
+    if not is_object_name(str(name)):
+        raise BundleError(Reason.INVALID_CONFIG, f"{options.file}: metadata.name: must be the name of an object")
+    found = deployments.get(str(name))
     if found and found["metadata"].get("deletionTimestamp"):
         raise FailedError(f"{found['metadata']['name']}: is being deleted; run the command again when it is gone")
     if not (draft or found or is_named(options)):
