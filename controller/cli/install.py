@@ -105,12 +105,17 @@ def install(options: argparse.Namespace) -> int:
     value, done = _write(client, options, draft, found)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     _tidy(client, value, found, is_installed=options.wait and not failures)
-    for each in values:
-        installed = (each.get("status") or {}).get("revision") or reviewed.revision.digest
-        if options.wait and installed != reviewed.revision.digest:
-            shown = f"{short(installed)} is installed, not {short(reviewed.revision.digest)}"
-            tell(f"warning: revision {shown}: the source has changed meanwhile")
+    if options.wait and not failures:
+        _tell_moved(values[0], reviewed.revision.digest)
     return conclude("install", options, values, failures, done=done)
+
+
+def _tell_moved(value: Manifest, shown: str) -> None:
+    """Print on stderr if what is installed is not the revision that was shown."""
+    installed = (value.get("status") or {}).get("installedRevision")
+    if installed and installed != shown:
+        text = f"{short(installed)} is installed, not {short(shown)}"
+        tell(f"warning: revision {text}: the source has changed meanwhile")
 
 
 def _check(options: argparse.Namespace) -> None:
