@@ -50,6 +50,7 @@ POLICIES = Resource(
     "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
 )
 LABEL = "app.kubernetes.io/name=rukpak"
+"""On every object of config/."""
 GIT_SECONDS = 10.0
 _HERE = "only for rukpak run and rukpak render on this machine"
 
@@ -184,7 +185,7 @@ def _controller(controller: dict[str, Any], own: str) -> str:
 
 def _api(api: dict[str, Any]) -> str:
     if not api["installed"]:
-        return f'{NOT_INSTALLED}; run "rukpak crd | kubectl apply --server-side -f -"'
+        return f"{NOT_INSTALLED}; {INSTALL_API}"
     versions = ", ".join(api["versions"])
     if not api["difference"]:
         return f"{versions}, as in the client"
@@ -396,8 +397,7 @@ def _check_states(client: Client, _namespace: str) -> Iterator[Finding]:
         return
     stalled = [value["metadata"]["name"] for value in client.list(DEPLOYMENTS.path()) if _is_stalled(value)]
     if stalled:
-        shown = ", ".join(stalled[:5]) + (f" and {len(stalled) - 5} more" if len(stalled) > 5 else "")  # noqa: PLR2004
-        yield warning(f'stalled: {shown}; "rukpak status {stalled[0]}" says why')
+        yield warning(f'stalled: {list_first(stalled)}; "rukpak status {stalled[0]}" says why')
 
 
 def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:

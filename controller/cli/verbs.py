@@ -217,7 +217,7 @@ CONTENT = (
     _flag("--ref REF", "for git: commit, tag or branch [default: HEAD]", group=_CONTENT_TITLE),
     _flag("--directory DIRECTORY", "for git: part of the repository", group=_CONTENT_TITLE),
     _flag("--http URL", "archive, or file of manifests", group=_CONTENT_TITLE),
-    _flag("--sha256 DIGEST", "for http and charts: of the file", group=_CONTENT_TITLE),
+    _flag("--sha256 DIGEST", "for http and charts: SHA-256 that the file must have", group=_CONTENT_TITLE),
     _flag("--chart NAME", "Helm chart", group=_CONTENT_TITLE),
     _flag(
         "--repository URL",
