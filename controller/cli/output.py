@@ -126,10 +126,10 @@ def one_line(text: str) -> str:
     return visible(text.replace("\n", " "))
 
 
-def some(texts: Sequence[str]) -> str:
+def some(texts: Sequence[str], most: int = SHOWN) -> str:
     """Return the first of many names for a line, and how many more there are."""
-    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
-    return f"{', '.join(texts[:SHOWN])}{more}"
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return f"{', '.join(texts[:most])}{more}"
 
 
 def fit(lines: Iterable[str]) -> str:
