@@ -48,7 +48,7 @@ from controller.cli.content import (
 )
 from controller.cli.deployments import MANAGER, Deployments, Manifest, awaits_ready, conclude, wait_if_asked
 from controller.cli.diff import compare
-from controller.cli.output import fit, name_of, show
+from controller.cli.output import name_of, show, tell_all
 from controller.cli.parser import is_object_name
 from controller.cli.permissions import describe
 from controller.cli.render import Reviewed, network_of, new_store, read_capabilities, render_local, render_new
@@ -90,8 +90,7 @@ def install(options: argparse.Namespace) -> int:
     draft, found = _draft(deployments, options)
     draft, reviewed = _review(client, options, draft, found)
     comparison = compare(reviewed, options)
-    for line in fit(_describe(draft, reviewed, comparison, options)).splitlines():
-        tell(line)
+    tell_all(_describe(draft, reviewed, comparison, options))
     if found and (pinned := found["spec"].get("pinnedRevision")) and not draft.value["spec"].get("pinnedRevision"):
         tell(f"  Rollback: to {short(pinned)}, is undone")
     if comparison.is_refused and not options.force:

@@ -36,7 +36,7 @@ from controller.cli.deployments import (
     read_if_exists,
 )
 from controller.cli.installation import DEFINITION, LABEL, describe_cluster
-from controller.cli.output import fit, name_of, some
+from controller.cli.output import name_of, some, tell_all
 from controller.content.store import StoreInUseError
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
@@ -152,8 +152,7 @@ def _fate(value: Manifest, *, keep: bool) -> str:
 def _tell_staying(lines: Sequence[str]) -> None:
     if lines:
         tell("This stays:")
-    for line in fit(f"  {line}" for line in lines).splitlines():
-        tell(line)
+    tell_all(f"  {line}" for line in lines)
 
 
 def find_staying(client: Client, discovery: Discovery, deployments: Sequence[Manifest], *, keep: bool) -> Iterator[str]:
