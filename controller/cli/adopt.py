@@ -66,7 +66,7 @@ from controller.cli.deployments import (
 )
 from controller.cli.diff import NO_UID, compare, compare_two, find_targets, owner_of
 from controller.cli.other_tools import Applied, Origin, Release, Rival, Tool, find_left, make_change, other_managers
-from controller.cli.output import fit, name_of, show, some, to_yaml
+from controller.cli.output import name_of, show, some, tell_all, to_yaml
 from controller.cli.render import Reviewed, find, read_stored, render_new
 from controller.cli.tree import ObjectLister
 from controller.kube.client import Client
@@ -263,7 +263,7 @@ def main(options: argparse.Namespace) -> int:
         adoption = _adopt_from_tool(client, options, draft)
     else:
         adoption = _adopt_applied(client, options)
-    _tell_all(adoption.describe())
+    tell_all(adoption.describe())
     for line in adoption.describe_differences():
         tell(line)
     if adoption.is_refused:
@@ -305,13 +305,8 @@ def _carry_out(adoption: Adoption, options: argparse.Namespace) -> int:
         tell("correct that and run the command again")
         return FAILED
     status = conclude("adopt", options, [adopted], [], done=adoption.outcome())
-    _tell_all(adoption.describe_rest())
+    tell_all(adoption.describe_rest())
     return status
-
-
-def _tell_all(lines: Iterable[str]) -> None:
-    for line in fit(lines).splitlines():
-        tell(line)
 
 
 def _count(number: int) -> str:
@@ -551,7 +546,7 @@ def _adopt_applied(client: Client, options: argparse.Namespace) -> ToolAdoption:
     origin = other_tools.read_origin(options.origin, namespace, tuple(options.managers or ()))
     manifests, left_out = _collect(client, discovery, origin, options)
     if not manifests:
-        _tell_all(f"left: {key}: {reason}" for key, reason in left_out.items())
+        tell_all(f"left: {key}: {reason}" for key, reason in left_out.items())
         which = f" with labels {options.selector}" if options.selector else ""
         found = "nothing that can be adopted" if left_out else "no object that kubectl has applied"
         raise FailedError(f'namespace "{namespace}": {found}{which}; or name a bundle with -f FILE')

@@ -40,7 +40,7 @@ from controller.cli.deployments import (
     select,
     wait_if_asked,
 )
-from controller.cli.output import Cell, Color, Painted, age, dump_as, fit, is_colored, to_table
+from controller.cli.output import Cell, Color, Painted, age, dump_as, is_colored, tell_all, to_table
 from controller.cli.parser import program
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
@@ -158,8 +158,7 @@ def deny(options: argparse.Namespace) -> int:
 def _decide(verb: str, options: argparse.Namespace, done: str, awaits: Awaits) -> int:
     deployments = Deployments(connect(options))
     choice = _choose(deployments, options)
-    for line in fit(_describe_choice(verb, choice)).splitlines():
-        tell(line)
+    tell_all(_describe_choice(verb, choice))
     confirm(options, f"nothing was {done}")
     value = _send(verb, deployments, choice, options)
     values, failures = wait_if_asked(options, deployments, awaits, [value])

@@ -62,7 +62,6 @@ OCI = "oci://"
 _URLS = ("https://", "http://")
 _GIT_PLUS = "git+"
 _GIT = ("git@", "ssh://", "git://")
-_API_VERSION = f"{names.GROUP}/v1alpha2"
 _KINDS = ("image", "git", "http", "chart")
 """Of sources that have a flag."""
 _DESCRIBING = (
@@ -75,9 +74,9 @@ _FLAGS_OF = {
     "sha256": ("http", "chart"),
     "repository": ("chart",),
     "version": ("chart",),
-    "secret": ("image", "git", "http", "chart"),
-    "certificate_authority": ("image", "git", "http", "chart"),
-    "insecure_skip_tls_verify": ("image", "git", "http", "chart"),
+    "secret": _KINDS,
+    "certificate_authority": _KINDS,
+    "insecure_skip_tls_verify": _KINDS,
 }
 _CHOOSING = {
     "image": ("ref", "semver", "semverFilter"),
@@ -154,7 +153,7 @@ def _base(options: argparse.Namespace, found: Manifest | None) -> tuple[Manifest
         if options.name not in (None, name):
             raise MisuseError(f'"{options.file}" is the BundleDeployment "{name}", not "{options.name}"')
         return value, options.file
-    about = {"apiVersion": _API_VERSION, "kind": names.KIND, "metadata": {"name": options.name}}
+    about = {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, "metadata": {"name": options.name}}
     return {**about, "spec": mapping(found or {}, "spec")}, f'BundleDeployment "{options.name}"'
 
 
@@ -202,7 +201,7 @@ def read_overrides(options: argparse.Namespace, config: Mapping[str, Any] | None
         "config": _read_config(options, config or {}),
         "approval": getattr(options, "approval", None),
     }
-    return {key: value for key, value in fields.items() if value}
+    return {key: value for key, value in fields.items() if value or value == {}}  # an empty config is one, too
 
 
 def _read_config(options: argparse.Namespace, config: Mapping[str, Any]) -> dict[str, Any] | None:

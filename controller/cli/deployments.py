@@ -21,9 +21,10 @@ from typing import Any
 from api import names
 from api.v1alpha2.conditions import DECISIONS, Reason
 from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.types import BundleDeployment, Stray
+from api.v1alpha2.status import NotReady, Stray
+from api.v1alpha2.types import BundleDeployment
 from controller.cli.command import FAILED, FailedError, MisuseError, attempt, tell
-from controller.cli.output import name_of, one_line, show
+from controller.cli.output import name_of, one_line, show, some
 from controller.kube.client import PAGE_ITEMS, Client, Response
 from controller.kube.errors import ApiError
 from controller.kube.lease import LEASES
@@ -465,9 +466,9 @@ def describe_unobserved(deployment: BundleDeployment) -> str:
     return f"{what}generation {deployment.metadata.generation} not yet observed by the controller"
 
 
-def name_of_stray(stray: Stray) -> str:
-    """Return the name of a stray, such as `ConfigMap shop/settings`."""
-    return f"{stray.kind} {f'{stray.namespace}/' if stray.namespace else ''}{stray.name}"
+def name_of_reported(each: NotReady | Stray) -> str:
+    """Return the name of an object in status, such as `ConfigMap shop/settings`."""
+    return f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}"
 
 
 # the controllers that act
@@ -554,13 +555,7 @@ def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Ma
     for (shard, is_stood_in), deployments in sorted(found.items()):
         if not is_served(client, namespace, shard):
             meanwhile = "; meanwhile the default shard acts" if is_stood_in else ""
-            tell(f"rukpak {verb}: {list_first(deployments)}: {_explain_unserved(shard)}{meanwhile}")
-
-
-def list_first(deployments: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(deployments) - SHOWN_NAMES} more" if len(deployments) > SHOWN_NAMES else ""
-    return f"{', '.join(deployments[:SHOWN_NAMES])}{more}"
+            tell(f"rukpak {verb}: {some(deployments, SHOWN_NAMES)}: {_explain_unserved(shard)}{meanwhile}")
 
 
 def _explain_unserved(shard: str) -> str:

@@ -28,6 +28,7 @@ from typing import Any
 
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits
+from api.v1alpha2.conditions import Reason
 from controller.build.revision import Revision
 from controller.cli.command import FailedError, MisuseError, confirm, connect, read_file, tell
 from controller.cli.comparison import Change, Comparison, outline, summarize, write
@@ -47,7 +48,8 @@ from controller.cli.content import (
 )
 from controller.cli.deployments import MANAGER, Deployments, Manifest, awaits_ready, conclude, wait_if_asked
 from controller.cli.diff import compare
-from controller.cli.output import fit, name_of, show
+from controller.cli.output import name_of, show, tell_all
+from controller.cli.parser import is_object_name
 from controller.cli.permissions import describe
 from controller.cli.render import Reviewed, network_of, new_store, read_capabilities, render_local, render_new
 from controller.content.limits import quote
@@ -59,6 +61,7 @@ from controller.sources.config_map import MOST_BYTES
 from controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
 from controller.sources.image.registry import push_image
 from controller.status.report import short
+from controller.untrusted import mapping
 
 _AUTOMATIC = "Automatic"
 _DESCRIBING = frozenset(
@@ -87,8 +90,7 @@ def install(options: argparse.Namespace) -> int:
     draft, found = _draft(deployments, options)
     draft, reviewed = _review(client, options, draft, found)
     comparison = compare(reviewed, options)
-    for line in fit(_describe(draft, reviewed, comparison, options)).splitlines():
-        tell(line)
+    tell_all(_describe(draft, reviewed, comparison, options))
     if found and (pinned := found["spec"].get("pinnedRevision")) and not draft.value["spec"].get("pinnedRevision"):
         tell(f"  Rollback: to {short(pinned)}, is undone")
     if comparison.is_refused and not options.force:
@@ -102,12 +104,17 @@ def install(options: argparse.Namespace) -> int:
     value, done = _write(client, options, draft, found)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     _tidy(client, value, found, is_installed=options.wait and not failures)
-    for each in values:
-        installed = (each.get("status") or {}).get("revision") or reviewed.revision.digest
-        if options.wait and installed != reviewed.revision.digest:
-            shown = f"{short(installed)} is installed, not {short(reviewed.revision.digest)}"
-            tell(f"warning: revision {shown}: the source has changed meanwhile")
+    if options.wait and not failures:
+        _tell_moved(values[0], reviewed.revision.digest)
     return conclude("install", options, values, failures, done=done)
+
+
+def _tell_moved(value: Manifest, shown: str) -> None:
+    """Print on stderr if what is installed is not the revision that was shown."""
+    installed = (value.get("status") or {}).get("installedRevision")
+    if installed and installed != shown:
+        text = f"{short(installed)} is installed, not {short(shown)}"
+        tell(f"warning: revision {text}: the source has changed meanwhile")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -130,7 +137,10 @@ def _draft(deployments: Deployments, options: argparse.Namespace) -> tuple[Draft
     Raises: MisuseError, FailedError, BundleError, ApiError.
     """
     draft = make_draft(options) if options.file else None
-    found = deployments.get(draft.value["metadata"].get("name", "") if draft else options.name)
+    name = mapping(draft.value, "metadata").get("name") if draft else options.name
+    if not is_object_name(str(name)):
+        raise BundleError(Reason.INVALID_CONFIG, f"{options.file}: metadata.name: must be the name of an object")
+    found = deployments.get(str(name))
     if found and found["metadata"].get("deletionTimestamp"):
         raise FailedError(f"{found['metadata']['name']}: is being deleted; run the command again when it is gone")
     if not (draft or found or is_named(options)):

@@ -22,8 +22,8 @@ from api.plugins import Means, ProgramVersion
 from api.v1alpha2.schema import crd
 from controller.build.plugins import find_programs
 from controller.cli.command import FAILED, connect, explain
-from controller.cli.deployments import Holder, is_served, list_first, read_holder, read_if_exists, server_time
-from controller.cli.output import dump_as, one_line, show
+from controller.cli.deployments import SHOWN_NAMES, Holder, is_served, read_holder, read_if_exists, server_time
+from controller.cli.output import dump_as, one_line, show, some
 from controller.formats.helm.program import ProgramFinder
 from controller.kube.client import Client
 from controller.kube.configuration import find_context
@@ -50,6 +50,7 @@ POLICIES = Resource(
     "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
 )
 LABEL = "app.kubernetes.io/name=rukpak"
+"""On every object of config/."""
 GIT_SECONDS = 10.0
 _HERE = "only for rukpak run and rukpak render on this machine"
 
@@ -60,9 +61,9 @@ def compare_definitions(served: Mapping[str, Any]) -> str:
     there, here = set(_field_paths(theirs)), set(_field_paths(ours))
     parts = []
     if lacks := sorted(here - there):
-        parts.append(f"lacks {_list_fields(lacks)}")
+        parts.append(f"lacks {some(lacks, MOST_FIELDS)}")
     if more := sorted(there - here):
-        parts.append(f"has {_list_fields(more)}, which this release does not know")
+        parts.append(f"has {some(more, MOST_FIELDS)}, which this release does not know")
     return "; ".join(parts) or ("" if theirs == ours else "validates some fields differently")
 
 
@@ -74,7 +75,7 @@ def find_loss(served: Mapping[str, Any]) -> str:
     theirs, ours = _schemas(served), _schemas(crd())
     if stored := set((served.get("status") or {}).get("storedVersions") or ()) - ours.keys():
         return f"stored objects of {', '.join(sorted(stored))}"
-    return _list_fields(sorted(set(_field_paths(theirs)) - set(_field_paths(ours))))
+    return some(sorted(set(_field_paths(theirs)) - set(_field_paths(ours))), MOST_FIELDS)
 
 
 def _schemas(definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,11 +94,6 @@ def _properties(schema: Mapping[str, Any], path: str) -> Iterator[str]:
         yield from _properties(member, f"{path}{key}.")
     if isinstance(schema.get("items"), Mapping):
         yield from _properties(schema["items"], path.rstrip(".") + "[].")
-
-
-def _list_fields(fields: list[str]) -> str:
-    more = f" and {len(fields) - MOST_FIELDS} more" if len(fields) > MOST_FIELDS else ""
-    return ", ".join(fields[:MOST_FIELDS]) + more
 
 
 def show_version(options: argparse.Namespace) -> int:
@@ -184,7 +180,7 @@ def _controller(controller: dict[str, Any], own: str) -> str:
 
 def _api(api: dict[str, Any]) -> str:
     if not api["installed"]:
-        return f'{NOT_INSTALLED}; run "rukpak crd | kubectl apply --server-side -f -"'
+        return f"{NOT_INSTALLED}; {INSTALL_API}"
     versions = ", ".join(api["versions"])
     if not api["difference"]:
         return f"{versions}, as in the client"
@@ -396,8 +392,7 @@ def _check_states(client: Client, _namespace: str) -> Iterator[Finding]:
         return
     stalled = [value["metadata"]["name"] for value in client.list(DEPLOYMENTS.path()) if _is_stalled(value)]
     if stalled:
-        shown = ", ".join(stalled[:5]) + (f" and {len(stalled) - 5} more" if len(stalled) > 5 else "")  # noqa: PLR2004
-        yield warning(f'stalled: {shown}; "rukpak status {stalled[0]}" says why')
+        yield warning(f'stalled: {some(stalled, SHOWN_NAMES)}; "rukpak status {stalled[0]}" says why')
 
 
 def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
@@ -413,7 +408,7 @@ def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
             yield ok(f'a controller serves the shard "{shard}" with {count}')
         else:
             remedy = f"start one with --shard, or change the label {names.SHARD}"
-            shown = list_first(deployments)
+            shown = some(deployments, SHOWN_NAMES)
             yield failed(f'no controller serves the shard "{shard}" of {count} ({shown}); {remedy}')
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from controller.cli.command import tell
 from controller.content.limits import visible
 
 WIDTH = 100
@@ -126,15 +127,21 @@ def one_line(text: str) -> str:
     return visible(text.replace("\n", " "))
 
 
-def some(texts: Sequence[str]) -> str:
+def some(texts: Sequence[str], most: int = SHOWN) -> str:
     """Return the first of many names for a line, and how many more there are."""
-    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
-    return f"{', '.join(texts[:SHOWN])}{more}"
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return f"{', '.join(texts[:most])}{more}"
 
 
 def fit(lines: Iterable[str]) -> str:
     """Return lines without control characters, each broken at spaces before it exceeds the width."""
     return "".join(f"{part}\n" for line in lines for part in _break(one_line(line)))
+
+
+def tell_all(lines: Iterable[str]) -> None:
+    """Print lines that are no results to stderr, fitted."""
+    for line in fit(lines).splitlines():
+        tell(line)
 
 
 def _break(line: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 import textwrap
@@ -18,6 +19,7 @@ FLAGS = "flags"
 """Title of the flags that only one verb has."""
 WIDEST = 100
 """Columns of help on a wide terminal: longer lines are hard to read."""
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?").fullmatch
 
 
 def program() -> str:
@@ -133,6 +135,22 @@ def _are_near(word: str, other: str) -> bool:
     same = sum(block.size for block in SequenceMatcher(None, word, other, autojunk=False).get_matching_blocks())
     longest = max(len(word), len(other))
     return longest - same <= max(longest // 3, 1)
+
+
+def is_object_name(text: str) -> bool:
+    """Return whether an object of Kubernetes can have a name (RFC 1123)."""
+    return bool(_OBJECT_NAME(text))
+
+
+def object_name(text: str) -> str:
+    """Return the name of an object: a type for argparse.
+
+    Raises: ArgumentTypeError if no object can have it.
+    """
+    if not is_object_name(text):
+        allowed = 'lowercase letters and digits, with "-" and "." between them'
+        raise argparse.ArgumentTypeError(f'"{text}" cannot be the name of an object; use {allowed}')
+    return text
 
 
 @dataclass(frozen=True, slots=True)

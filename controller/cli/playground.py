@@ -36,10 +36,9 @@ CONTROLLER_SECONDS = 60.0
 FIRST_STEPS = """\
 Use it in this shell:  eval "$(rukpak playground env)"
 Then install something:
-  mkdir -p hello/manifests
-  kubectl create deployment hello --image=nginx --dry-run=client -o yaml > hello/manifests/hello.yaml
-  rukpak package ./hello $REGISTRY/hello:v1 --insecure-skip-tls-verify
-  rukpak install hello --image $REGISTRY/hello:v1 -n hello --yes --wait
+  mkdir -p hello
+  kubectl create deployment hello --image=nginx --dry-run=client -o yaml > hello/deployment.yaml
+  rukpak install hello ./hello -n hello --yes --wait
   rukpak tree hello
 Delete it:             rukpak playground down"""
 

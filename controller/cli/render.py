@@ -57,6 +57,7 @@ from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.settings import Settings
 from controller.sources.config_map import KEY
+from controller.untrusted import mapping
 
 NAME = "bundle"
 _STORE_BYTES = 1 << 40
@@ -95,7 +96,7 @@ def render_given(options: argparse.Namespace, capabilities: Capabilities) -> Rev
     named = argparse.Namespace(**{**vars(options), "name": None if options.file else options.name or NAME})
     draft = make_draft(named)
     if options.name:
-        metadata = {**draft.value["metadata"], "name": options.name}
+        metadata = {**mapping(draft.value, "metadata"), "name": options.name}
         draft = replace(draft, value={**draft.value, "metadata": metadata})
     return render_draft(options, draft, read_draft(draft), capabilities)[1]
 

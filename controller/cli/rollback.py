@@ -30,7 +30,7 @@ def main(options: argparse.Namespace) -> int:
         raise MisuseError("specify only one of --to and --undo")
     client = connect(options)
     deployments = Deployments(client)
-    found, deployment = deployments.read(options.name, missing=f"{options.name}: not found")
+    found, deployment = deployments.read(options.name)
     if options.undo:
         _ask_to_undo(client, options, found)
         digest, done = None, "rollback undone"

@@ -22,7 +22,7 @@ from controller.cli.deployments import (
     check,
     describe_unobserved,
     is_complete,
-    name_of_stray,
+    name_of_reported,
     report,
     select,
     tell_unserved,
@@ -335,7 +335,7 @@ def _not_ready(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     told = []
     for each in deployment.status.not_ready:
-        name = f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}"
+        name = name_of_reported(each)
         if not any(name in text and _is_in(each.message, text) for text in said):
             groups.setdefault((each.reason, each.message), []).append(name)
         told.append(f"{name}: {each.reason}: {each.message}")
@@ -387,7 +387,7 @@ def _strays(deployment: BundleDeployment) -> Iterator[str]:
     if status.strays:
         yield f'Strays (part of no revision; "rukpak prune {deployment.metadata.name}" deletes them):'
     for each in status.strays:
-        yield f"  {name_of_stray(each)}"
+        yield f"  {name_of_reported(each)}"
     if status.objects.strays > len(status.strays):
         yield f"  and {status.objects.strays - len(status.strays)} more"
 

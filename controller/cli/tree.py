@@ -33,7 +33,7 @@ from controller.cli.deployments import (
     Deployments,
     Manifest,
     describe_unobserved,
-    name_of_stray,
+    name_of_reported,
     tell_unserved,
     try_to_list,
 )
@@ -123,7 +123,7 @@ def _grow_deployment(
     hooks = lister.find_hooks(deployment, _hook_kinds(revisions))
     found = [*lister.find(deployment), *hooks]
     owned = by_owner(_list_owned(lister.client, [each.value for each in found if each.value]))
-    known, strays = above | {deployment.metadata.uid}, {name_of_stray(each) for each in deployment.status.strays}
+    known, strays = above | {deployment.metadata.uid}, {name_of_reported(each) for each in deployment.status.strays}
 
     def _make_branch(each: FoundObject) -> Branch:
         drift = find_drift(each.value) if each.value and each not in hooks else ""
@@ -381,7 +381,7 @@ class ObjectLister:
 
         Raises: ApiError.
         """
-        reported = {_name_of_report(each): each for each in deployment.status.not_ready}
+        reported = {name_of_reported(each): each for each in deployment.status.not_ready}
         found: dict[str, FoundObject] = {}
         for kind in read_kinds(deployment.status.managed_kinds):
             for each in self._list(kind, deployment):
@@ -443,7 +443,3 @@ def judge(value: Mapping[str, Any]) -> FoundObject:
     return FoundObject(
         name=str(key_of(value)), reason=verdict.reason, message=verdict.message, value=value, color=color
     )
-
-
-def _name_of_report(report: NotReady) -> str:
-    return f"{report.kind} {f'{report.namespace}/' if report.namespace else ''}{report.name}"

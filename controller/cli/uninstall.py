@@ -35,8 +35,8 @@ from controller.cli.deployments import (
     read_holder,
     read_if_exists,
 )
-from controller.cli.installation import DEFINITION, describe_cluster
-from controller.cli.output import fit, name_of, some
+from controller.cli.installation import DEFINITION, LABEL, describe_cluster
+from controller.cli.output import name_of, some, tell_all
 from controller.content.store import StoreInUseError
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
@@ -57,8 +57,6 @@ _MARKED, _DATA = "kept, since an annotation says so", "kept, since they may hold
 _IN_USE = "kept while something uses it"
 _REASONS = (_KEPT, _ORPHANED, _MARKED, _DATA, _IN_USE)
 """Why objects stay."""
-LABEL = "app.kubernetes.io/name=rukpak"
-"""On every object of config/."""
 _PARTS = tuple(
     GroupVersionKind.parse(text)
     for text in (
@@ -148,14 +146,13 @@ def _fate(value: Manifest, *, keep: bool) -> str:
     total = ((value.get("status") or {}).get("objects") or {}).get("total", 0)
     is_kept = keep or value["spec"].get("deletionPolicy") == "Orphan"
     count = "1 object is" if total == 1 else f"{total} objects are"
-    return f"{count} {'kept, without an owner' if is_kept else 'deleted as well'}" if total else "no objects"
+    return f"{count} {_KEPT if is_kept else 'deleted as well'}" if total else "no objects"
 
 
 def _tell_staying(lines: Sequence[str]) -> None:
     if lines:
         tell("This stays:")
-    for line in fit(f"  {line}" for line in lines).splitlines():
-        tell(line)
+    tell_all(f"  {line}" for line in lines)
 
 
 def find_staying(client: Client, discovery: Discovery, deployments: Sequence[Manifest], *, keep: bool) -> Iterator[str]:

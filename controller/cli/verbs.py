@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from controller.cli.command import FAILED
-from controller.cli.parser import FLAGS, OneOf, Parser
+from controller.cli.parser import FLAGS, OneOf, Parser, object_name
 from controller.options import add_options
 from controller.settings import GROUPS as OPTION_GROUPS
 
@@ -149,7 +149,7 @@ _SOURCES = (
 )
 _CONTENT_TITLE, _CONFIG_TITLE, _REGISTRY_TITLE = "content", "format and config", "registry"
 _CAPABILITIES = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
-_NAME = _argument("name", "NAME", "name of a BundleDeployment")
+_NAME = _argument("name", "NAME", "name of a BundleDeployment", type=object_name)
 _YES = _flag("-y, --yes", "do not ask for confirmation")
 _TIMEOUT = _flag(
     "--timeout DURATION", "how long to wait, such as 30s or 5m [default: 5m]", type=_seconds, default=300.0
@@ -163,7 +163,7 @@ _COLOR = _flag(
 _UNTIL_READY = _wait("wait until it is Ready; ends at once if waiting cannot help")
 _UNTIL_DONE = _wait("wait until the controller is done; ends at once if waiting cannot help")
 _SELECTION = (
-    _argument("names", "NAME", "name of a BundleDeployment", nargs="*"),
+    _argument("names", "NAME", "name of a BundleDeployment", nargs="*", type=object_name),
     _flag("-A, --all", "all BundleDeployments"),
     _flag("-l, --selector SELECTOR", "those whose labels match, such as team=shop,!legacy"),
 )
@@ -217,7 +217,7 @@ CONTENT = (
     _flag("--ref REF", "for git: commit, tag or branch [default: HEAD]", group=_CONTENT_TITLE),
     _flag("--directory DIRECTORY", "for git: part of the repository", group=_CONTENT_TITLE),
     _flag("--http URL", "archive, or file of manifests", group=_CONTENT_TITLE),
-    _flag("--sha256 DIGEST", "for http and charts: of the file", group=_CONTENT_TITLE),
+    _flag("--sha256 DIGEST", "for http and charts: SHA-256 that the file must have", group=_CONTENT_TITLE),
     _flag("--chart NAME", "Helm chart", group=_CONTENT_TITLE),
     _flag(
         "--repository URL",
@@ -240,7 +240,7 @@ _REGISTRY = (
     ),
     _flag("--username USERNAME", "user at the registry, whose password is read from stdin", group=_REGISTRY_TITLE),
 )
-_REVIEWED = (_argument("name", "NAME", "name of a BundleDeployment", nargs="?"), _SOURCE)
+_REVIEWED = (_argument("name", "NAME", "name of a BundleDeployment", nargs="?", type=object_name), _SOURCE)
 _REVIEW = (
     _flag("--from-cluster", "read the revision from its Secrets; by default, it is rendered if you may not read them"),
     _flag(
@@ -504,7 +504,7 @@ BUNDLES = {
             "install -f shop.yaml --diff": "a BundleDeployment in a file; show each line that would change",
         },
         flags=(
-            _argument("name", "NAME", "name of the BundleDeployment", nargs="?"),
+            _argument("name", "NAME", "name of the BundleDeployment", nargs="?", type=object_name),
             _SOURCE,
             _flag(
                 f"--approval {'|'.join(_APPROVALS)}",
@@ -545,7 +545,7 @@ BUNDLES = {
             "adopt shop-v2 --from shop-v1": "objects of another BundleDeployment; with -f, one that does not exist yet",
         },
         flags=(
-            _argument("name", "NAME", "name of the BundleDeployment"),
+            _argument("name", "NAME", "name of the BundleDeployment", type=object_name),
             _SOURCE,
             _flag(
                 "--from OWNER",

@@ -212,7 +212,7 @@ FIRST, LAST = 10_000, 32_000
 def free_ports(count: int) -> list[int]:
     """Return free ports, chosen at random because other processes look for some at the same time.
 
-    Raises: RuntimeError if there are none.
+    Raises: OSError if there are too few.
     """
     candidates = random.sample(range(FIRST, LAST), 50 * count)
     found = [port for port in candidates if _is_free(port)]

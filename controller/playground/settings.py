@@ -50,7 +50,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     names = [name for name in Settings.__dataclass_fields__ if name.endswith(("_version", "_releases"))]
     given = {name: environment.get(f"RUKPAK_{name.upper()}", "") for name in names}
     machine = platform.machine()
-    chosen = {name: _normalise(value) for name, value in given.items() if value}
+    chosen = {name: _normalize(value) for name, value in given.items() if value}
     if version := chosen.get("kubernetes_version"):
         chosen["kubernetes_version"] = KUBERNETES_RELEASES.get(version, version)
     return Settings(
@@ -61,7 +61,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     )
 
 
-def _normalise(value: str) -> str:
+def _normalize(value: str) -> str:
     return value.removeprefix("v").rstrip("/")
 
 

@@ -56,6 +56,13 @@ def test_results_go_to_stdout_talk_to_stderr_and_the_status_says_which(
     assert bool(out) is not bool(err)
 
 
+@pytest.mark.parametrize("verb", ["install", "status", "push", "diff"])
+def test_a_folder_where_a_name_is_expected_is_said_in_one_line(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([verb, "./shop", "./shop"])
+    assert f'rukpak {verb}: NAME: "./shop" cannot be the name of an object' in capsys.readouterr().err
+
+
 def test_summaries_stand_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     lines = capsys.readouterr().out.splitlines()

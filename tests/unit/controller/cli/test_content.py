@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from controller.cli import main
 from controller.cli.content import make_draft
 from controller.cli.verbs import make_parser
+from controller.kube.resources import DEPLOYMENTS
+from tests.support.fake_cluster import FakeCluster
 
 
 def read(*words: str) -> argparse.Namespace:
@@ -91,3 +94,31 @@ MISTAKES = {
 def test_mistakes_are_told(words: str, capsys: pytest.CaptureFixture[str], cluster: object) -> None:
     assert main(["install", *words.split()]) == 2
     assert MISTAKES[words] in capsys.readouterr().err
+
+
+def test_an_empty_config_replaces_the_one_on_the_cluster(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("{}")
+    found = {"spec": {"format": "helm", "config": {"values": {"a": 1}}}}
+    options = read("oci://q.io/a:1", "--config", str(tmp_path / "config.yaml"))
+    assert make_draft(options, found).value["spec"]["config"] == {}
+
+
+NAMELESS = f"apiVersion: {DEPLOYMENTS.api_version}\nkind: BundleDeployment\nspec: {{}}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["install"], "metadata.name: must be the name of an object"),
+        (["render", "--name=shop"], "spec.format: field required"),
+    ],
+    ids=["it cannot be installed", "it gets one to be rendered"],
+)
+def test_a_file_without_a_name_is_told(
+    words: list[str], said: str, tmp_path: Path, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shop.yaml").write_text(NAMELESS)
+    before = dict(cluster.objects)
+    assert main([*words, "-f", str(tmp_path / "shop.yaml")]) == 1
+    assert said in capsys.readouterr().err
+    assert cluster.objects == before
