@@ -265,7 +265,7 @@ DEPLOYMENTS = {
         },
         flags=(
             *_SELECTION,
-            _flag("--objects", "list the objects, too"),
+            _flag("--objects", "also list the objects"),
             _flag("-w, --watch", "show each change, until Ctrl-C"),
             *_wait("wait until they are Ready; ends at once if waiting cannot help"),
             _output(*OBJECTS, "wide"),
@@ -288,7 +288,7 @@ DEPLOYMENTS = {
         examples={"events shop -w": "also show new ones as they occur"},
         flags=(
             _NAME,
-            _flag("-w, --watch", "show new Events, too, until Ctrl-C"),
+            _flag("-w, --watch", "also show new Events, until Ctrl-C"),
             _output(*OBJECTS),
             *_cluster(),
         ),
@@ -300,7 +300,7 @@ DEPLOYMENTS = {
         examples={"logs shop -f --since 10m": "the last ten minutes, and everything from now on"},
         flags=(
             _NAME,
-            _flag("-f, --follow", "show new lines, too, until Ctrl-C"),
+            _flag("-f, --follow", "also show new lines, until Ctrl-C"),
             _flag("--since DURATION", "only lines newer than this, such as 5m or 1h", type=_seconds),
             _flag(f"--level {'|'.join(LEVELS)}", "lowest level shown", type=OneOf(LEVELS), default="debug"),
             _output("text", "json", default="text"),
@@ -338,7 +338,7 @@ DEPLOYMENTS = {
         "image installs. The same files give the same digest.",
         examples={
             "package ./shop registry.example.com/shop:v1": "with the credentials of docker login",
-            "package ./chart registry.example.com/chart:v1 --format helm": "refuse a folder that is no chart",
+            "package ./chart registry.example.com/chart:v1 --format helm": "refuse a folder that is not a chart",
         },
         flags=(
             _argument("source", "FOLDER", _LOCAL),
@@ -361,7 +361,7 @@ DEPLOYMENTS = {
         entry="changes:show_history",
     ),
     "rollback": Verb(
-        summary="apply a revision again that is kept",
+        summary="roll back to an earlier revision",
         description="Apply a revision again that is kept, and ignore new content and config until that is undone "
         "(spec.pinnedRevision).",
         examples={
@@ -401,7 +401,7 @@ DEPLOYMENTS = {
         summary="pause BundleDeployments: report drift, change nothing",
         description="Pause BundleDeployments: keep reporting health and drift, but change no object.",
         usage=SELECTION,
-        examples={"pause shop --wait": "return when nothing is changed any more", "pause --all": "all of them"},
+        examples={"pause shop --wait": "return once nothing changes any more", "pause --all": "all of them"},
         flags=_CHANGE,
         entry="changes:pause",
     ),
@@ -434,7 +434,7 @@ DEPLOYMENTS = {
     "deny": Verb(
         summary="deny the revision that waits for approval",
         description="Show what a revision that waits for approval would change, ask, and deny it.",
-        examples={"deny shop": "what is installed is kept, until the sources or the spec lead to another revision"},
+        examples={"deny shop": "keep what is installed until the sources or the spec give another revision"},
         flags=_DECISION,
         entry="changes:deny",
     ),
@@ -449,7 +449,7 @@ BUNDLES = {
             "render oci://quay.io/shop/chart:1.2.0": "an image or chart in a registry",
             "render -f shop.yaml -o revision": "the future status.revision of a BundleDeployment",
             "render -f shop.yaml | kubectl diff -f -": "what would change on the cluster",
-            "render --revision shop@1f2e3d4c5b6a": "what was applied once, from the revision store",
+            "render --revision shop@1f2e3d4c5b6a": "a revision that was applied earlier, from the revision store",
         },
         flags=(
             _SOURCE,
@@ -474,7 +474,7 @@ BUNDLES = {
         examples={
             "lint ./bundle": "a directory",
             "lint ./chart --values values.yaml --kubernetes-version 1.34": "a chart, for an older cluster",
-            "lint -f shop.yaml -o json": "what a BundleDeployment leads to, for programs",
+            "lint -f shop.yaml -o json": "a BundleDeployment in a file; print the findings as JSON",
         },
         flags=(
             _SOURCE,
@@ -561,7 +561,7 @@ BUNDLES = {
             _flag("--include-secrets", "of that, also Secrets; ConfigMaps then contain their values in clear"),
             _flag(
                 "--field-manager NAME",
-                "field manager that has set fields of the objects, too, and keeps none; may be repeated",
+                "another field manager whose entries are removed from the objects; may be repeated",
                 dest="managers",
                 action="append",
             ),
