@@ -268,6 +268,14 @@ def is_named(options: argparse.Namespace) -> bool:
     return any(getattr(options, each) for each in ("source", *_KINDS))
 
 
+def is_local(options: argparse.Namespace) -> bool:
+    """Return whether a command line names content of this machine.
+
+    Raises: as `read_source`.
+    """
+    return is_named(options) and read_source(options) is None
+
+
 def read_source(options: argparse.Namespace) -> dict[str, Any] | None:
     """Return the source that a command line names; None if its content is on this machine.
 
@@ -278,8 +286,7 @@ def read_source(options: argparse.Namespace) -> dict[str, Any] | None:
         raise MisuseError(f"{_name(twice)}: SOURCE says that, too; specify it once")
     flags = {**vars(options), **said}
     given = [kind for kind in _KINDS if flags[kind]]
-    is_local = bool(options.source) and not said
-    if len(given) + is_local != 1:
+    if len(given) + (bool(options.source) and not said) != 1:
         raise MisuseError("specify one of SOURCE, --image, --git, --http and --chart, or -f FILE")
     kind = given[0] if given else _LOCAL
     if wrong := next((flag for flag, kinds in _FLAGS_OF.items() if kind not in kinds and flags[flag]), None):

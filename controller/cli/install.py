@@ -36,12 +36,12 @@ from controller.cli.content import (
     OCI,
     Draft,
     delete_parts,
+    is_local,
     is_named,
     make_draft,
     maps_of,
     pack,
     parts_of,
-    read_source,
     read_trust,
     write_parts,
     write_with_content,
@@ -124,8 +124,8 @@ def _check(options: argparse.Namespace) -> None:
     """
     if options.name is None and options.file is None:
         raise MisuseError("specify NAME and SOURCE, or -f FILE")
-    is_local = is_named(options) and read_source(options) is None
-    if options.registry and not is_local:
+    is_packed = is_local(options)  # without --registry, too: flags that contradict each other are refused
+    if options.registry and not is_packed:
         raise MisuseError("--registry requires a folder or packed chart as SOURCE")
     if options.registry and options.dry_run:
         raise MisuseError("--dry-run pushes nothing; leave out --registry to see what the folder would change")

@@ -23,7 +23,7 @@ import yaml
 from api.plugins import Capabilities, Limits
 from controller.build.revision import Revision
 from controller.cli.command import FAILED, MisuseError, tell
-from controller.cli.content import check_stdin, is_named, read_source, unpack
+from controller.cli.content import check_stdin, is_local, is_named, unpack
 from controller.cli.output import to_json
 from controller.cli.render import read_capabilities, render_given
 from controller.content.limits import name_key
@@ -68,8 +68,7 @@ def main(options: argparse.Namespace) -> int:
     for warning in revision.warnings:
         tell(f"warning: {warning}")
     report = _make_report(version, revision, capabilities)
-    is_local = bool(options.source) and read_source(options) is None
-    places = _places_of(options.source) if report.findings and is_local else Places(())
+    places = _places_of(options.source) if report.findings and is_local(options) else Places(())
     print(_show(report, places, options.output), end="")
     tell(_summarize(report))
     return FAILED if report.findings else 0

@@ -41,10 +41,10 @@ from controller.cli.content import (
     Draft,
     check_stdin,
     is_described,
+    is_local,
     is_named,
     make_draft,
     read_overrides,
-    read_source,
     recognize,
     unpack,
 )
@@ -90,7 +90,7 @@ def render_given(options: argparse.Namespace, capabilities: Capabilities) -> Rev
 
     Raises: as `main`.
     """
-    if not options.file and read_source(options) is None:
+    if is_local(options):
         with new_store() as store:
             return render_local(options, store, capabilities)
     named = argparse.Namespace(**{**vars(options), "name": None if options.file else options.name or NAME})
