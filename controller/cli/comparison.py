@@ -280,7 +280,8 @@ def outline(difference: Difference, key: bytes) -> Iterator[str]:
     """
     _, _, *lines = _diff(difference, key)
     changed = [line for line in lines if line.startswith(("+", "-"))]
-    yield from (f"    {line}"[:WIDTH] for line in changed[:SHOWN])
+    shown = (f"    {line}" for line in changed[:SHOWN])
+    yield from (line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in shown)
     if len(changed) > SHOWN:
         yield f"    and {len(changed) - SHOWN} more lines; --diff shows all"
 

@@ -127,6 +127,9 @@ def make_draft(options: argparse.Namespace, found: Manifest | None = None) -> Dr
     check_stdin(options)
     base, origin = _base(options, found)
     name, spec = str(mapping(base, "metadata").get("name")), dict(mapping(base, "spec"))
+    _check_namespace(options, found)
+    if options.format and options.format != spec.get("format"):
+        spec.pop("config", None)  # of another format
     archive = b""
     if is_named(options):
         source = read_source(options)
@@ -141,6 +144,19 @@ def make_draft(options: argparse.Namespace, found: Manifest | None = None) -> Dr
         spec["format"] = "helm"
     recognizes = not options.file and "format" not in spec
     return Draft(value={**base, "spec": spec}, origin=origin, archive=archive, recognizes=recognizes)
+
+
+def _check_namespace(options: argparse.Namespace, found: Manifest | None) -> None:
+    """Refuse another install namespace than the one in which objects are.
+
+    Raises: MisuseError.
+    """
+    value = found or {}
+    own = mapping(value, "spec").get("installNamespace") or mapping(value, "status").get("installNamespace")
+    given = options.install_namespace
+    if given and own and given != own:
+        problem = f"{options.name} is installed in {own}, which cannot be changed"
+        raise MisuseError(f"-n {given}: {problem}; leave out -n, or choose another NAME")
 
 
 def _base(options: argparse.Namespace, found: Manifest | None) -> tuple[Manifest, str]:
@@ -176,7 +192,7 @@ def _replace(sources: Sequence[Mapping[str, Any]], source: Mapping[str, Any]) ->
 def _complete(spec: dict[str, Any], archive: bytes, source: str) -> dict[str, Any]:
     """Return a spec with what content on this machine says itself: its format, and the namespace for its ConfigMaps."""
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
-        tree = _unpack(archive, KEY, Path(folder), source)
+        tree = _unpack(archive, _file_name(source), Path(folder), source)
         spec = {**spec, **recognize(tree.root, spec)}
         if not spec.get("installNamespace"):
             config = spec.get("config") or {}
@@ -265,7 +281,7 @@ def is_described(options: argparse.Namespace) -> bool:
 
 def is_named(options: argparse.Namespace) -> bool:
     """Return whether a command line names content, by SOURCE or by a flag in its place."""
-    return any(getattr(options, each) for each in ("source", *_KINDS))
+    return options.source is not None or any(getattr(options, each) for each in _KINDS)
 
 
 def is_local(options: argparse.Namespace) -> bool:
@@ -285,8 +301,10 @@ def read_source(options: argparse.Namespace) -> dict[str, Any] | None:
     if twice := next((flag for flag in said if getattr(options, flag)), None):
         raise MisuseError(f"{_name(twice)}: SOURCE says that, too; specify it once")
     flags = {**vars(options), **said}
+    if getattr(options, "registry", None):  # the flags about servers are about that
+        flags |= dict.fromkeys(("certificate_authority", "insecure_skip_tls_verify", "secret"))
     given = [kind for kind in _KINDS if flags[kind]]
-    if len(given) + (bool(options.source) and not said) != 1:
+    if len(given) + (options.source is not None and not said) != 1:
         raise MisuseError("specify one of SOURCE, --image, --git, --http and --chart, or -f FILE")
     kind = given[0] if given else _LOCAL
     if wrong := next((flag for flag, kinds in _FLAGS_OF.items() if kind not in kinds and flags[flag]), None):
@@ -339,8 +357,20 @@ def _flags_of(source: str | None, *, is_repository: bool) -> dict[str, str]:
 
     Raises: MisuseError.
     """
-    if not source:
+    if source == "":
+        raise MisuseError("SOURCE is empty")
+    if source is None:
         return {}
+    scheme = source.partition("://")[0] if "://" in source else ""
+    if is_repository and scheme not in ("https", "http", "oci"):
+        raise MisuseError(f"{quote(source)}: the repository of --chart begins with https:// or oci://")
+    if scheme and f"{scheme.removeprefix(_GIT_PLUS)}://" not in (OCI, *_URLS, *_GIT):
+        known = "oci://, https://, git+https:// or ssh://"
+        raise MisuseError(
+            f"{quote(source)}: not a kind of address that is known; SOURCE is a path, or begins with {known}"
+        )
+    if source == f"{scheme}://":
+        raise MisuseError(f"{quote(source)}: the address ends after the scheme")
     if is_repository:
         return {"repository": source}
     if source.startswith(_GIT_PLUS):
@@ -483,6 +513,8 @@ def _pack_folder(folder: Path) -> bytes:
 
 def _pack_file(source: str) -> bytes:
     data, info = _read(source), tarfile.TarInfo(_file_name(source))
+    if not data:
+        raise MisuseError(f"{quote(source)}: is empty")
     if not is_file_name(info.name):
         return data  # an archive, or it is refused by who reads it
     info.size, info.mode = len(data), _MODE
@@ -504,6 +536,9 @@ def _member(path: Path, entry: Entry) -> tuple[tarfile.TarInfo, bytes]:
             problem = (
                 f"is a link to {quote(entry.target)} on this machine; replace it with what it leads to, or remove it"
             )
+            raise MisuseError(f"{quote(str(path))}: {problem}")
+        if not path.exists():
+            problem = f"is a link to {quote(entry.target)}, which does not exist; correct or remove it"
             raise MisuseError(f"{quote(str(path))}: {problem}")
         info.type, info.linkname = tarfile.SYMTYPE, entry.target
         return info, b""
@@ -541,10 +576,11 @@ def write_with_content(client: Client, draft: Draft, found: Manifest | None, wri
     """
     uid = found["metadata"]["uid"] if found else ""
     value = {**draft.value, "metadata": {**draft.value["metadata"], "uid": uid}}
-    created = write_parts(client, value, draft.parts)
+    created: list[str] = []
     try:
+        created.extend(write_parts(client, value, draft.parts))  # also those before a failure
         written = write()
-    except (ApiError, FailedError):
+    except (ApiError, FailedError, MisuseError):
         if created:
             delete_parts(client, value, maps_of(found) if found else ())
         raise
@@ -553,8 +589,8 @@ def write_with_content(client: Client, draft: Draft, found: Manifest | None, wri
     return written
 
 
-def write_parts(client: Client, value: Manifest, parts: Iterable[tuple[str, Part, bytes]]) -> list[str]:
-    """Create the ConfigMaps of an archive, and their namespace if it is missing; return the names of those created.
+def write_parts(client: Client, value: Manifest, parts: Iterable[tuple[str, Part, bytes]]) -> Iterator[str]:
+    """Create the ConfigMaps of an archive, and their namespace if it is missing; yield the names of those created.
 
     Args:
         client: acts as the user.
@@ -564,7 +600,6 @@ def write_parts(client: Client, value: Manifest, parts: Iterable[tuple[str, Part
     Raises: MisuseError if a ConfigMap with other content has the name; FailedError; ApiError.
     """
     namespace = value["spec"]["installNamespace"]
-    created = []
     for name, part, data in parts:
         body = {
             "apiVersion": "v1",
@@ -581,12 +616,11 @@ def write_parts(client: Client, value: Manifest, parts: Iterable[tuple[str, Part
         }
         try:
             _create(client, CONFIG_MAPS.path(namespace), body)
-            created.append(name)
+            yield name
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
             _check_existing(client, namespace, name, part)
-    return created
 
 
 def _claim(client: Client, value: Manifest, created: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import base64
 import os
+import re
 import secrets
 import shlex
 import sys
@@ -29,7 +30,6 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Limits
 from api.v1alpha2.conditions import Reason
-from controller.build.revision import Revision
 from controller.cli.command import FailedError, MisuseError, confirm, connect, read_file, tell
 from controller.cli.comparison import Change, Comparison, outline, summarize, write
 from controller.cli.content import (
@@ -68,12 +68,15 @@ _DESCRIBING = frozenset(
     {
         *("file", "image", "git", "ref", "directory", "http", "sha256", "chart", "repository", "version", "secret"),
         *("format", "install_namespace", "service_account", "config", "values", "set", "set_string", "set_file"),
+        *("certificate_authority", "insecure_skip_tls_verify"),
     }
 )
-"""The flags with a value that describe a BundleDeployment, for `adopt`, too."""
+"""The flags that describe a BundleDeployment, for `adopt`, too."""
 _KIND = "configMap"
 _PLACE = "image"
 """Starts the messages about the registry."""
+_FORMAT = re.compile(r'set spec\.format to "([^"]*)"')
+"""The remedy for content of another format."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -84,11 +87,16 @@ def install(options: argparse.Namespace) -> int:
     """
     _check(options)
     if options.registry:
-        options.image, options.source = _push_to_registry(options)[0], None
+        options.image, options.source = _push_to_registry(options, options.registry), None
     client = connect(options)
     deployments = Deployments(client)
     draft, found = _draft(deployments, options)
-    draft, reviewed = _review(client, options, draft, found)
+    try:
+        draft, reviewed = _review(client, options, draft, found)
+    except BundleError as error:
+        if error.reason is not Reason.NO_CONTENT:
+            raise
+        raise BundleError(error.reason, _FORMAT.sub(r"pass --format \1", error.message)) from None
     comparison = compare(reviewed, options)
     tell_all(_describe(draft, reviewed, comparison, options))
     if found and (pinned := found["spec"].get("pinnedRevision")) and not draft.value["spec"].get("pinnedRevision"):
@@ -96,7 +104,8 @@ def install(options: argparse.Namespace) -> int:
     if comparison.is_refused and not options.force:
         raise FailedError(f"nothing was {'changed' if found else 'created'}: {_refusal(draft, comparison, options)}")
     if options.dry_run:
-        done = "created" if not found else "unchanged" if found["spec"] == draft.value["spec"] else "configured"
+        spec = _merged_spec(deployments, draft, found) if options.file else draft.value["spec"]
+        done = "created" if not found else "unchanged" if found["spec"] == spec else "configured"
         text = show([draft.value], options.output) if options.output else f"{name_of(draft.value)} {done} (dry run)\n"
         print(text, end="")
         return 0
@@ -156,18 +165,25 @@ def _review(
     Raises: as `render_new`.
     """
     if options.file:
-        merged = Deployments(client).apply(draft.value, dry_run=True)["spec"] if found else draft.value["spec"]
+        merged = _merged_spec(Deployments(client), draft, found)
         _, reviewed = render_new(client, options, draft.with_spec(merged))
     else:
         draft, reviewed = render_new(client, options, draft)
+        merged = draft.value["spec"]
     spec, digest = dict(draft.value["spec"]), reviewed.revision.digest
-    if spec.get("approval", _AUTOMATIC) != _AUTOMATIC:
+    if merged.get("approval", _AUTOMATIC) != _AUTOMATIC:
         spec |= {"approvedRevision": digest, "approvedServiceAccountName": spec.get("serviceAccountName")}
     dropped = {"deniedRevision"} if spec.get("deniedRevision") == digest else set()
     if not options.file:  # what is installed now replaces what was rolled back to
         dropped.add("pinnedRevision")
     kept = {key: value for key, value in spec.items() if value is not None and key not in dropped}
     return draft.with_spec(kept), reviewed
+
+
+def _merged_spec(deployments: Deployments, draft: Draft, found: Manifest | None) -> Mapping[str, Any]:
+    """Return the spec that applying a file leads to: fields that others have set stay."""
+    spec: Mapping[str, Any] = (deployments.apply(draft.value, dry_run=True) if found else draft.value)["spec"]
+    return spec
 
 
 def _describe(draft: Draft, reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> Iterator[str]:
@@ -203,7 +219,8 @@ def _describe_recursion(spec: Mapping[str, Any]) -> str:
 def _refusal(draft: Draft, comparison: Comparison, options: argparse.Namespace) -> str:
     """Return why nothing is done, and the ways out."""
     adopt = ""
-    if any(each.change is Change.REFUSED for each in comparison.objects):
+    is_described = bool(options.file) or is_named(options)
+    if is_described and any(each.change is Change.REFUSED for each in comparison.objects):
         words = ["rukpak", "adopt", draft.value["metadata"]["name"], *_repeat(options), "--from", "kubectl"]
         adopt = f'"{shlex.join(words)}" takes over objects that kubectl has applied; '
     return f"some of it would be refused; {adopt}--force installs it all the same"
@@ -216,7 +233,8 @@ def _repeat(options: argparse.Namespace) -> Iterator[str]:
     for flag, value in vars(options).items():
         if flag in _DESCRIBING and value:
             for each in value if isinstance(value, list) else [value]:
-                yield from (f"--{flag.replace('_', '-')}", each)
+                yield f"--{flag.replace('_', '-')}"
+                yield from () if each is True else (each,)
 
 
 def _write(client: Client, options: argparse.Namespace, draft: Draft, found: Manifest | None) -> tuple[Manifest, str]:
@@ -274,7 +292,7 @@ def push(options: argparse.Namespace) -> int:
     found, _ = deployments.read(options.name, missing=f'BundleDeployment "{options.name}" not found; {remedy}')
     value = _in_namespace(found, options.install_namespace)
     index, parts = _index_of(value, options.position), parts_of(options.name, archive)
-    write_parts(client, value, parts)
+    list(write_parts(client, value, parts))
     value = _point(client, found, value, index, [name for name, _, _ in parts])
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     _tidy(client, value, found, is_installed=options.wait and not failures)
@@ -319,37 +337,37 @@ def package(options: argparse.Namespace) -> int:
 
     Raises: BundleError with the reason that the controller would report, or that of the registry; MisuseError.
     """
-    options.registry, options.name = options.reference, None
-    pushed, revision = _push_to_registry(options)
+    options.name = None
+    with new_store() as store:
+        revision = render_local(options, store, read_capabilities(options.capabilities))
+    for warning in revision.warnings:
+        tell(f"warning: {warning}")
+    pushed = _push_to_registry(options, options.reference)
     count = len(revision.objects)
     print(pushed if options.output == "name" else f"pushed {pushed}, which renders {count} objects")
     return 0
 
 
-def _push_to_registry(options: argparse.Namespace) -> tuple[str, Revision]:
-    """Render a folder, and push it as an image; return the reference of that with its digest.
+def _push_to_registry(options: argparse.Namespace, reference: str) -> str:
+    """Push a folder as an image; return the reference of that with its digest.
 
-    Raises: as `package`.
+    Raises: BundleError with the reason of the registry; MisuseError.
     """
     trust = {key: value for key, value in read_trust(vars(options)).items() if value}
-    parameters, credentials = {"ref": options.registry.removeprefix(OCI), **trust}, _credentials(options)
+    parameters, credentials = {"ref": reference.removeprefix(OCI), **trust}, _credentials(options)
     archive = pack(options.source, Limits().compressed_bytes)
     if not archive.startswith(_GZIP):
         raise MisuseError(f"{quote(options.source)}: must be a folder or a .tgz file, to become a layer of an image")
-    with new_store() as store:
-        revision = render_local(options, store, read_capabilities(options.capabilities))
-        for warning in revision.warnings:
-            tell(f"warning: {warning}")
-        with store.scratch() as scratch:
-            access = Access(
-                path=_PLACE,
-                deadline=time.monotonic() + options.fetch_timeout,
-                cancelled=threading.Event(),
-                scratch=scratch,
-                network=network_of(options),
-                credentials=credentials,
-            )
-            return _push_image(parameters, archive, access), revision
+    with new_store() as store, store.scratch() as scratch:
+        access = Access(
+            path=_PLACE,
+            deadline=time.monotonic() + options.fetch_timeout,
+            cancelled=threading.Event(),
+            scratch=scratch,
+            network=network_of(options),
+            credentials=credentials,
+        )
+        return _push_image(parameters, archive, access)
 
 
 def _push_image(parameters: dict[str, Any], archive: bytes, access: Access) -> str:

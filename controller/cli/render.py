@@ -107,7 +107,10 @@ def read_draft(draft: Draft) -> BundleDeployment:
     Raises: BundleError for one that is not valid.
     """
     if draft.recognizes:
-        return manifest.read(draft.with_spec({"format": _PLACEHOLDER, **draft.value["spec"]}).value, draft.origin)
+        spec = {"format": _PLACEHOLDER, **draft.value["spec"]}
+        deployment = manifest.read(draft.with_spec(spec).value, draft.origin)
+        check(deployment.spec.model_copy(update={"config": {}}))  # the config is checked once the format is known
+        return deployment
     deployment = manifest.read(draft.value, draft.origin)
     check(deployment.spec)
     return deployment
@@ -404,8 +407,8 @@ def find_new(options: argparse.Namespace) -> Reviewed:
 
     Raises: as `find`.
     """
-    if options.from_cluster or options.capabilities:
-        raise MisuseError("it is rendered with what the cluster serves; remove --from-cluster and --capabilities")
+    if options.from_cluster:
+        raise MisuseError("--from-cluster requires NAME alone")
     client = connect(options)
     found = Deployments(client).get(options.name) if options.name and not options.file else None
     return render_new(client, options, make_draft(options, found))[1]

@@ -203,9 +203,17 @@ _CONFIG = (
     ),
     _INSTALL_NAMESPACE,
     _flag("--config FILE", "YAML or JSON file with spec.config; -: stdin", group=_CONFIG_TITLE),
-    _flag("--values FILE", "values of a chart; may be repeated", group=_CONFIG_TITLE, action="append"),
     _flag(
-        "--set KEY=VALUE", "a value of a chart, as Helm has it; may be repeated", group=_CONFIG_TITLE, action="append"
+        "--values FILE",
+        "values of a chart, in place of those that are set; may be repeated",
+        group=_CONFIG_TITLE,
+        action="append",
+    ),
+    _flag(
+        "--set KEY=VALUE",
+        "a value of a chart, as Helm has it, beside those that are set; may be repeated",
+        group=_CONFIG_TITLE,
+        action="append",
     ),
     _flag("--set-string KEY=TEXT", "the same, always a string", group=_CONFIG_TITLE, action="append"),
     _flag("--set-file KEY=FILE", "the same, the content of a file", group=_CONFIG_TITLE, action="append"),
@@ -241,12 +249,12 @@ _REGISTRY = (
     _flag("--username USERNAME", "user at the registry, whose password is read from stdin", group=_REGISTRY_TITLE),
 )
 _REVIEWED = (_argument("name", "NAME", "name of a BundleDeployment", nargs="?", type=object_name), _SOURCE)
+_FOR_CLUSTER = _flag(
+    "--capabilities FILE",
+    'for content: output of "rukpak capabilities"; default: those of the latest Kubernetes version',
+)
 _REVIEW = (
     _flag("--from-cluster", "read the revision from its Secrets; by default, it is rendered if you may not read them"),
-    _flag(
-        "--capabilities FILE",
-        'for content: output of "rukpak capabilities"; default: those of the latest Kubernetes version',
-    ),
     _output("json", "yaml"),
     *CONTENT,
     *_cluster("namespace"),
@@ -601,6 +609,7 @@ BUNDLES = {
             _flag("--to REVISION", "what this revision of the store would change"),
             _COLOR,
             *_REVIEW,
+            _defaults(capabilities=None),
         ),
         entry="diff:main",
         failed=2,
@@ -614,7 +623,13 @@ BUNDLES = {
             "permissions shop --new": "only what is not installed yet",
             "permissions -f shop.yaml": "of one that is not applied yet",
         },
-        flags=(*_REVIEWED, _flag("--new", "only what the installed revision may not do"), *_REVIEW),
+        flags=(
+            _FOR_CLUSTER,
+            *_REVIEWED,
+            _flag("--new", "only what the installed revision may not do"),
+            _FOR_CLUSTER,
+            *_REVIEW,
+        ),
         entry="permissions:show_permissions",
     ),
     "rights": Verb(
@@ -627,7 +642,9 @@ BUNDLES = {
             "rights -f shop.yaml -o yaml | kubectl apply -f -": "grant them",
         },
         flags=(
+            _FOR_CLUSTER,
             *_REVIEWED,
+            _FOR_CLUSTER,
             *_REVIEW,
         ),
         entry="permissions:show_rights",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,8 @@ def test_a_folder_goes_into_a_registry(world: World, rukpak: Rukpak, tmp_path: P
     name = new_name()
     folder = write(tmp_path / "shop", a=config_map("a", color="blue"))
     reference = f"{world.registry.host}/{name}:v1"
-    rukpak("install", name, folder, "-n", name, "--yes", "--wait", "--registry", reference)
+    words = ["--registry", reference, "--insecure-skip-tls-verify"]
+    rukpak("install", name, folder, "-n", name, "--yes", "--wait", *words)
     source = deployed(world, name, "").read()["spec"]["sources"][0]
     assert source["image"]["ref"].startswith(f"{reference}@sha256:")
     assert maps(world, name) == []
@@ -240,3 +242,28 @@ def test_a_folder_with_subfolders_is_read_whole_and_says_so(world: World, rukpak
     found = deployed(world, name, "")
     assert found.data("b") == {"color": "red"}
     assert found.read()["spec"]["config"] == {"recursive": True}
+
+
+def test_what_was_written_before_a_failure_is_deleted_again(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    folder = write(tmp_path / "shop", a=config_map("a"))
+    (tmp_path / "shop/data").write_bytes(os.urandom(1_000_000))  # more than one ConfigMap takes
+    words = ["install", name, folder, "-n", name]
+    planned = yaml.safe_load(rukpak(*words, "--dry-run", "-o", "yaml").stdout)  # noqa: TID251
+    _, second = planned["spec"]["sources"][0]["configMap"]["names"]
+    world.cluster.kubectl("create", "namespace", name)
+    world.cluster.kubectl("create", "configmap", second, "-n", name)
+    assert "exists with other content" in rukpak(*words, "--yes", status=2).stderr
+    assert maps(world, name) == []
+    assert not exists(world.client, f"{DEPLOYMENTS}/{name}")
+
+
+def test_another_format_and_another_namespace_are_asked_for(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    (tmp_path / "web-1.0.0.tgz").write_bytes(packed_chart("web", "1.0.0"))
+    rukpak("install", name, str(tmp_path / "web-1.0.0.tgz"), "-n", name, "--set", "a=1", "--yes", "--wait")
+    folder = write(tmp_path / "shop", a=config_map("a", color="blue"))
+    assert "pass --format plain" in rukpak("install", name, folder, "--yes", status=1).stderr
+    assert "cannot be changed" in rukpak("install", name, folder, "-n", "other", "--yes", status=2).stderr
+    rukpak("install", name, folder, "--format", "plain", "--yes", "--wait")
+    assert deployed(world, name, "").data("a") == {"color": "blue"}

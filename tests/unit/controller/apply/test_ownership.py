@@ -270,7 +270,7 @@ def test_a_collision_says_whose_the_object_is_and_what_to_do() -> None:
         )
     assert _judge(NOBODYS).message == (
         "ConfigMap shop/settings: already exists; "
-        "delete it, or set spec.collisionProtection to IfNoController to adopt it"
+        "set spec.collisionProtection to IfNoController to adopt it, or delete it"
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controller.cli import main
+from controller.cli.command import MisuseError
 from controller.cli.content import make_draft
 from controller.cli.verbs import make_parser
 from controller.kube.resources import DEPLOYMENTS
@@ -85,6 +86,11 @@ MISTAKES = {
     "shop ./folder --registry=q.io/a:1 --dry-run": "--dry-run pushes nothing",
     "shop - --values=-": "only one file can be read from stdin",
     "shop oci://a/b --set=a": '--set "a": key "a" has no value',
+    "shop ftp://a/b.tgz": "not a kind of address that is known; SOURCE is a path, or begins with oci://",
+    "shop oci://": "the address ends after the scheme",
+    "shop ./folder --chart=web": "the repository of --chart begins with https:// or oci://",
+    "shop /dev/null": '"/dev/null": is empty',
+    "shop oci://q.io/a:1 -n other": "-n other: shop is installed in shop, which cannot be changed",
     "shop ./missing": '"./missing": No such file or directory',
     "shop q.io/a:1": "for an image or chart in a registry: oci://q.io/a:1",
 }
@@ -122,3 +128,25 @@ def test_a_file_without_a_name_is_told(
     assert main([*words, "-f", str(tmp_path / "shop.yaml")]) == 1
     assert said in capsys.readouterr().err
     assert cluster.objects == before
+
+
+ADDRESSES = ["--image=UPPER:::v", "--git=./foo", "git+https://host", "git+file:///a/b"]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_malformed_address_is_a_mistake_of_the_source(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", address]) in (1, 2)
+    assert capsys.readouterr().err.startswith(
+        ("InvalidReference: spec.sources[0].", "InvalidConfig: ", "rukpak render: ")
+    )
+
+
+def test_an_empty_source_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "shop", ""]) == 2
+    assert "SOURCE is empty" in capsys.readouterr().err
+
+
+def test_a_link_to_nothing_is_not_left_out_in_silence(tmp_path: Path, cluster: FakeCluster) -> None:
+    (tmp_path / "x.yaml").symlink_to("nothing")
+    with pytest.raises(MisuseError, match="which does not exist"):
+        make_draft(read(str(tmp_path)))
