@@ -624,7 +624,6 @@ BUNDLES = {
             "permissions -f shop.yaml": "of one that is not applied yet",
         },
         flags=(
-            _FOR_CLUSTER,
             *_REVIEWED,
             _flag("--new", "only what the installed revision may not do"),
             _FOR_CLUSTER,
@@ -642,7 +641,6 @@ BUNDLES = {
             "rights -f shop.yaml -o yaml | kubectl apply -f -": "grant them",
         },
         flags=(
-            _FOR_CLUSTER,
             *_REVIEWED,
             _FOR_CLUSTER,
             *_REVIEW,
