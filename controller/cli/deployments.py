@@ -41,6 +41,8 @@ MANY = 3
 """From more on, all are listed instead of reading each."""
 SHOWN_OBJECTS = 3
 AWAITING_CONTROLLER = 'waiting for the controller; "rukpak check" shows whether one is running'
+QUIET_SECONDS = 5.0
+"""How long a controller may take to notice a change before that is shown."""
 _CLEAR = "\r\x1b[K"
 SHOWN_NAMES = 5
 
@@ -297,10 +299,11 @@ def wait_until(
     """
     states = {value["metadata"]["name"]: value for value in values}
     failures: list[Failure] = []
-    progress, deadline, pending = WaitProgress(), time.monotonic() + seconds, list(states)
+    progress, begun, pending = WaitProgress(), time.monotonic(), list(states)
     try:
         while True:
-            is_late = time.monotonic() >= deadline
+            waited = time.monotonic() - begun
+            is_late = waited >= seconds
             found = {name: _find_awaited(states[name], awaits) for name in pending}
             awaited = {name: each for name, each in found.items() if each.text}
             failures += [
@@ -311,7 +314,10 @@ def wait_until(
             pending = [] if is_late else [name for name, each in awaited.items() if not each.is_hopeless]
             if not pending:
                 return list(states.values()), failures
-            progress.show({name: _describe_awaited(states[name], awaited[name]) for name in pending})
+            noteworthy = [
+                name for name in pending if awaited[name].text != AWAITING_CONTROLLER or waited >= QUIET_SECONDS
+            ]
+            progress.show({name: _describe_awaited(states[name], awaited[name]) for name in noteworthy})
             time.sleep(POLL_SECONDS)
             now = _read_each(deployments, pending)
             states |= now
@@ -414,7 +420,7 @@ class WaitProgress:
 
     def show(self, awaited: Mapping[str, str]) -> None:
         """Show what each waits for, by name."""
-        if sys.stderr.isatty():
+        if awaited and sys.stderr.isatty():
             name, text = next(iter(awaited.items()))
             also = f" (and {len(awaited) - 1} more)" if len(awaited) > 1 else ""
             self._lines[""].show(f"{name}{also}: {text}")
