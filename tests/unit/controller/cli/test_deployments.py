@@ -145,7 +145,7 @@ def test_a_condition_of_the_spec_before_the_change_does_not_end_a_wait(
     cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.put(observed(metadata={"generation": 2}, status={"conditions": [READY]}))
-    assert main(["resume", "shop", "--wait", "--timeout=0"]) == 1
+    assert main(["resume", "shop", "--wait", "--timeout=1"]) == 1
     told = capsys.readouterr().err
     assert "shop: timed out: waiting for the controller" in told
     assert told.count("waiting for the controller") == 1  # it may take a moment to notice
