@@ -72,7 +72,7 @@ from controller.cli.tree import ObjectLister
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import DEPLOYMENTS, Resource
+from controller.kube.resources import DEPLOYMENTS, NAMESPACES, Resource
 from controller.observe.records import ObjectKey, Record, key_of, project
 from controller.untrusted import mapping
 
@@ -542,6 +542,8 @@ def _adopt_applied(client: Client, options: argparse.Namespace) -> ToolAdoption:
         about = {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, "metadata": {"name": options.name}}
         draft = Draft(value={**about, "spec": spec}, origin=f'BundleDeployment "{options.name}"')
         return _adopt_from_tool(client, options, draft)
+    if attempt(lambda: client.get(NAMESPACES.path(name=namespace)), HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN) is None:
+        tell(f'warning: namespace "{namespace}" does not exist, or you may not read it')
     discovery = Discovery(client)
     origin = other_tools.read_origin(options.origin, namespace, tuple(options.managers or ()))
     manifests, left_out = _collect(client, discovery, origin, options)

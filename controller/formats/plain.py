@@ -29,6 +29,7 @@ from controller.formats.recognition import (
     covers,
     find_manifests,
     is_below,
+    is_file,
     is_folder,
     join,
     list_files,
@@ -129,11 +130,17 @@ class _Manifests:
         """Return a warning for each place with manifests that are ignored."""
         bypassed = (place for place in dict.fromkeys(self._destinations) if place not in self._folders)
         beside = filter(None, (next(find_manifests(self._root, place), "") for place in bypassed))
+        charts = (join(place, CHART) for place in dict.fromkeys(self._destinations) if place not in self._folders)
         places = (place for folder in self._folders for place in (folder, *self._read_below(folder)))
         files = (path for place in places for path in list_files(self._root, place, MANIFEST_SUFFIXES))
         hidden = (path for path in files if _is_hidden(path) and looks_like_manifest(self._root / path))
         return [
             *(f'{path}: ignored because a directory "{_FOLDER}" exists; move it there' for path in beside),
+            *(
+                f'{path}: ignored because a directory "{_FOLDER}" exists; for the chart, set spec.format to "helm"'
+                for path in charts
+                if is_file(self._root / path)
+            ),
             *(f"{path}: ignored because it is hidden; remove the dot from its name" for path in hidden),
         ]
 

@@ -436,6 +436,8 @@ def test_where_kubectl_has_applied_nothing_a_file_is_asked_for(adopted: Adopted,
     words = ["adopt", adopted.name, "--from"]
     failed = rukpak(*words, "kubectl", "-n", adopted.name, "--yes", status=1)
     assert f'namespace "{adopted.name}": no object that kubectl has applied' in failed.stderr
+    elsewhere = rukpak(*words, "kubectl", "-n", "no-such-namespace", "--yes", status=1)
+    assert 'namespace "no-such-namespace" does not exist' in elsewhere.stderr
     assert "where kubectl has applied its objects" in rukpak(*words, "kubectl", status=2).stderr
     assert "require --from kubectl without SOURCE" in rukpak(*words, "other", "-l", "a=b", status=2).stderr
     adopted.world.deploy(BUNDLE, name=adopted.name).wait_ready()

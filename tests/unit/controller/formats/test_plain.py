@@ -130,6 +130,14 @@ def test_a_manifest_next_to_manifests_causes_a_warning(tmp_path: Path) -> None:
     assert rendering(tree).warnings == ['a/b.yaml: ignored because a directory "manifests" exists; move it there']
 
 
+def test_a_chart_around_manifests_causes_a_warning(tmp_path: Path) -> None:
+    files = {"manifests/a.yaml": manifest("a"), "Chart.yaml": "name: c", "templates/b.yaml": "{{ x }}"}
+    tree = ContentTree(root=write(tmp_path, files), destinations=("",))
+    assert rendering(tree).warnings == [
+        'Chart.yaml: ignored because a directory "manifests" exists; for the chart, set spec.format to "helm"'
+    ]
+
+
 HELM = 'which looks like a Helm chart: set spec.format to "helm"'
 REGISTRY = 'which looks like a registry-v1 bundle: set spec.format to "registry-v1"'
 ANNOTATIONS = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n"
