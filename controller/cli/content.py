@@ -2,7 +2,8 @@
 
 All verbs that take content have the same flags. Content is SOURCE or a flag in its place; what is on this machine is
 packed into immutable ConfigMaps in the install namespace, which are named by its digest: pushing it again changes
-nothing. What no flag says stays as it is in the BundleDeployment of `-f FILE`, or in the one on the cluster.
+nothing. What no flag says stays as it is in the BundleDeployment of `-f FILE`, or in the one on the cluster; `render`,
+`lint`, `permissions` and `rights` need no cluster and describe the content alone.
 
 | SOURCE | becomes a source of kind |
 |---|---|
@@ -65,7 +66,7 @@ _GIT = ("git@", "ssh://", "git://")
 _KINDS = ("image", "git", "http", "chart")
 """Of sources that have a flag."""
 _DESCRIBING = (
-    *("file", "format", "install_namespace"),
+    *("file", "format", "install_namespace", "service_account"),
     *("config", "values", "set", "set_string", "set_file"),
 )
 _FLAGS_OF = {

@@ -111,7 +111,8 @@ def show_rights(options: argparse.Namespace) -> int:
 
     Raises: as `render.find`; MisuseError without an account.
     """
-    reviewed = find(options)
+    # The account changes nothing of what is installed, which need not be rendered for it.
+    reviewed = find(argparse.Namespace(**{**vars(options), "service_account": None}))
     account = options.service_account or reviewed.deployment.spec.service_account_name
     if not account:
         raise MisuseError(

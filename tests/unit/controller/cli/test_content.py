@@ -10,7 +10,7 @@ import pytest
 
 from controller.cli import main
 from controller.cli.command import MisuseError
-from controller.cli.content import make_draft
+from controller.cli.content import is_described, make_draft
 from controller.cli.verbs import make_parser
 from controller.kube.resources import DEPLOYMENTS
 from tests.support.fake_cluster import FakeCluster
@@ -150,3 +150,12 @@ def test_a_link_to_nothing_is_not_left_out_in_silence(tmp_path: Path, cluster: F
     (tmp_path / "x.yaml").symlink_to("nothing")
     with pytest.raises(MisuseError, match="which does not exist"):
         make_draft(read(str(tmp_path)))
+
+
+DESCRIBING = ["./shop", "-f=a.yaml", "--git=a", "--set=a=1", "--values=a", "--config=a", "-n=a", "--service-account=a"]
+
+
+@pytest.mark.parametrize("word", DESCRIBING)
+def test_a_word_about_content_is_not_ignored_beside_a_name(word: str) -> None:
+    assert is_described(make_parser("diff").read(["shop", word]))
+    assert not is_described(make_parser("diff").read(["shop", "--to=abcdef01"]))
