@@ -538,7 +538,7 @@ def _member(path: Path, entry: Entry) -> tuple[tarfile.TarInfo, bytes]:
                 f"is a link to {quote(entry.target)} on this machine; replace it with what it leads to, or remove it"
             )
             raise MisuseError(f"{quote(str(path))}: {problem}")
-        if not path.exists():
+        if is_file_name(entry.path) and not path.exists():  # a manifest would be missing without a word
             problem = f"is a link to {quote(entry.target)}, which does not exist; correct or remove it"
             raise MisuseError(f"{quote(str(path))}: {problem}")
         info.type, info.linkname = tarfile.SYMTYPE, entry.target
