@@ -40,6 +40,7 @@ from tests.support.web_servers import FaultyServer, File
 
 LIMITS = Limits(compressed_bytes=100_000)
 ABOUT_SECONDS = 1.0
+TRIES = 2
 GOOD = packed_chart("web", "1.0.0")
 HTML = b"<!doctype html><title>Vault</title>"
 LEAVING = pack({"web/Chart.yaml": b"name: web\nversion: 1.0.0\n", "web/../../../etc/passwd": b"x"})
@@ -332,19 +333,31 @@ def _new(folder: Path) -> Path:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_whatever_is_at_another_host_looks_the_same_and_takes_as_long(way: str, tls: Tls, tmp_path: Path) -> None:
-    with ThreadPoolExecutor(len(THERE)) as pool:
-        asked = {name: pool.submit(learn, WAYS[way], place, tls, tmp_path) for name, place in THERE.items()}
-    found = {name: each.result() for name, each in asked.items()}
-    if way == "a file without a digest":
-        assert found.pop("an archive with other content").reason is None
+    found = learn_all(way, tls, tmp_path)
     told = (Reason.UNREACHABLE, found["a closed port"].message)
     assert {name: each for name, each in found.items() if (each.reason, each.message) != told} == {}
     assert "cannot be used" in found["a closed port"].message
-    usual = median(each.seconds for each in found.values())  # more than `SECONDS` if the machine has other work
-    assert usual >= detours.SECONDS - ABOUT_SECONDS
-    assert {name: each.seconds for name, each in found.items() if abs(each.seconds - usual) > ABOUT_SECONDS} == {}
     seen = (found["a closed port"].asked, found["a closed port"].progress)
     assert {name: each for name, each in found.items() if (each.asked, each.progress) != seen} == {}
+    odd = odd_times(found)
+    for _ in range(TRIES):  # what the machine does beside it is odd once, what can be learned is odd each time
+        odd &= odd and odd_times(learn_all(way, tls, tmp_path))
+    assert odd == set()
+
+
+def learn_all(way: str, tls: Tls, folder: Path) -> dict[str, Learned]:
+    with ThreadPoolExecutor(len(THERE)) as pool:
+        asked = {name: pool.submit(learn, WAYS[way], place, tls, folder) for name, place in THERE.items()}
+    found = {name: each.result() for name, each in asked.items()}
+    if way == "a file without a digest":
+        assert found.pop("an archive with other content").reason is None
+    return found
+
+
+def odd_times(found: Mapping[str, Learned]) -> set[str]:
+    usual = median(each.seconds for each in found.values())  # more than `SECONDS` if the machine has other work
+    assert usual >= detours.SECONDS - ABOUT_SECONDS
+    return {name for name, each in found.items() if abs(each.seconds - usual) > ABOUT_SECONDS}
 
 
 def test_a_file_with_a_digest_is_resolved_without_asking_another_host(tls: Tls, tmp_path: Path) -> None:
