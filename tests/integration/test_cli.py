@@ -87,8 +87,9 @@ def test_a_chart_as_helm_pushes_it_is_recognized(world: World, rukpak: Rukpak, t
     reference = f"{world.registry.host}/{name}:1.0.0"
     assert rukpak("render", f"oci://{reference}", "-o", "name").stdout == "configmap/a\n"
     assert rukpak("render", str(archive), "-o", "name").stdout == "configmap/a\n"
-    told = rukpak("install", name, "--image", f"oci://{reference}", "-n", "default", "--dry-run", status=1).stderr
-    assert told.rstrip().endswith("here it is --format, now plain")
+    words = ["install", name, "--image", f"oci://{reference}", "-n", "default", "--dry-run"]
+    assert "Format: helm" in rukpak(*words).stderr
+    assert "pass --format helm" in rukpak(*words, "--format", "plain", status=1).stderr
 
 
 def test_a_secret_is_read_with_the_rights_of_the_user_and_only_if_one_is_named(world: World, rukpak: Rukpak) -> None:
