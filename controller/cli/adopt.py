@@ -53,7 +53,7 @@ from controller.cli.command import (
     tell,
 )
 from controller.cli.comparison import Change, Comparison, Difference, outline, summarize, write_one
-from controller.cli.content import Draft, is_named, make_draft, write_with_content
+from controller.cli.content import LOCAL, Draft, is_named, make_draft, write_with_content
 from controller.cli.deployments import (
     MANAGER,
     Awaits,
@@ -566,7 +566,7 @@ def _check_existing(existing: Manifest, namespace: str) -> None:
     Raises: FailedError.
     """
     spec, name = existing["spec"], existing["metadata"]["name"]
-    if spec.get("installNamespace") != namespace or [each["kind"] for each in spec["sources"]] != ["configMap"]:
+    if spec.get("installNamespace") != namespace or [each["kind"] for each in spec["sources"]] != [LOCAL]:
         problem = "already exists and is not of an adoption; choose another name, or name its file with -f FILE"
         raise FailedError(f'BundleDeployment "{name}" {problem}')
 

@@ -86,7 +86,8 @@ _CHOOSING = {
     "chart": ("repository", "name", "version", "sha256"),
 }
 """The fields of each kind of source that say what its content is; the others say how it is fetched."""
-_LOCAL = "configMap"
+LOCAL = "configMap"
+"""The kind of a source whose content was on a machine."""
 _DIGITS = 12
 """Of the digest in names."""
 _EXECUTABLE, _MODE = 0o111, 0o644
@@ -103,13 +104,8 @@ class Draft:
     """Of the BundleDeployment, for messages and questions."""
     recognizes: bool = False
     """Whether spec.format is not known yet, and to be recognized in the content."""
-    archive: bytes = b""
-    """Content on this machine, packed; the source names the ConfigMaps that are to contain it."""
-
-    @property
-    def parts(self) -> Sequence[tuple[str, Part, bytes]]:
-        """The names and contents of the ConfigMaps that the archive is to be put into."""
-        return parts_of(self.value["metadata"]["name"], self.archive) if self.archive else ()
+    parts: Sequence[tuple[str, Part, bytes]] = ()
+    """The ConfigMaps that are to contain content of this machine, as `parts_of` returns them."""
 
     def with_spec(self, spec: Mapping[str, Any]) -> Draft:
         """Return it with another spec."""
@@ -131,12 +127,13 @@ def make_draft(options: argparse.Namespace, found: Manifest | None = None) -> Dr
     _check_namespace(options, found)
     if options.format and options.format != spec.get("format"):
         spec.pop("config", None)  # of another format
-    archive = b""
+    archive, parts = b"", list[tuple[str, Part, bytes]]()
     if is_named(options):
         source = read_source(options)
         if source is None:
             archive = pack(options.source, MOST_BYTES)
-            source = {"kind": _LOCAL, _LOCAL: {"names": [each for each, _, _ in parts_of(name, archive)]}}
+            parts = parts_of(name, archive)
+            source = {"kind": LOCAL, LOCAL: {"names": [each for each, _, _ in parts]}}
         spec["sources"] = [_replace(spec.get("sources") or (), source)]
     spec |= read_overrides(options, spec.get("config"))
     if archive:
@@ -144,7 +141,7 @@ def make_draft(options: argparse.Namespace, found: Manifest | None = None) -> Dr
     elif "format" not in spec and any("chart" in mapping(each) for each in mappings(spec, "sources")):
         spec["format"] = "helm"
     recognizes = not options.file and "format" not in spec
-    return Draft(value={**base, "spec": spec}, origin=origin, archive=archive, recognizes=recognizes)
+    return Draft(value={**base, "spec": spec}, origin=origin, parts=parts, recognizes=recognizes)
 
 
 def _check_namespace(options: argparse.Namespace, found: Manifest | None) -> None:
@@ -183,7 +180,7 @@ def _replace(sources: Sequence[Mapping[str, Any]], source: Mapping[str, Any]) ->
         problem = f"spec.sources: there are {len(sources)}, of which SOURCE would replace all"
         raise MisuseError(f'{problem}; change them in a file, and use -f FILE, or "rukpak push" with --source')
     before, kind = next(iter(sources), {}), source["kind"]
-    keys = ("destination",) if kind == _LOCAL else ("destination", "pollInterval")
+    keys = ("destination",) if kind == LOCAL else ("destination", "pollInterval")
     kept = {key: before[key] for key in keys if key in before}
     block = before.get(kind) or {}
     how = {key: value for key, value in block.items() if key not in _CHOOSING.get(kind, block)}
@@ -265,6 +262,17 @@ def read_mapping(name: str, what: str) -> dict[str, Any]:
 # the source
 
 
+def repeat(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the words of a command line that describe the BundleDeployment."""
+    if options.source:
+        yield options.source
+    for flag in (*_DESCRIBING, *_KINDS, *_FLAGS_OF):
+        if value := getattr(options, flag):
+            for each in value if isinstance(value, list) else [value]:
+                yield _name(flag)
+                yield from () if each is True else (each,)
+
+
 def check_stdin(options: argparse.Namespace) -> None:
     """Refuse to read stdin more than once.
 
@@ -307,11 +315,11 @@ def read_source(options: argparse.Namespace) -> dict[str, Any] | None:
     given = [kind for kind in _KINDS if flags[kind]]
     if len(given) + (options.source is not None and not said) != 1:
         raise MisuseError("specify one of SOURCE, --image, --git, --http and --chart, or -f FILE")
-    kind = given[0] if given else _LOCAL
+    kind = given[0] if given else LOCAL
     if wrong := next((flag for flag, kinds in _FLAGS_OF.items() if kind not in kinds and flags[flag]), None):
-        what = "content of this machine" if kind == _LOCAL else f"a source of kind {kind}"
+        what = "content of this machine" if kind == LOCAL else f"a source of kind {kind}"
         raise MisuseError(f"{_name(wrong)} does not apply to {what}")
-    if kind == _LOCAL:
+    if kind == LOCAL:
         return None
     if kind == "chart" and not flags["repository"]:
         raise MisuseError("--chart requires --repository, or the repository as SOURCE")
@@ -648,7 +656,7 @@ def delete_parts(client: Client, value: Manifest, kept: Collection[str]) -> None
 
 def maps_of(value: Manifest) -> list[str]:
     """Return the ConfigMaps that the sources of a BundleDeployment name."""
-    blocks = [source.get(_LOCAL) or {} for source in value["spec"]["sources"]]
+    blocks = [source.get(LOCAL) or {} for source in value["spec"]["sources"]]
     return [name for block in blocks for name in (block.get("names") or [block.get("name")]) if name]
 
 

@@ -412,6 +412,27 @@ class ProgressLine:
             print(_CLEAR, end="", file=sys.stderr, flush=True)
 
 
+def wait_while(find_left: Callable[[], str], seconds: float) -> str:
+    """Wait until nothing is left, and show on stderr what is; return what is left when the time is up.
+
+    Args:
+        find_left: returns what is left; empty: nothing.
+        seconds: how long to wait.
+
+    Raises: as `find_left`.
+    """
+    line, deadline = ProgressLine(), time.monotonic() + seconds
+    try:
+        while left := find_left():
+            if time.monotonic() >= deadline:
+                return left
+            line.show(left)
+            time.sleep(POLL_SECONDS)
+    finally:
+        line.clear()
+    return ""
+
+
 class WaitProgress:
     """What BundleDeployments wait for, on stderr: a line for all of them on a terminal, elsewhere lines for each."""
 

@@ -33,6 +33,7 @@ from api.v1alpha2.conditions import Reason
 from controller.cli.command import FailedError, MisuseError, confirm, connect, read_file, tell
 from controller.cli.comparison import Change, Comparison, outline, summarize, write
 from controller.cli.content import (
+    LOCAL,
     OCI,
     Draft,
     delete_parts,
@@ -43,6 +44,7 @@ from controller.cli.content import (
     pack,
     parts_of,
     read_trust,
+    repeat,
     write_parts,
     write_with_content,
 )
@@ -64,15 +66,6 @@ from controller.status.report import short
 from controller.untrusted import mapping
 
 _AUTOMATIC = "Automatic"
-_DESCRIBING = frozenset(
-    {
-        *("file", "image", "git", "ref", "directory", "http", "sha256", "chart", "repository", "version", "secret"),
-        *("format", "install_namespace", "service_account", "config", "values", "set", "set_string", "set_file"),
-        *("certificate_authority", "insecure_skip_tls_verify"),
-    }
-)
-"""The flags that describe a BundleDeployment, for `adopt`, too."""
-_KIND = "configMap"
 _PLACE = "image"
 """Starts the messages about the registry."""
 _FORMAT = re.compile(r'set spec\.format to "([^"]*)"')
@@ -221,20 +214,9 @@ def _refusal(draft: Draft, comparison: Comparison, options: argparse.Namespace) 
     adopt = ""
     is_described = bool(options.file) or is_named(options)
     if is_described and any(each.change is Change.REFUSED for each in comparison.objects):
-        words = ["rukpak", "adopt", draft.value["metadata"]["name"], *_repeat(options), "--from", "kubectl"]
+        words = ["rukpak", "adopt", draft.value["metadata"]["name"], *repeat(options), "--from", "kubectl"]
         adopt = f'"{shlex.join(words)}" takes over objects that kubectl has applied; '
     return f"some of it would be refused; {adopt}--force installs it all the same"
-
-
-def _repeat(options: argparse.Namespace) -> Iterator[str]:
-    """Yield the words of the command line that describe the BundleDeployment."""
-    if options.source:
-        yield options.source
-    for flag, value in vars(options).items():
-        if flag in _DESCRIBING and value:
-            for each in value if isinstance(value, list) else [value]:
-                yield f"--{flag.replace('_', '-')}"
-                yield from () if each is True else (each,)
 
 
 def _write(client: Client, options: argparse.Namespace, draft: Draft, found: Manifest | None) -> tuple[Manifest, str]:
@@ -316,7 +298,7 @@ def _index_of(value: Manifest, given: int | None) -> int:
         if not 0 <= given < len(sources):
             raise MisuseError(f"--source: there are only the sources 0 to {len(sources) - 1}")
         return given
-    found = [index for index, source in enumerate(sources) if source["kind"] == _KIND]
+    found = [index for index, source in enumerate(sources) if source["kind"] == LOCAL]
     if len(found) == 1:
         return found[0]
     problem = "several sources are" if found else "no source is"
@@ -327,7 +309,7 @@ def _point(client: Client, found: Manifest, value: Manifest, index: int, pushed:
     """Have a source name these ConfigMaps, unless the spec has changed since; return the BundleDeployment."""
     sources = list(value["spec"]["sources"])
     kept = {key: sources[index][key] for key in ("destination",) if key in sources[index]}
-    sources[index] = {"kind": _KIND, **kept, _KIND: {"names": list(pushed)}}
+    sources[index] = {"kind": LOCAL, **kept, LOCAL: {"names": list(pushed)}}
     spec = {**value["spec"], "sources": sources}
     return found if spec == found["spec"] else _replace_spec(client, found, spec)
 

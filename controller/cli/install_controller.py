@@ -9,7 +9,6 @@ Not here: the Helm chart, and what config/ has beside these two. `uninstall` rem
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ from typing import Any
 
 from api import names
 from controller.cli.command import FailedError, attempt, confirm, connect, tell
-from controller.cli.deployments import POLL_SECONDS, Manifest, ProgressLine, read_holder, read_if_exists
+from controller.cli.deployments import Manifest, read_holder, read_if_exists, wait_while
 from controller.cli.installation import Level, check_cluster, describe_cluster, find_loss
 from controller.cli.output import name_of, one_line, to_yaml
 from controller.formats.manifests import read_documents
@@ -209,16 +208,9 @@ def carry_out(client: Client, plan: Sequence[Step]) -> None:
 def _wait(client: Client, plan: Sequence[Step], seconds: float) -> str:
     """Wait until the API is served and the Deployment rolled out; return what is not when the time is up."""
     waited_for = [step for step in plan if step.manifest["kind"] in _WAITED_FOR]
-    line, deadline = ProgressLine(), time.monotonic() + seconds
-    try:
-        while left := next(filter(None, (_describe_progress(client, step) for step in waited_for)), ""):
-            if time.monotonic() >= deadline:
-                return left
-            line.show(left)
-            time.sleep(POLL_SECONDS)
-    finally:
-        line.clear()
-    return ""
+    return wait_while(
+        lambda: next(filter(None, (_describe_progress(client, step) for step in waited_for)), ""), seconds
+    )
 
 
 def _describe_progress(client: Client, step: Step) -> str:

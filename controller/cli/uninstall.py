@@ -31,9 +31,9 @@ from controller.cli.deployments import (
     Deployments,
     Manifest,
     NoApiError,
-    ProgressLine,
     read_holder,
     read_if_exists,
+    wait_while,
 )
 from controller.cli.installation import DEFINITION, LABEL, describe_cluster
 from controller.cli.output import name_of, some, tell_all
@@ -234,7 +234,7 @@ def _delete_all(client: Client, options: argparse.Namespace) -> str:
         with ExitStack() as running:
             for shard in sorted({_shard_of(value) for value in found}):
                 running.enter_context(_controller(options, shard))
-            return _wait(deployments, options.timeout)
+            return wait_while(lambda: _count_left(deployments), options.timeout)
     except NoApiError:
         return ""
 
@@ -277,18 +277,9 @@ def _shard_of(value: Manifest) -> str:
     return found if is_shard_name(found) else ""
 
 
-def _wait(deployments: Deployments, seconds: float) -> str:
-    line, deadline = ProgressLine(), time.monotonic() + seconds
-    try:
-        while left := deployments.all():
-            text = f"{len(left)} BundleDeployments left; {_describe(left[0])}"
-            if time.monotonic() >= deadline:
-                return text
-            line.show(text)
-            time.sleep(POLL_SECONDS)
-    finally:
-        line.clear()
-    return ""
+def _count_left(deployments: Deployments) -> str:
+    left = deployments.all()
+    return f"{len(left)} BundleDeployments left; {_describe(left[0])}" if left else ""
 
 
 def _describe(value: Manifest) -> str:
