@@ -113,9 +113,9 @@ class Workers:
         """Start to take names from the queue; does nothing if started already."""
         if self._started:
             return
-        self._started = True
         for thread in self._threads:
             thread.start()
+        self._started = True  # last, or a probe in between would take a thread that has not begun for one that ended
 
     def dead(self) -> list[str]:
         """Return the names of threads that ended after `start`."""

@@ -376,5 +376,5 @@ def test_hooks_that_would_run_are_shown(world: World, rukpak: Rukpak) -> None:
 @pytest.mark.thorough
 def test_mistakes_and_failures_have_a_status_of_their_own(rukpak: Rukpak) -> None:
     assert 'BundleDeployment "missing" does not exist' in rukpak("diff", "missing", status=2).stderr
-    assert "specify either NAME or -f FILE" in rukpak("diff", status=2).stderr
+    assert "specify NAME or -f FILE" in rukpak("diff", status=2).stderr
     assert "requires --as" in rukpak("diff", "a", "--as-group=b", status=2).stderr

@@ -120,8 +120,8 @@ def test_a_folder_is_pushed_in_parts_and_pushed_again(world: World, tmp_path: Pa
     [part] = parts_of(world, name).values()
     assert part["metadata"]["ownerReferences"][0]["uid"] == deployed.read()["metadata"]["uid"]
 
-    refused = rukpak("push", str(folder), "missing", status=2)
-    assert 'no BundleDeployment "missing"' in refused.stderr
+    refused = rukpak("push", str(folder), "missing", status=1)
+    assert f'BundleDeployment "missing" not found; "rukpak install missing {folder}" creates it' in refused.stderr
 
 
 def test_a_part_that_is_missing_is_content_that_is_rejected(world: World, tmp_path: Path) -> None:

@@ -236,3 +236,18 @@ def test_a_worker_that_dies_is_replaced_and_its_name_is_kept(names: NotedQueue) 
         names.add("shop")
         names.through.get(timeout=SECONDS)
     assert (names.noted, died, workers.dead()) == ([("retry", 0), ("forget", 0)], [Kind.WORKER], [])
+
+
+def test_a_worker_that_has_not_begun_is_not_one_that_ended(names: NotedQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a probe said that came while the threads were started."""
+    seen: list[list[str]] = []
+    workers = Workers(names, lambda _: NEVER, 2, supervisor=Supervisor(), report=ignore)
+    start = threading.Thread.start
+
+    def probed(thread: threading.Thread) -> None:
+        seen.append(workers.dead())
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", probed)
+    workers.start()
+    assert (seen, workers.dead()) == ([[], []], [])
