@@ -24,6 +24,7 @@ WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY api/ api/
 COPY controller/ controller/
+COPY rukpak/ rukpak/
 COPY config/install.yaml config/install-restricted.yaml config/
 COPY hack/image/ hack/image/
 COPY hack/packaging/metadata.py hack/packaging/

@@ -3,6 +3,12 @@
 A plug-in is a class without constructor arguments, registered by its kind under the entry-point group `rukpak.sources`,
 `rukpak.formats` or `rukpak.processors` (built in: `image`, `plain`, `patch`, …; out of tree: qualified by a domain). A
 source never sees a cluster, a Secret object or a path to write content to: it receives values and yields entries.
+
+A package of plug-ins names the version of this contract that it was written for as an entry point of the group
+`rukpak.plugin_api`. It imports all of this, and what else it may use, from `rukpak.plugins`.
+
+Methods of one instance are called by several threads at the same time. All but `resolve`, `fetch`, `prepare`, `render`
+and `process` must return at once: they are called in each pass.
 """
 
 from __future__ import annotations
@@ -18,6 +24,9 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 
+PLUGIN_API = "1"
+"""Version of this contract. Within a version, values get fields with defaults, and methods that are optional are added;
+nothing is removed or changes its meaning, and no method gets a parameter."""
 KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
 
 
@@ -385,6 +394,9 @@ class Rendering:
     hooks: Sequence[Hook] = ()
     warnings: Sequence[str] = ()
     """Problems that do not stop the installation, one line each, such as unknown fields that were dropped."""
+    secrets: Sequence[str] = field(default=(), repr=False)
+    """Texts in the objects that must not be shown to everybody who can read BundleDeployments, such as values that were
+    decrypted. Names of objects that contain one are refused, and they are removed from errors."""
     namespace: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """`labels` and `annotations` for the install namespace if the controller creates it."""
 
@@ -429,10 +441,10 @@ class PlacesConfig(Protocol):
 
 @runtime_checkable
 class RunsProgram(Protocol):
-    """A format that runs a program: it knows which one, and how much memory that needs."""
+    """A format or processor that runs a program: it knows which one, and how much memory that needs."""
 
     def find_program(self, means: Means) -> ProgramVersion:
-        """Return the program that `render` would run with the same means; called at startup, for the log.
+        """Return the program that would be run with the same means; called at startup, for the log.
 
         Raises: BundleError (NotSupported) if there is none.
         """
@@ -440,7 +452,8 @@ class RunsProgram(Protocol):
     def program_bytes(self, means: Means) -> int:
         """Return the bytes of memory that the program may use.
 
-        They are reserved before `render` is called; once the program has exited, they cover what this process parses.
+        They are reserved before the plug-in is called; once the program has exited, they cover what this process
+        parses.
         """
 
 
@@ -461,10 +474,16 @@ class ProcessRequest:
     charge: Callable[[int, int], None] = lambda _text_bytes, _steps: None
     """Accounts for text that is made and for steps of about a microsecond that are done, before there is too much of
     either: all of many objects may meet all of a long patch. Raises BundleError (RenderLimitExceeded)."""
+    secrets: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
+    """The data of the Secrets that `find_secrets` has named, by name and key."""
+    means: Means = field(default_factory=Means)
 
 
 class Processor(Protocol):
-    """A way to change rendered objects. Pure: equal requests give equal renderings."""
+    """A way to change rendered objects. Pure: equal requests give equal renderings.
+
+    It may also be a RunsProgram, ReadsSecrets or PreparesContent.
+    """
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return the problems of the parameters, each starting with its field path below `path`."""
@@ -474,3 +493,62 @@ class Processor(Protocol):
 
         Raises: BundleError with a reason of Installed.
         """
+
+
+@runtime_checkable
+class ReadsSecrets(Protocol):
+    """A processor that needs Secrets of the install namespace, such as keys.
+
+    They are read as the account of the BundleDeployment, and it is rendered again when one has changed.
+    """
+
+    def find_secrets(self, parameters: Mapping[str, Any]) -> Sequence[str]:
+        """Return the names of the Secrets that the parameters, which are valid, refer to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareRequest:
+    """The input of `prepare`: the result depends on all of this and nothing else (rule 9), except for `means`."""
+
+    name: str
+    """Of the BundleDeployment."""
+    parameters: Mapping[str, Any]
+    path: str
+    """Field path of the parameters, with which every message starts."""
+    tree: ContentTree
+    """The content, as earlier processors have prepared it."""
+    secrets: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
+    """As in ProcessRequest."""
+    means: Means = field(default_factory=Means)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a processor changes in the content."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """The new content of existing files, by path in the tree."""
+    secrets: Sequence[str] = field(default=(), repr=False)
+    """As in Rendering."""
+
+
+@runtime_checkable
+class PreparesContent(Protocol):
+    """A processor that also changes files of the content before the format reads them, such as encrypted ones."""
+
+    def prepare(self, request: PrepareRequest) -> Prepared:
+        """Return the files to replace for this rendering; stored content stays as it is.
+
+        Raises: BundleError with a reason of Installed.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramResult:
+    """The result of a program that has exited."""
+
+    status: int
+    """Negative: the signal that ended it."""
+    output: bytes
+    stderr: str
+    """The start of its stderr; may contain secrets."""

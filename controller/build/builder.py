@@ -18,7 +18,7 @@ from api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsPro
 from api.v1alpha2.types import Processor, Spec
 from controller.build.config_values import Confidential
 from controller.build.fetching import Fetcher, PluginCalls
-from controller.build.plugins import format_of
+from controller.build.plugins import format_of, processor_of
 from controller.build.rendering import render, render_in_child
 from controller.build.request import (
     BuildContext,
@@ -176,7 +176,7 @@ def render_here_or_in_child(
     """
     means = request.means
     size = sum((request.tree.root / item.path).stat().st_size for item in walk(request.tree.root) if not item.is_folder)
-    program_bytes = _program_bytes(format_name, means)
+    program_bytes = _program_bytes(format_name, processors, means)
     needs = max(estimate(min(size, INLINE.text_bytes), INLINE), program_bytes)
     try:
         computing = places.programs if program_bytes else places.here
@@ -185,11 +185,12 @@ def render_here_or_in_child(
     except LargeTextError as error:
         size = max(size, error.size)
     # The place first, or what waits for one would hold much memory that others wait for.
-    needs = estimate(size, means.limits)
+    needs = estimate(size, means.limits) + program_bytes
     with places.in_children.room(means.tenant, 1, means.cancelled), context.room(needs, means.cancelled):
         return render_in_child(format_name, request, processors, confidential)
 
 
-def _program_bytes(format_name: str, means: Means) -> int:
-    plugin = format_of(format_name)
-    return plugin.program_bytes(means) if isinstance(plugin, RunsProgram) else 0
+def _program_bytes(format_name: str, processors: Sequence[Processor], means: Means) -> int:
+    """Return the memory of the largest program that runs; they run one after the other."""
+    used = [format_of(format_name), *(processor_of(each.kind, "spec.processors") for each in processors)]
+    return max((plugin.program_bytes(means) for plugin in used if isinstance(plugin, RunsProgram)), default=0)

@@ -206,6 +206,7 @@ def process(processors: Sequence[Processor], rendering: Rendering, request: Rend
             rendering=rendering,
             capabilities=request.capabilities,
             charge=_charge_to(TextBudget.of(request.means), steps, place, request.means.cancelled),
+            means=request.means,
         )
         try:
             rendering = processor_of(processor.kind, place).process(asked)
@@ -324,6 +325,7 @@ _PROGRAM_BYTES = 160 * MEBIBYTE
 """Address space of the interpreter and our modules, which use a quarter of it."""
 _STDERR_BYTES = 4096
 _OUT_OF_MEMORY = 12  # exit status: ENOMEM
+_OF_PROGRAMS = ("seconds", "memory_bytes", "output_bytes", "tenant", "confinement_required")
 
 
 def address_space(limits: Limits) -> int:
@@ -367,8 +369,14 @@ def render_in_child(
 def _run(folder: Path, means: Means) -> int:
     """Run the child and return its exit status."""
     limits = {"as": address_space(means.limits), "core": 0, "cpu": int(means.seconds) + 1}
-    command = confined([sys.executable, "-P", "-m", __name__, str(folder)], **limits)
-    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "MALLOC_ARENA_MAX": "1", "LC_ALL": "C.UTF-8"}
+    # A processor in it may run a program, which has limits of its own.
+    command = confined([sys.executable, "-P", "-m", __name__, str(folder)], raisable=True, **limits)
+    environment = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "MALLOC_ARENA_MAX": "1",
+        "LC_ALL": "C.UTF-8",
+    }
     quiet = subprocess.DEVNULL
     with (folder / _STDERR).open("wb") as stderr:
         with STARTING:
@@ -389,7 +397,8 @@ def _check_time(deadline: float, means: Means) -> None:
 
 
 def _write_request(format_name: str, request: RenderRequest, processors: Sequence[Processor]) -> dict[str, Any]:
-    """Return a request as JSON, with only those of its means that limit text: a child runs no program."""
+    """Return a request as JSON."""
+    means = request.means
     return {
         "format": format_name,
         "name": request.name,
@@ -401,13 +410,19 @@ def _write_request(format_name: str, request: RenderRequest, processors: Sequenc
         "kubernetesVersion": request.capabilities.kubernetes_version,
         "kinds": [[*kind, scope] for kind, scope in request.capabilities.kinds.items()],
         "unknown": sorted(request.capabilities.unknown),
-        "scratch": str(request.means.scratch),
-        "limits": asdict(request.means.limits),
+        "means": {
+            "scratch": str(means.scratch),
+            "limits": asdict(means.limits),
+            "programs": dict(means.programs),
+            **{name: getattr(means, name) for name in _OF_PROGRAMS},
+        },
         "processors": [each.model_dump(mode="json", by_alias=True, exclude_unset=True) for each in processors],
     }
 
 
 def _read_request(value: Mapping[str, Any]) -> RenderRequest:
+    means = dict(value["means"])
+    scratch, limits = Path(means.pop("scratch")), Limits(**means.pop("limits"))
     return RenderRequest(
         name=value["name"],
         install_namespace=value["installNamespace"],
@@ -422,7 +437,7 @@ def _read_request(value: Mapping[str, Any]) -> RenderRequest:
             kinds={(group, version, kind): scope for group, version, kind, scope in value["kinds"]},
             unknown=frozenset(value["unknown"]),
         ),
-        means=Means(scratch=Path(value["scratch"]), cancelled=Event(), limits=Limits(**value["limits"])),
+        means=Means(scratch=scratch, cancelled=Event(), limits=limits, **means),
     )
 
 

@@ -24,7 +24,7 @@ from controller.build.plugins import find_programs
 from controller.cli.command import FAILED, connect, explain
 from controller.cli.deployments import SHOWN_NAMES, Holder, is_served, read_holder, read_if_exists, server_time
 from controller.cli.output import dump_as, one_line, show, some
-from controller.formats.helm.program import ProgramFinder
+from controller.formats.helm.program import make_finder
 from controller.kube.client import Client
 from controller.kube.configuration import find_context
 from controller.kube.discovery import Discovery
@@ -454,7 +454,7 @@ def _check_helm(named: str) -> Finding:
         programs = {"helm": named} if named else {}
         means = Means(programs=programs, confinement_required=False, scratch=Path(scratch))
         try:
-            program = ProgramFinder().find(means)
+            program = make_finder().find(means, "spec.format")
         except BundleError as error:
             return warning(f"{error.message.partition(': ')[2]} ({_HERE})")
     return ok(f"{program.version} ({program.path})")

@@ -177,16 +177,18 @@ def _spawn_restricted(found: Mechanisms, view: View, spawn: Callable[[], Child])
         return spawn()
 
 
-def confined(command: Sequence[str], **limits: int) -> list[str]:
+def confined(command: Sequence[str], *, raisable: bool = False, **limits: int) -> list[str]:
     """Return a command that runs a program within limits; its status is 126 or 127 if the program cannot be started.
 
     Limits have the names and units of setrlimit(2), such as `fsize`, and are capped at the hard limits of this process.
+    If they are `raisable`, programs that the program starts may have higher ones.
 
     Raises: RuntimeError if prlimit is not installed.
     """
     if shutil.which("prlimit") is None:
         raise RuntimeError("prlimit not found on PATH; install util-linux")
-    return ["prlimit", *(f"--{name}={_bounded(name, amount)}" for name, amount in limits.items()), "--", *command]
+    end = ":" if raisable else ""
+    return ["prlimit", *(f"--{name}={_bounded(name, amount)}{end}" for name, amount in limits.items()), "--", *command]
 
 
 def programs(*names: str) -> tuple[Path, ...]:

@@ -23,7 +23,7 @@ from controller.apply.crd_changes import compare, read_definition
 from controller.build import capabilities
 from controller.build.rendering import render
 from controller.build.revision import Revision
-from controller.formats.helm.program import ProgramFinder
+from controller.formats.helm.program import make_finder
 from controller.formats.manifests import read_documents
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
 
@@ -223,7 +223,7 @@ def _time_plain(root: Path) -> tuple[float, float]:
 
 
 def _time_chart(root: Path) -> tuple[float, float]:
-    helm = str(ProgramFinder().find(Means(scratch=root)).path)
+    helm = str(make_finder().find(Means(scratch=root), "spec.format").path)
     _render_once("helm", root)  # found once, including the program
     ours = time_work(lambda: _render_once("helm", root))
     return ours, time_work(lambda: run([helm, "template", "bench", str(root)], stdout=DEVNULL, check=True))

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from api.plugins import Capabilities, ContentTree, Format, Limits, Rendering, RenderRequest
+from api.plugins import Capabilities, ContentTree, Format, Limits, ProgramResult, Rendering, RenderRequest
 from controller.build.revision import Revision, Terms, pack_objects, pack_terms, unpack
 from controller.content.limits import Rejection, check_path
 from controller.formats.applicable import make_applicable, revision_digest
@@ -18,7 +18,6 @@ from controller.formats.composer import NodeBudget
 from controller.formats.helm.chart import refuse_foreign_references
 from controller.formats.helm.failures import explain
 from controller.formats.helm.format import read_output
-from controller.formats.helm.program import RunResult
 from controller.formats.helm.values import read_values, write_values
 from controller.formats.manifests import TextBudget, end_last_line, read_documents
 from controller.formats.plain import PlainFormat
@@ -176,7 +175,7 @@ def check_helm_complaint(data: bytes) -> None:
     """Explain a failure of Helm. The input starts with values, one per line, which the message must not show."""
     head, _, complaint = data.decode(errors="replace").partition("\n\n")
     secrets = [line for line in head.splitlines()[:50] if line]
-    result = RunResult(status=1, output=b"", stderr=f"Error: {complaint}")
+    result = ProgramResult(status=1, output=b"", stderr=f"Error: {complaint}")
     message = explain(result, "chart", [{"a": secrets, "b": {line: line for line in secrets}}]).message
     check_message(message)
     expect("marked-secret" not in message or "marked-secret" not in secrets, f"a value is shown: {message!r}")

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Refusal
+from api.plugins import MEBIBYTE, ProgramResult, Refusal
 from api.v1alpha2.conditions import Reason
 from controller.formats.helm.chart import name_chart
-from controller.formats.helm.program import RunResult
 from controller.formats.helm.values import scalars_of
 from controller.formats.recognition import CHART, is_in_file
 
@@ -240,7 +239,7 @@ def _templates(folder: Path) -> Iterator[Path]:
 
 
 def explain(
-    result: RunResult,
+    result: ProgramResult,
     chart: str,
     values: Sequence[Mapping[str, Any]],
     needs_lookup: Callable[[str], bool] = lambda _error: False,

@@ -26,7 +26,17 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Capabilities, ContentTree, Hook, Means, ProgramVersion, Rendering, RenderRequest
+from api.plugins import (
+    MEBIBYTE,
+    Capabilities,
+    ContentTree,
+    Hook,
+    Means,
+    ProgramResult,
+    ProgramVersion,
+    Rendering,
+    RenderRequest,
+)
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.helm.chart import (
@@ -38,7 +48,7 @@ from controller.formats.helm.chart import (
     refuse_foreign_references,
 )
 from controller.formats.helm.failures import explain, needs_lookup, refuse_what_is_read
-from controller.formats.helm.program import ProgramFinder, RunResult, run_guarded, scratch_of
+from controller.formats.helm.program import ENVIRONMENT, make_finder
 from controller.formats.helm.values import (
     NAME_CHARACTERS,
     Configuration,
@@ -52,6 +62,7 @@ from controller.formats.helm.values import (
 )
 from controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents
 from controller.formats.objects import Identity, collect_objects, find_identity_problem, identify
+from controller.formats.programs import run_program, scratch_of
 from controller.formats.recognition import covers, is_in_file
 from controller.processes.memory_limit import RESERVED_BYTES
 from controller.untrusted import mapping
@@ -60,6 +71,7 @@ LEAST_BYTES = 64 * MEBIBYTE
 """Memory that Helm needs for the smallest chart, with some margin."""
 _CHART, _OUTPUT, _WARNING = "chart", "output", "warning"
 """In the scratch folder: the folder of the chart, and if they are kept the output of Helm and the warning about it."""
+_FIELD = "spec.format"
 _VERSIONS_AT_ONCE = 200
 # Helm reads the list as CSV, which an aggregated API server could break or extend with the names of its kinds.
 _VERSION = re.compile(r"[A-Za-z0-9.-]+(?:/[A-Za-z0-9.-]+){0,2}")
@@ -71,7 +83,7 @@ class HelmFormat:
     reads_part = True
 
     def __init__(self) -> None:
-        self._finder = ProgramFinder()
+        self._finder = make_finder()
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:
         """Return the problems of `spec.config`."""
@@ -90,7 +102,7 @@ class HelmFormat:
 
         Raises: BundleError (NotSupported) if there is none, or it is neither Helm 3 nor Helm 4.
         """
-        return self._finder.find(means)
+        return self._finder.find(means, _FIELD)
 
     def program_bytes(self, means: Means) -> int:
         """Return the bytes of memory that Helm may use."""
@@ -126,7 +138,9 @@ class HelmFormat:
         nothing = f"{name_chart(chart.path)}: chart renders no objects with these values" if is_empty else ""
         return replace(rendering, warnings=tuple(filter(None, (warning, nothing))))
 
-    def _template(self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart) -> RunResult:
+    def _template(
+        self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart
+    ) -> ProgramResult:
         """Return the result of `helm template`, which has succeeded."""
         means = request.means
         refused = find_refused(request.tree, chart)
@@ -148,8 +162,9 @@ class HelmFormat:
             *(argument for name in copy_values_files(files, means) for argument in ("--values", name)),
             *("--values", "-"),
         ]
-        helm = self._finder.find(means)
-        result = run_guarded([str(helm.path), *arguments], values, means, chart.path)
+        helm = self._finder.find(means, _FIELD)
+        command = [str(helm.path), *arguments]
+        result = run_program(command, means, subject=quote(chart.path), text=values, environment=ENVIRONMENT)
         if result.status:
             given = [configuration.values, *(file.values for file in files)]
             raise explain(result, chart.path, given, partial(needs_lookup, folder))

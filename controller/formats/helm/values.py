@@ -21,9 +21,9 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import Rejection, check_path, name_key, quote
 from controller.formats.composer import NodeBudget, write_number
-from controller.formats.helm.program import scratch_of
 from controller.formats.manifests import read_documents, read_small
 from controller.formats.objects import describe_type
+from controller.formats.programs import scratch_of
 
 VALUES_BYTES = MEBIBYTE
 """Of one file, which this process reads."""

@@ -107,7 +107,7 @@ def test_the_helm_in_use_is_logged_at_startup(settings: Settings, helm: Path, ca
     format_of.cache_clear()
 
     def is_logged() -> bool:
-        found = [record for record in caplog.records if record.message == "helm found"]
+        found = [record for record in caplog.records if record.message == "program found"]
         return any(record.__dict__["path"] == str(helm) for record in found)
 
     with Running(replace(settings, helm=str(helm))):

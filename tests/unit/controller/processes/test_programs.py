@@ -21,7 +21,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Means
 from api.v1alpha2.conditions import Reason
-from controller.formats.helm.program import run_guarded
+from controller.formats.programs import run_program
 from controller.processes import kernel
 from controller.processes.programs import NICENESS, Mechanisms, ProcessGroup, View, confined, read_pipes
 from controller.sources.git.connection import Connection, connect, parse_repository
@@ -91,7 +91,7 @@ def test_what_is_written_to_be_started_can_be_while_other_programs_are(tmp_path:
     ours = Access(path="s", deadline=access.deadline, cancelled=access.cancelled, scratch=tmp_path, credentials=known)
 
     def helm() -> object:
-        return run_guarded(["/bin/true"], b"", Means(scratch=tmp_path), "c")
+        return run_program(["/bin/true"], Means(scratch=tmp_path), subject="c")
 
     def git() -> object:
         return GitRunner(access, tmp_path).run("version")
@@ -179,7 +179,9 @@ def test_who_is_not_confined_reaches(attack: str, surroundings: dict[str, object
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_hostile_helm_does_not_reach(attack: str, surroundings: dict[str, object]) -> None:
     scratch = Path(str(surroundings["outside"])) / "call"
-    result = run_guarded([PYTHON, "-I", "-S", "-c", script_of(attack, surroundings)], b"", Means(scratch=scratch), "c")
+    result = run_program(
+        [PYTHON, "-I", "-S", "-c", script_of(attack, surroundings)], Means(scratch=scratch), subject="c"
+    )
     assert result.status == 1
     assert "Error" in result.stderr
     assert Path(str(surroundings["secret"])).read_text() == "canary"
@@ -228,7 +230,7 @@ def test_what_cannot_be_confined_is_not_started(
     found = Mechanisms(landlock=landlock, seccomp=seccomp, network_namespace=False)
     monkeypatch.setattr(Mechanisms, "found", lambda: found)
     with pytest.raises(BundleError, match=said) as caught:
-        run_guarded(["/bin/true"], b"", Means(scratch=tmp_path, confinement_required=True), "c")
+        run_program(["/bin/true"], Means(scratch=tmp_path, confinement_required=True), subject="c")
     assert caught.value.reason is Reason.NOT_SUPPORTED
     assert "--confinement=best-effort" in caught.value.message
 
@@ -238,19 +240,19 @@ def test_what_cannot_be_confined_is_started_if_the_administrator_says_so(
 ) -> None:
     monkeypatch.setattr(Mechanisms, "found", lambda: Mechanisms(landlock=0, seccomp=False, network_namespace=False))
     means = Means(scratch=tmp_path, confinement_required=False)
-    assert run_guarded(["/bin/cat", "/etc/hostname"], b"", means, "c").status == 0
+    assert run_program(["/bin/cat", "/etc/hostname"], means, subject="c").status == 0
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/etc/ssl/certs/ca-certificates.crt", "/usr/share/zoneinfo/UTC"])
 def test_public_files_are_seen(path: str, tmp_path: Path) -> None:
     if not Path(path).exists():
         pytest.skip("this system has it elsewhere, or not at all")
-    assert run_guarded(["/bin/cat", path], b"", Means(scratch=tmp_path), "c").output == Path(path).read_bytes()
+    assert run_program(["/bin/cat", path], Means(scratch=tmp_path), subject="c").output == Path(path).read_bytes()
 
 
 def test_the_controller_is_not_confined_by_starting_a_program(tmp_path: Path) -> None:
     (tmp_path / "call").mkdir()
-    run_guarded(["/bin/true"], b"", Means(scratch=tmp_path / "call"), "c")
+    run_program(["/bin/true"], Means(scratch=tmp_path / "call"), subject="c")
     (tmp_path / "new").write_text("x")
     with socket.socket(type=socket.SOCK_DGRAM):
         assert (tmp_path / "new").read_text() == "x"

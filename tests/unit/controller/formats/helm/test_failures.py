@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.plugins import ProgramResult
 from controller.formats.helm.failures import HIDDEN, explain, make_redactor, needs_lookup
-from controller.formats.helm.program import RunResult
 from tests.support.charts import write
 
 MOST_SECONDS = 15.0
@@ -94,7 +94,7 @@ def test_no_complaint_takes_long(piece: str, values: Callable[[], list[str]]) ->
     complaint = "Error: " + piece * (256 * 1024 // len(piece))
     given_values = values()
     started = time.process_time()
-    message = explain(RunResult(status=1, output=b"", stderr=complaint), "c", [{"a": given_values}]).message
+    message = explain(ProgramResult(status=1, output=b"", stderr=complaint), "c", [{"a": given_values}]).message
     assert time.process_time() - started < MOST_SECONDS
     assert len(message) < 2000
 
@@ -102,7 +102,7 @@ def test_no_complaint_takes_long(piece: str, values: Callable[[], list[str]]) ->
 def test_a_message_about_a_schema_is_short() -> None:
     head = "Error: values don't meet the specifications of the schema(s) in the following chart(s):\n"
     complaint = head + "c" * 100_000 + ":\n" + "x\n" * 50_000
-    assert len(explain(RunResult(status=1, output=b"", stderr=complaint), "c", []).message) < 2000
+    assert len(explain(ProgramResult(status=1, output=b"", stderr=complaint), "c", []).message) < 2000
 
 
 def test_with_too_many_values_the_message_is_withheld() -> None:

@@ -272,7 +272,7 @@ REFUSED = [
          config={"values": {"word": 'hunter2 "x"\nü', "list": ["tiger", "a"], "pin": 1234567}}),
     Refused("a loop", {"templates/a.yaml": "{{ range until 30000 }}{{ range until 30000 }}{{ end }}{{ end }}"},
          Reason.RENDER_LIMIT_EXCEEDED,
-         '"c": timed out: rendering takes more than 2 s; simplify the chart or raise --render-timeout',
+         '"c": timed out: helm takes more than 2 s; simplify the bundle or raise --render-timeout',
          means={"seconds": 2.0}),
     Refused(
         "what eats memory",
@@ -283,7 +283,7 @@ REFUSED = [
     ),
     Refused("what prints without end",
          {"templates/a.yaml": '{{ range until 2000 }}\n---\na: "{{ repeat 1000 "x" }}"{{ end }}'},
-         Reason.RENDER_LIMIT_EXCEEDED, '"c": rendered chart exceeds the limit of 1 MiB; split it',
+         Reason.RENDER_LIMIT_EXCEEDED, '"c": output of helm exceeds the limit of 1 MiB; split the bundle',
          means={"output_bytes": 1 << 20}),
     Refused(
         "a file of values that is not there",

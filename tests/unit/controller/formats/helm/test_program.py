@@ -14,19 +14,20 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Limits, Means
+from api.plugins import MEBIBYTE, Limits, Means, ProgramResult
 from api.v1alpha2.conditions import Reason
 from controller.formats.helm.format import HelmFormat
-from controller.formats.helm.program import ProgramFinder, RunResult, run_guarded
+from controller.formats.helm.program import make_finder
 from controller.formats.manifests import read_documents
+from controller.formats.programs import run_program
 from controller.processes.memory_limit import MemoryLimit
 from controller.settings import Settings
 from tests.support.charts import DATA, chart_of, packaged_helm, render, write
 from tests.support.processes import wait_for_end
 
 
-def run(script: str, tmp_path: Path, text: bytes = b"", **means: Any) -> RunResult:
-    return run_guarded(["/bin/sh", "-c", script], text, Means(scratch=tmp_path, **means), "c")
+def run(script: str, tmp_path: Path, text: bytes = b"", **means: Any) -> ProgramResult:
+    return run_program(["/bin/sh", "-c", script], Means(scratch=tmp_path, **means), subject="c", text=text)
 
 
 def failure(script: str, tmp_path: Path, **means: Any) -> tuple[Reason, str]:
@@ -36,7 +37,7 @@ def failure(script: str, tmp_path: Path, **means: Any) -> tuple[Reason, str]:
 
 
 def test_it_reads_its_input_and_returns_its_result(tmp_path: Path) -> None:
-    assert run("cat; echo no >&2; exit 3", tmp_path, b"text") == RunResult(status=3, output=b"text", stderr="no\n")
+    assert run("cat; echo no >&2; exit 3", tmp_path, b"text") == ProgramResult(status=3, output=b"text", stderr="no\n")
 
 
 def test_it_inherits_only_path_from_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,14 +55,14 @@ def test_it_cannot_write_files(tmp_path: Path) -> None:
 
 def test_it_has_its_own_session(tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-S", "-c", "import os; print(os.getsid(0))"]
-    assert int(run_guarded(command, b"", Means(scratch=tmp_path), "c").output) != os.getsid(0)
+    assert int(run_program(command, Means(scratch=tmp_path), subject="c").output) != os.getsid(0)
 
 
 @pytest.mark.parametrize("script", ["sleep 1041", "trap '' TERM; sleep 1042 & wait", "exec >&- 2>&-; sleep 1043"])
 def test_it_ends_at_the_deadline_with_all_that_it_started(script: str, tmp_path: Path) -> None:
     expected = (
         Reason.RENDER_LIMIT_EXCEEDED,
-        '"c": timed out: rendering takes more than 0.5 s; simplify the chart or raise --render-timeout',
+        "c: timed out: sh takes more than 0.5 s; simplify the bundle or raise --render-timeout",
     )
     assert failure(script, tmp_path, seconds=0.5) == expected
     wait_for_end(f"sleep\0{script.split('sleep ')[1][:4]}")
@@ -81,7 +82,7 @@ def test_it_is_killed_when_its_result_is_no_longer_needed(tmp_path: Path) -> Non
 
 
 def test_it_ends_when_it_writes_too_much(tmp_path: Path) -> None:
-    expected = (Reason.RENDER_LIMIT_EXCEEDED, '"c": rendered chart exceeds the limit of 1 MiB; split it')
+    expected = (Reason.RENDER_LIMIT_EXCEEDED, "c: output of sh exceeds the limit of 1 MiB; split the bundle")
     assert failure("yes", tmp_path, output_bytes=1 << 20) == expected
 
 
@@ -98,20 +99,22 @@ def test_its_memory_is_bounded(tmp_path: Path) -> None:
 
 def test_without_a_scratch_folder_there_is_no_input(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="scratch"):
-        run_guarded(["/bin/cat"], b"x", Means(), "c")
+        run_program(["/bin/cat"], Means(), subject="c", text=b"x")
 
 
 # the program
 
 
 def logged_versions(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.__dict__["version"] for record in caplog.records if record.message == "helm found"]
+    return [record.__dict__["version"] for record in caplog.records if record.message == "program found"]
 
 
 def test_helm_is_found_and_logged_once(helm: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    finder = ProgramFinder()
-    first, second = (finder.find(Means(scratch=tmp_path, programs={"helm": str(helm)})) for _ in range(2))
+    finder = make_finder()
+    first, second = (
+        finder.find(Means(scratch=tmp_path, programs={"helm": str(helm)}), "spec.format") for _ in range(2)
+    )
     assert first == second
     assert first.path == helm
     assert first.version.startswith("v3." if helm == packaged_helm() else "v4.")
@@ -121,18 +124,18 @@ def test_helm_is_found_and_logged_once(helm: Path, tmp_path: Path, caplog: pytes
 
 def test_a_helm_that_is_replaced_is_logged_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    finder, program = ProgramFinder(), tmp_path / "helm"
+    finder, program = make_finder(), tmp_path / "helm"
     for version in ("v3.18.0", "v4.0.0"):
         write(tmp_path, {"new": f"#!/bin/sh\necho {version}\n".encode()})
         (tmp_path / "new").chmod(0o755)
         (tmp_path / "new").rename(program)
-        assert finder.find(Means(scratch=tmp_path, programs={"helm": str(program)})).version == version
+        assert finder.find(Means(scratch=tmp_path, programs={"helm": str(program)}), "spec.format").version == version
     assert logged_versions(caplog) == ["v3.18.0", "v4.0.0"]
 
 
 def test_helm_is_found_on_path(helm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{helm.parent}:{os.environ['PATH']}")
-    assert ProgramFinder().find(Means(scratch=tmp_path)).path == helm
+    assert make_finder().find(Means(scratch=tmp_path), "spec.format").path == helm
 
 
 def test_without_helm_on_path_the_python_package_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,13 +146,13 @@ def test_without_helm_on_path_the_python_package_is_used(tmp_path: Path, monkeyp
             tmp_path / "bin" / name,
         )
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert ProgramFinder().find(Means(scratch=tmp_path)).path == packaged_helm()
+    assert make_finder().find(Means(scratch=tmp_path), "spec.format").path == packaged_helm()
 
 
 @pytest.mark.parametrize("program", ["/nonexistent/helm", "no-such-program"])
 def test_a_missing_program_is_named(program: str, tmp_path: Path) -> None:
     with pytest.raises(BundleError) as raised:
-        ProgramFinder().find(Means(scratch=tmp_path, programs={"helm": program}))
+        make_finder().find(Means(scratch=tmp_path, programs={"helm": program}), "spec.format")
     assert raised.value.reason is Reason.NOT_SUPPORTED
     assert raised.value.message == (
         f'spec.format: no program "{program}"; install Helm 3 or 4, set --helm, or install the Python package '
@@ -161,7 +164,7 @@ def test_a_missing_program_is_named(program: str, tmp_path: Path) -> None:
 def test_a_program_that_is_not_helm_is_refused(says: str, tmp_path: Path) -> None:
     write(tmp_path, {"helm": f"#!/bin/sh\n{says}\n".encode()})
     (tmp_path / "helm").chmod(0o755)
-    with pytest.raises(BundleError, match="is not Helm 3 or 4; set --helm to another program"):
+    with pytest.raises(BundleError, match="is no supported version of helm; install Helm 3 or 4, set --helm"):
         render(DATA / "shop", tmp_path, programs={"helm": str(tmp_path / "helm")})
 
 

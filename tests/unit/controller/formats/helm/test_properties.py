@@ -11,11 +11,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from api.errors import BundleError
-from api.plugins import ContentTree, Limits
+from api.plugins import ContentTree, Limits, ProgramResult
 from controller.formats.helm.chart import find_chart, gather_chart, refuse_foreign_references
 from controller.formats.helm.failures import explain
 from controller.formats.helm.format import read_output
-from controller.formats.helm.program import RunResult
 from controller.formats.helm.values import find_problems, read_configuration, write_values
 from controller.formats.manifests import TextBudget
 from tests.support.charts import chart_of, pack, render, write
@@ -83,7 +82,7 @@ def test_any_output_is_refused_or_can_be_read(pieces: list[bytes], skip_tests: b
 @PATIENT
 @given(st.lists(COMPLAINTS | st.text(max_size=10)), st.integers(-9, 3), st.dictionaries(st.text(), JSON))
 def test_any_stderr_becomes_one_line_without_values(pieces: list[str], status: int, values: dict[str, Any]) -> None:
-    message = explain(RunResult(status=status, output=b"", stderr="".join(pieces)), "c", [values]).message
+    message = explain(ProgramResult(status=status, output=b"", stderr="".join(pieces)), "c", [values]).message
     assert message.isprintable()
     assert len(message) < 2000
 
@@ -92,7 +91,9 @@ def test_any_stderr_becomes_one_line_without_values(pieces: list[str], status: i
 @given(st.text(st.characters(categories=["L", "N", "P"]), min_size=4, max_size=20))
 def test_no_complaint_shows_a_text_that_was_given(secret: str) -> None:
     assume(secret not in "c/templates/a.yaml:1:3:")  # a part of the path is hidden there, too
-    result = RunResult(status=1, output=b"", stderr=f"Error: execution error at (c/templates/a.yaml:1:3): x {secret} y")
+    result = ProgramResult(
+        status=1, output=b"", stderr=f"Error: execution error at (c/templates/a.yaml:1:3): x {secret} y"
+    )
     assert explain(result, "c", [{"a": [{"b": secret}]}]).message == '"c": c/templates/a.yaml:1:3: x … y'
 
 

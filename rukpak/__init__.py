@@ -1,0 +1,1 @@
+"""What packages of plug-ins import: `rukpak.plugins`, and in their tests `rukpak.conformance`."""
