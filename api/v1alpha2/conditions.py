@@ -113,6 +113,7 @@ class Reason(str, Enum):
     QUARANTINED = "Quarantined", Retry.SLOW, "the controller crashed twice while it prepared the bundle, and does not try again until something changes", "make the bundle smaller or raise the controller's memory limit; then change the spec or the annotation"
     UNKNOWN_FORMAT = "UnknownFormat", Retry.PERMANENT, "no installed plug-in provides this format", "install the plug-in, or correct format"
     UNKNOWN_PROCESSOR = "UnknownProcessor", Retry.PERMANENT, "no installed plug-in provides this kind of processor", "install the plug-in, or correct kind"
+    PLUGIN_FAILED = "PluginFailed", Retry.TRANSIENT, "a plug-in of another package cannot be loaded, has failed, hangs, or does not keep its contract", "follow the message; rukpak plugins lists all plug-ins and what is wrong with them"
     NOT_SUPPORTED = "NotSupported", Retry.PERMANENT, "this release or this machine does not support what the spec asks for", "follow the message: remove the field, upgrade, or change the option that it names"
     COLLISION = "Collision", Retry.WAIT, "an object already exists and has another owner", "delete it, allow its adoption with spec.collisionProtection, or take it over from the BundleDeployment that has it with spec.takeOver"
     FORBIDDEN = "Forbidden", Retry.SLOW, "the account that applies the objects lacks permissions", "grant the rules that the message lists, or those for the whole bundle that rukpak rights NAME prints"

@@ -18,7 +18,7 @@ from api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsPro
 from api.v1alpha2.types import Processor, Spec
 from controller.build.config_values import Confidential
 from controller.build.fetching import Fetcher, PluginCalls
-from controller.build.plugins import format_of, processor_of
+from controller.build.plugins import FORMATS, PROCESSORS, format_of, is_foreign, processor_of
 from controller.build.rendering import render, render_in_child
 from controller.build.request import (
     BuildContext,
@@ -101,7 +101,8 @@ class Builder:
                 and made.digest != same.digest
                 and made.digest != self._render(request, tree, capabilities, call).digest
             ):
-                return replace(same, terms=terms)
+                warnings = tuple(dict.fromkeys((*same.warnings, *_describe_random(request.spec))))
+                return replace(same, terms=terms, warnings=warnings)
         return replace(made, terms=terms)
 
     @contextmanager
@@ -188,6 +189,14 @@ def render_here_or_in_child(
     needs = estimate(size, means.limits) + program_bytes
     with places.in_children.room(means.tenant, 1, means.cancelled), context.room(needs, means.cancelled):
         return render_in_child(format_name, request, processors, confidential)
+
+
+def _describe_random(spec: Spec) -> Iterator[str]:
+    """Yield the warning about plug-ins of other packages whose result differs each time; charts may be random."""
+    used = [(FORMATS, spec.format), *((PROCESSORS, each.kind) for each in spec.processors)]
+    for group, name in used:
+        if is_foreign(group, name):
+            yield f'plug-in "{name}" gives other objects each time for the same input; the first ones are kept'
 
 
 def _program_bytes(format_name: str, processors: Sequence[Processor], means: Means) -> int:

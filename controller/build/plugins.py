@@ -1,81 +1,247 @@
-"""Plug-ins by kind, from entry points: those of this repository and of other packages alike; and what they run."""
+"""Plug-ins by kind, from entry points: those of this package and of others alike; and what they run.
+
+A package names the versions of the contract that it was written for as entry points of the group `rukpak.plugin_api`,
+so that this is known before any of its code runs. Plug-ins of other packages have names that are qualified by a domain,
+and are called through a guard (guarding.py). One that cannot be used is refused when it is needed, and nothing else is.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
-from typing import cast
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
 
 from api.errors import BundleError
-from api.plugins import Format, Means, Processor, ProgramVersion, RunsProgram, Source
+from api.plugins import PLUGIN_API, Format, Means, Processor, ProgramVersion, RunsProgram, Source
 from api.v1alpha2.conditions import Reason
+from controller.build.guarding import Calls, WrongResultError, guard
 
 SOURCES = "rukpak.sources"
 FORMATS = "rukpak.formats"
 PROCESSORS = "rukpak.processors"
+_API = "rukpak.plugin_api"
+_TYPES = {SOURCES: "source", FORMATS: "format", PROCESSORS: "processor"}
+_OURS = "rukpak"
+"""The name of this package."""
+_QUALIFIED = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
-def find_programs(means: Means) -> dict[str, ProgramVersion | BundleError]:
-    """Return by format the program that it runs, or why there is none; formats that run no program are left out.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """A plug-in of an installed package."""
 
-    Args:
-        means: of a rendering, with a scratch folder.
-    """
-    formats = {name: plugin for name, plugin in installed_formats().items() if isinstance(plugin, RunsProgram)}
-    return {name: _find(plugin, means) for name, plugin in formats.items()}
+    type: str
+    """source, format or processor."""
+    name: str
+    package: str
+    version: str
+    """Of the package."""
+    api: tuple[str, ...]
+    """The versions of the contract that the package names."""
+    entry: EntryPoint
+    problem: str = ""
+    """Why it is refused, as far as that is known without loading it."""
 
+    @property
+    def is_builtin(self) -> bool:
+        """Whether it is part of this package."""
+        return self.package == _OURS
 
-def _find(plugin: RunsProgram, means: Means) -> ProgramVersion | BundleError:
-    try:
-        return plugin.find_program(means)
-    except BundleError as error:
-        return error
+    @property
+    def calls(self) -> Calls:
+        """What is known of its calls in this process."""
+        return _calls_of(self.type, self.name, f"{self.package} {self.version}")
 
 
 @cache
+def _calls_of(kind: str, name: str, package: str) -> Calls:
+    return Calls((kind, name), package)
+
+
+def find_installed() -> list[Installed]:
+    """Return all plug-ins, by type and name, of this package first."""
+    found = [each for group in _TYPES for each in _find(group)]
+    return sorted(found, key=lambda each: (not each.is_builtin, each.type, each.name, each.package))
+
+
+def _find(group: str, name: str | None = None) -> list[Installed]:
+    """Return the plug-ins of a group; with a name, those that have it."""
+    found = entry_points(group=group) if name is None else entry_points(group=group, name=name)
+    if not found:
+        return []
+    declared: dict[str, tuple[str, ...]] = {}
+    for entry in entry_points(group=_API):
+        package = _package_of(entry)[0]
+        declared[package] = (*declared.get(package, ()), entry.name)
+    # A package that is installed twice, as it is while it is developed, has each entry point twice.
+    unique = {(entry.name, *_package_of(entry)): entry for entry in found}
+    return [_inspect(group, entry, unique.values(), declared) for entry in unique.values()]
+
+
+def _package_of(entry: EntryPoint) -> tuple[str, str]:
+    """Return the name and version of the package that an entry point belongs to."""
+    return (entry.dist.name, entry.dist.version) if entry.dist else ("", "")
+
+
+def _inspect(
+    group: str, entry: EntryPoint, others: Iterable[EntryPoint], declared: Mapping[str, tuple[str, ...]]
+) -> Installed:
+    package, version = _package_of(entry)
+    api = declared.get(package, ())
+    return Installed(
+        type=_TYPES[group],
+        name=entry.name,
+        package=package,
+        version=version,
+        api=api,
+        entry=entry,
+        problem="" if package == _OURS else _find_problem(entry, package, api, others),
+    )
+
+
+def _find_problem(entry: EntryPoint, package: str, api: Collection[str], others: Iterable[EntryPoint]) -> str:
+    providers = {_package_of(other)[0] for other in others if other.name == entry.name} - {package}
+    if not _QUALIFIED.fullmatch(entry.name):
+        return 'has a name that only RukPak itself may use; its package must call it "<domain>/<name>"'
+    if providers:
+        return f"is provided by {' and '.join(sorted(providers))}, too; uninstall all but one"
+    if not api:
+        return f"does not say for which version of the contract it was written (entry point group {_API}); upgrade it"
+    if PLUGIN_API not in api:
+        wanted = " and ".join(sorted(api))
+        return f"was written for version {wanted} of the contract, and this RukPak has {PLUGIN_API}; upgrade either"
+    return ""
+
+
+_LOADED: dict[tuple[str, str], Any] = {}
+"""By group and name. Two threads may load one at the same time, and either is used."""
+
+
+def _load(group: str, name: str, place: str) -> Any:
+    """Return a plug-in, which is loaded once; None if no package has it.
+
+    Raises: BundleError (PluginFailed) if it cannot be used.
+    """
+    if (group, name) not in _LOADED:
+        found = _find(group, name)
+        if not found:
+            return None
+        _LOADED[group, name] = load(min(found, key=lambda each: (not each.is_builtin, each.package)), place)
+    return _LOADED[group, name]
+
+
+def load(plugin: Installed, place: str) -> Any:
+    """Return an instance of a plug-in, which is guarded unless it is part of this package.
+
+    Args:
+        place: where the spec names it.
+
+    Raises: BundleError (PluginFailed) if it cannot be used.
+    """
+    if plugin.is_builtin:
+        return plugin.entry.load()()
+    if plugin.problem:
+        raise plugin.calls.fail(place, *plugin.problem.split("; ", 1))
+
+    def _make() -> Any:
+        return plugin.entry.load()()
+
+    made = plugin.calls.run("loading", _make, place=place)
+    try:
+        return guard(made, plugin.calls, plugin.type)
+    except WrongResultError as error:
+        raise plugin.calls.explain(error, place, "loading") from None
+
+
+def check(plugin: Installed) -> str:
+    """Return why a plug-in cannot be used, without where it is used; empty if it can be."""
+    if plugin.problem:
+        return plugin.problem
+    try:
+        load(plugin, "")
+    except BundleError as error:
+        return error.message.partition(f" of {plugin.package} {plugin.version} ")[2]
+    return ""
+
+
 def source_of(kind: str) -> Source:
     """Return the source that serves `kind`.
 
-    Raises: BundleError (UnknownSourceKind).
+    Raises: BundleError (UnknownSourceKind, PluginFailed).
     """
-    found = entry_points(group=SOURCES, name=kind)
-    if not found:
+    found = _load(SOURCES, kind, "spec.sources")
+    if found is None:
         raise BundleError(
             Reason.UNKNOWN_SOURCE_KIND, f'no plug-in for sources of kind "{kind}"; install one or correct the kind'
         )
-    return cast("Source", next(iter(found)).load()())
+    return cast("Source", found)
 
 
-def installed_formats() -> dict[str, Format]:
-    """Return all formats by name."""
-    return {name: format_of(name) for name in sorted(entry_points(group=FORMATS).names)}
-
-
-@cache
 def format_of(name: str) -> Format:
     """Return the format that `spec.format` names.
 
-    Raises: BundleError (UnknownFormat).
+    Raises: BundleError (UnknownFormat, PluginFailed).
     """
-    found = entry_points(group=FORMATS, name=name)
-    if not found:
+    found = _load(FORMATS, name, "spec.format")
+    if found is None:
         raise BundleError(Reason.UNKNOWN_FORMAT, f'spec.format: no plug-in for "{name}"; install one or correct it')
-    return cast("Format", next(iter(found)).load()())
+    return cast("Format", found)
 
 
 def processor_of(kind: str, path: str) -> Processor:
     """Return the processor of a kind; `path` is its place in the spec.
 
-    Raises: BundleError (UnknownProcessor).
+    Raises: BundleError (UnknownProcessor, PluginFailed).
     """
-    found = _find_processor(kind)
+    found = _load(PROCESSORS, kind, path)
     if found is None:
         problem = f'{path}.kind: no plug-in for processors of kind "{kind}"; install one or correct it'
         raise BundleError(Reason.UNKNOWN_PROCESSOR, problem)
-    return found
+    return cast("Processor", found)
 
 
-@cache
-def _find_processor(kind: str) -> Processor | None:
-    found = entry_points(group=PROCESSORS, name=kind)
-    return cast("Processor", next(iter(found)).load()()) if found else None
+def is_foreign(group: str, name: str) -> bool:
+    """Whether a plug-in is of another package."""
+    return not any(each.is_builtin for each in _find(group, name))
+
+
+def count_failure(kind: str, name: str) -> None:
+    """Count a failure of a plug-in, by its type and name, that another process has found."""
+    for each in find_installed():
+        if (each.type, each.name) == (kind, name):
+            each.calls.count_failure()
+
+
+def find_programs(means: Means) -> dict[str, ProgramVersion | BundleError]:
+    """Return by format or processor the program that it runs, or why there is none; others are left out.
+
+    Args:
+        means: of a rendering, with a scratch folder.
+    """
+    used: dict[str, Any] = {}
+    lookups: tuple[tuple[str, Callable[[str], Any]], ...] = (
+        (FORMATS, format_of),
+        (PROCESSORS, lambda name: processor_of(name, "spec.processors")),
+    )
+    for group, lookup in lookups:
+        used.update(_usable(sorted(entry_points(group=group).names), lookup))
+    runs = {name: plugin for name, plugin in used.items() if isinstance(plugin, RunsProgram)}
+    return {name: _find_program(plugin, means) for name, plugin in runs.items()}
+
+
+def _usable(names: Iterable[str], lookup: Callable[[str], Any]) -> Iterator[tuple[str, Any]]:
+    for name in names:
+        try:
+            yield name, lookup(name)
+        except BundleError:
+            continue  # `check` tells
+
+
+def _find_program(plugin: RunsProgram, means: Means) -> ProgramVersion | BundleError:
+    try:
+        return plugin.find_program(means)
+    except BundleError as error:
+        return error

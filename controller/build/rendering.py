@@ -47,7 +47,8 @@ from api.plugins import (
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Processor
 from controller.build.config_values import Confidential, secret_finder, texts_of
-from controller.build.plugins import format_of, processor_of
+from controller.build.guarding import PluginError
+from controller.build.plugins import count_failure, format_of, processor_of
 from controller.build.revision import PackedRevision, Revision, Terms, pack, pack_terms, unpack_terms
 from controller.content.disk import disk_errors_reported, walk
 from controller.content.limits import Rejection, describe_bytes, read_exactly
@@ -355,6 +356,8 @@ def render_in_child(
         status = _run(folder, means)
     if (folder / _ERROR).exists():
         error = json.loads((folder / _ERROR).read_bytes())
+        if plugin := error["plugin"]:
+            count_failure(*plugin)
         raise BundleError(Reason(error["reason"]), error["message"])
     if status == _OUT_OF_MEMORY or status < 0:
         problem = f"rendering needs more than {describe_bytes(address_space(means.limits))} of memory"
@@ -465,7 +468,9 @@ def main(folder: Path) -> None:
             (folder / _OBJECTS).write_bytes(revision.objects)
             (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))
     except BundleError as error:
-        (folder / _ERROR).write_text(json.dumps({"reason": error.reason.value, "message": error.message}), "utf-8")
+        plugin = error.plugin if isinstance(error, PluginError) else None
+        told = {"reason": error.reason.value, "message": error.message, "plugin": plugin}
+        (folder / _ERROR).write_text(json.dumps(told), "utf-8")
     except MemoryError:
         os._exit(_OUT_OF_MEMORY)
 

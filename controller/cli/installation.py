@@ -1,4 +1,4 @@
-"""`rukpak version`, `check` and `crd`: RukPak itself on a cluster and this machine, and what to do about it."""
+"""`rukpak version`, `plugins`, `check` and `crd`: RukPak on a cluster and on this machine, and what to do about it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from api import names
 from api.errors import BundleError
-from api.plugins import Means, ProgramVersion
+from api.plugins import PLUGIN_API, Means, ProgramVersion
 from api.v1alpha2.schema import crd
-from controller.build.plugins import find_programs
+from controller.build.plugins import check, find_installed, find_programs
 from controller.cli.command import FAILED, connect, explain
 from controller.cli.deployments import SHOWN_NAMES, Holder, is_served, read_holder, read_if_exists, server_time
-from controller.cli.output import dump_as, one_line, show, some
+from controller.cli.output import dump_as, one_line, show, some, to_table
 from controller.formats.helm.program import make_finder
 from controller.kube.client import Client
 from controller.kube.configuration import find_context
@@ -123,6 +123,29 @@ def list_programs(helm: str) -> dict[str, str]:
     return {name: program.version for name, program in found.items() if isinstance(program, ProgramVersion)}
 
 
+def show_plugins(options: argparse.Namespace) -> int:
+    """Print the plug-ins that are installed beside this program; return the exit status: 1 if one is refused."""
+    found = [(each, "" if each.is_builtin else check(each)) for each in find_installed()]
+    if options.output:
+        items = [
+            {
+                **{name: getattr(each, name) for name in ("type", "name", "package", "version")},
+                "pluginAPI": list(each.api),
+                "builtin": each.is_builtin,
+                "problem": problem,
+            }
+            for each, problem in found
+        ]
+        print(dump_as(options.output, {"pluginAPI": PLUGIN_API, "items": items}), end="")
+    else:
+        rows = [
+            (each.type, each.name, f"{each.package} {each.version}", ",".join(each.api) or "-", problem or "ok")
+            for each, problem in found
+        ]
+        print(to_table(("TYPE", "NAME", "PACKAGE", "API", "STATUS"), rows), end="")
+    return FAILED if any(problem for _, problem in found) else 0
+
+
 def _read_cluster(options: argparse.Namespace) -> dict[str, Any]:
     """Return what is found in the cluster; parts that cannot be read have only an `error`."""
     try:
@@ -217,9 +240,9 @@ def _check_cluster(options: argparse.Namespace) -> Iterator[tuple[str, Finding]]
 
 def check_cluster(client: Client, namespace: str) -> Iterator[tuple[str, Finding]]:
     """Yield what is found about each part of RukPak on a cluster; `namespace` is that of the controller."""
-    for subject, check in CHECKS.items():
+    for subject, look in CHECKS.items():
         try:
-            found = list(check(client, namespace))
+            found = list(look(client, namespace))
         except ApiError as error:  # a question that the user may not ask is no failure
             found = [Finding(Level.UNKNOWN, f"cannot be checked: {error}")]
         yield from ((subject, each) for each in found)

@@ -724,6 +724,16 @@ INSTALLATION = {
         flags=(*_cluster("namespace"), _options("helm")),
         entry="installation:check_installation",
     ),
+    "plugins": Verb(
+        summary="list the installed sources, formats and processors",
+        description=(
+            "List the plug-ins that are installed beside this program: built in, or from other packages. Exit status 1 "
+            "if one of them is refused; the status says why."
+        ),
+        examples={"plugins -o json": "for programs"},
+        flags=(_output("json", "yaml"),),
+        entry="installation:show_plugins",
+    ),
     "version": Verb(
         summary="print the versions of this program, the controller and the API",
         description="Print the versions of this program, and of the controller and the API in the cluster.",

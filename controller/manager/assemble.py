@@ -21,6 +21,7 @@ from controller.apply.execute import Applier
 from controller.apply.hooks import HookRunner
 from controller.apply.removal import Remover
 from controller.build.builder import Builder
+from controller.build.plugins import find_installed
 from controller.build.request import BuildSettings
 from controller.content.limits import DiskShares
 from controller.content.store import ContentStore, StoreInUseError
@@ -351,6 +352,7 @@ def _measure(
             preparations=services.background.counts,
             version=version("rukpak"),
             confinement=Mechanisms.found().counted(),
+            plugins=find_installed(),
             only_problems=settings.condition_metrics == "problems",
             shard=settings.served_shard(),
             unserved=survey.unserved,

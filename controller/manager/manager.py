@@ -14,7 +14,7 @@ from pathlib import Path
 
 from api.errors import BundleError
 from api.plugins import Means
-from controller.build.plugins import find_programs
+from controller.build.plugins import check, find_installed, find_programs
 from controller.kube.events import EventRecorder
 from controller.kube.lease import Election
 from controller.manager.process import StartCollector
@@ -87,6 +87,7 @@ class Manager:
         for server in self.servers:
             server.start()
         self.supervisor.thread(Kind.OTHER, "programs", self._log_programs).start()
+        self.supervisor.thread(Kind.OTHER, "plug-ins", _log_plugins).start()
         self.supervisor.thread(Kind.START, "act", lambda: self._act(stop)).start()
         while not stop.wait(START_SECONDS):
             self.supervisor.start_waiting()
@@ -145,7 +146,18 @@ class Manager:
         else:
             for name, program in found.items():
                 if isinstance(program, BundleError):
-                    log.info("format not available", extra={"format": name, "problem": program.message})
+                    log.info("program of a plug-in not available", extra={"plugin": name, "problem": program.message})
+
+
+def _log_plugins() -> None:
+    """Log the plug-ins of other packages, and what is wrong with them."""
+    for plugin in find_installed():
+        if not plugin.is_builtin:
+            about = {"plugin": plugin.name, "type": plugin.type, "package": f"{plugin.package} {plugin.version}"}
+            if problem := check(plugin):
+                log.error("plug-in refused", extra={**about, "problem": problem})
+            else:
+                log.info("plug-in found", extra=about)
 
 
 def _log_confinement(settings: Settings) -> None:

@@ -12,7 +12,7 @@ The only module that imports prometheus_client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal, cast
@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from api.v1alpha2.conditions import ConditionType
 from api.v1alpha2.status import ObjectCounts
 from api.v1alpha2.types import BundleDeployment
+from controller.build.plugins import Installed
 from controller.kube.shard import DEFAULT_SHARD, Shard
 from controller.manager.queue import QueueStats
 from controller.processes.supervision import Kind
@@ -107,6 +108,9 @@ _LIST = (
     Described("rukpak_content_store_bytes", "gauge", (), "Bytes of fetched content on disk."),
     Described("rukpak_preparations", "gauge", ("state",), "BundleDeployments being fetched or rendered: active (at most --fetch-workers) and waiting."),
     Described("rukpak_confinement", "gauge", ("mechanism",), "Confinement of git and helm by landlock (its ABI version), seccomp and network_namespace; 0 if unavailable."),
+    Described("rukpak_plugin_info", "gauge", ("type", "name", "package", "version", "api"), "Always 1, for each installed plug-in: its package, and the versions of the contract that the package names."),
+    Described("rukpak_plugin_failures_total", "counter", ("type", "name"), "Failures of plug-ins of other packages: exceptions, calls that hang, results that break the contract."),
+    Described("rukpak_plugin_abandoned_calls", "gauge", ("type", "name"), "Calls of plug-ins of other packages that were abandoned and have not ended. At 8, the plug-in is not called any more."),
     Described("rukpak_build_info", "gauge", ("version",), "Always 1, labeled with the version of RukPak."),
 )
 # fmt: on
@@ -126,6 +130,7 @@ class ProcessState:
     version: str
     confinement: Mapping[str, int]
     """By mechanism; 0: unavailable."""
+    plugins: Sequence[Installed] = ()
     only_problems: bool = False
     """Whether only conditions of BundleDeployments with problems are reported."""
     shard: Shard = DEFAULT_SHARD
@@ -281,11 +286,22 @@ class _ProcessStateCollector(Collector):
         counts = state.preparations()
         yield _family("rukpak_preparations", {("waiting",): counts.waiting, ("active",): counts.active})
         yield _family("rukpak_confinement", {(name,): value for name, value in state.confinement.items()})
+        yield from _collect_plugins(state.plugins)
         yield _family("rukpak_build_info", {(state.version,): 1})
         if state.leading():
             yield from _collect_deployments(list(state.deployments()))
             unserved: dict[tuple[str, ...], float] = {(shard,): number for shard, number in state.unserved().items()}
             yield _family("rukpak_bundledeployments_unserved", unserved)
+
+
+def _collect_plugins(plugins: Sequence[Installed]) -> Iterator[Metric]:
+    known: dict[tuple[str, ...], float] = {
+        (each.type, each.name, each.package, each.version, ",".join(each.api)): 1 for each in plugins
+    }
+    yield _family("rukpak_plugin_info", known)
+    calls = {(each.type, each.name): each.calls for each in plugins if not each.is_builtin}
+    yield _family("rukpak_plugin_failures_total", {key: each.failures for key, each in calls.items()})
+    yield _family("rukpak_plugin_abandoned_calls", {key: each.abandoned for key, each in calls.items()})
 
 
 def _collect_deployments(deployments: list[BundleDeployment]) -> Iterator[Metric]:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from api.errors import BundleError
 from api.v1alpha2.reading import try_to_read
 from controller.build.config_values import merge_config
-from controller.build.plugins import installed_formats
+from controller.build.plugins import find_installed, format_of
 from controller.build.request import check, match_pins, recall_pins
 from controller.build.revision import unpack
 from controller.formats.helm.values import merge_values
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, OBJECTS, PIN, json_values, nonsense_in
 
-FORMATS = installed_formats()
+FORMATS = [each.name for each in find_installed() if each.type == "format"]
 KEPT = {*IDENTITY, ("metadata", "uid"), ("metadata", "resourceVersion")}
 TEXTS = st.sampled_from([b"a: 1", b"[]", b"\xff", b"{a: {b: 1}}", b"values: 1", b"", None])
 CONFIG = {
@@ -70,7 +70,7 @@ def test_any_spec_is_checked_and_its_config_is_merged(item: dict[str, Any], text
 
 @given(nonsense_in(CONFIG, most=5), json_values("a", "b"))
 def test_any_config_is_valid_or_has_problems(config: dict[str, Any], values: Any) -> None:
-    for plugin in FORMATS.values():
+    for plugin in map(format_of, FORMATS):
         assert all(isinstance(problem, str) for problem in plugin.validate(config))
     merged = merge_values(config, values if isinstance(values, dict) else {})
     assert merged.keys() >= config.keys()

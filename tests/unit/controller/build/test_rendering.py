@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +43,7 @@ from tests.support.bundles import config_map
 from tests.support.charts import CAPABILITIES, chart_of, pack, write
 from tests.support.objects import labelled
 from tests.support.operator_bundles import object_of, service_version, write_bundle
+from tests.support.plugins import install_plugins
 
 
 def request(root: Path) -> RenderRequest:
@@ -278,18 +278,9 @@ class Appending:
 
 
 @pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a plug-in next to the built-in ones."""
-    own = EntryPoint("example.com/append", f"{__name__}:Appending", plugins.PROCESSORS)
-    monkeypatch.setattr(EntryPoint, "load", lambda self: Appending if self == own else LOAD(self))
-    known = [*entry_points(group=plugins.PROCESSORS), *entry_points(group=plugins.FORMATS)]
-    monkeypatch.setattr(plugins, "entry_points", EntryPoints([*known, own]).select)
-    plugins._find_processor.cache_clear()
-    yield
-    plugins._find_processor.cache_clear()
-
-
-LOAD = EntryPoint.load
+    install_plugins(monkeypatch, {(plugins.PROCESSORS, "example.com/append"): Appending})
 
 
 def patch(merge: dict[str, Any], **target: str) -> Processor:
@@ -364,17 +355,19 @@ def test_text_has_limits() -> None:
     large = config_map("b", text="x" * 1000)
     error = refusal_of_process(append(large, times=10), means=Means(limits=Limits(text_bytes=10_000)))
     assert error.reason is Reason.RENDER_LIMIT_EXCEEDED
-    assert error.message.startswith('"spec.processors[0]": exceeds the limit of')
+    assert (
+        error.message
+        == "spec.processors[0].parameters: process returns more than 10000 bytes of text; split the bundle"
+    )
     with pytest.raises(LargeTextError):
         run(append(config_map("b", text="x" * 1_000_000), times=5), means=Means(inline=True))
 
 
 def test_nesting_has_limits() -> None:
     error = refusal_of_process(append(config_map("b"), depth=100_000))
-    assert (error.reason, error.message) == (
-        Reason.INVALID_CONFIG,
-        "spec.processors[0]: makes objects too deeply nested; flatten them",
-    )
+    assert error.reason is Reason.PLUGIN_FAILED
+    assert "does not keep its contract: process returns objects[1].data[0][0]" in error.message
+    assert "… nested more than 200 levels deep; see the log" in error.message
 
 
 PASSWORD = "Hunter2-is-long"

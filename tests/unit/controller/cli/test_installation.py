@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.v1alpha2.schema import crd
-from controller.build.plugins import format_of
+from controller.build import plugins
 from controller.cli import main
 from controller.cli.installation import (
     CHECKS,
@@ -33,6 +33,7 @@ from controller.kube.lease import LEASES
 from controller.kube.resources import DEPLOYMENTS
 from tests.support.charts import packaged_helm
 from tests.support.fake_api import FakeApi, Fault
+from tests.support.plugins import install_plugins
 
 OWN = version("rukpak")
 
@@ -116,7 +117,7 @@ def test_a_server_that_does_not_answer_is_told_with_a_remedy(
 @pytest.fixture
 def fresh_format() -> None:
     """Forget the Helm that other tests have found."""
-    format_of.cache_clear()
+    plugins._LOADED.clear()
 
 
 @pytest.mark.usefixtures("fresh_format")
@@ -126,6 +127,29 @@ def test_the_helm_in_use_is_named(helm: Path, capsys: pytest.CaptureFixture[str]
     assert found.startswith("v3." if helm == packaged_helm() else "v4.")
     assert main(["version", "--client", f"--helm={helm}"]) == 0
     assert capsys.readouterr().out.endswith(f", helm {found})\n")
+
+
+def test_plug_ins_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["TYPE", "NAME", "PACKAGE", "API", "STATUS"]
+    assert ["format", "helm", "rukpak", "0.1.0", "1", "ok"] in lines
+    assert len(lines) == 1 + 11
+
+
+def test_a_plug_in_that_is_refused_is_listed_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    factory = type("Nothing", (), {})
+    install_plugins(monkeypatch, {(plugins.FORMATS, "acme.example/a"): factory}, api=["2"])
+    assert main(["plugins", "-o", "json"]) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["pluginAPI"] == "1"
+    assert shown["items"][-1] == {
+        "type": "format", "name": "acme.example/a", "package": "acme-plugins", "version": "1.2", "pluginAPI": ["2"],
+        "builtin": False,
+        "problem": "was written for version 2 of the contract, and this RukPak has 1; upgrade either",
+    }  # fmt: skip
 
 
 def test_without_helm_the_rest_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from api import names
 from api.errors import BundleError
 from api.plugins import Means
 from api.v1alpha2.conditions import Reason
-from controller.build.plugins import format_of
+from controller.build import plugins
 from controller.kube.errors import ConfigurationError
 from controller.manager import manager
 from controller.manager.assemble import assemble
@@ -104,7 +104,7 @@ def test_threads_that_compute_let_those_that_answer_go_on(settings: Settings) ->
 
 def test_the_helm_in_use_is_logged_at_startup(settings: Settings, helm: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    format_of.cache_clear()
+    plugins._LOADED.clear()
 
     def is_logged() -> bool:
         found = [record for record in caplog.records if record.message == "program found"]
@@ -117,9 +117,9 @@ def test_the_helm_in_use_is_logged_at_startup(settings: Settings, helm: Path, ca
 def test_that_there_is_no_helm_is_logged_at_startup(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     with Running(replace(settings, helm="/nonexistent/helm")):
-        wait_for(lambda: "format not available" in caplog.messages, 60, "the missing Helm is logged")
-    record, *_ = [record for record in caplog.records if record.message == "format not available"]
-    assert record.__dict__["format"] == "helm"
+        wait_for(lambda: "program of a plug-in not available" in caplog.messages, 60, "the missing Helm is logged")
+    record, *_ = [record for record in caplog.records if record.message == "program of a plug-in not available"]
+    assert record.__dict__["plugin"] == "helm"
     assert record.__dict__["problem"].startswith('spec.format: no program "/nonexistent/helm"; install Helm 3 or 4')
 
 

@@ -1,0 +1,655 @@
+"""Calls of plug-ins that other packages have brought: none of them can stall the controller or end it.
+
+Each call has a thread of its own. Beyond its deadline the thread is abandoned, since no thread can be ended; once too
+many are, the plug-in is refused further calls until some of them end. Whatever it raises but BundleError, and whatever
+it returns but what the contract says, is a failure of the plug-in (`PluginFailed`), which names it. What it returns is
+copied, so that it cannot be changed later. The text of its exceptions is shown nowhere, since it may contain secrets.
+
+Where the kernel permits, a thread that renders may write to its scratch folder only, and has no network: files of a
+content tree are links into the content store, which all BundleDeployments share.
+
+What this cannot contain: a plug-in that ends the process, exhausts its memory, or computes in C without releasing the
+interpreter. A bundle that did so twice is quarantined (`sharing.py`).
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import math
+import os
+import queue
+import re
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from api.errors import BundleError
+from api.plugins import (
+    Access,
+    Capabilities,
+    Entry,
+    EntryKind,
+    Hook,
+    Limits,
+    Means,
+    Prepared,
+    PrepareRequest,
+    ProcessRequest,
+    ProgramVersion,
+    Refusal,
+    Rendering,
+    RenderRequest,
+    Resolution,
+)
+from api.v1alpha2.conditions import Reason, Retry
+from controller.content.limits import describe_bytes
+from controller.formats.manifests import LargeTextError
+from controller.processes import kernel
+from controller.processes.kernel import Right
+from controller.processes.programs import Mechanisms
+
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+QUICK_SECONDS = 10.0
+"""For methods that are called in each pass, and for loading a plug-in."""
+GRACE_SECONDS = 10.0
+"""For a call that was cancelled, and beyond a deadline, which a plug-in is to keep itself."""
+MOST_ABANDONED = 8
+"""Calls of one plug-in that have not ended."""
+_TICK = 0.2
+_MOST_LISTED = 64
+_MOST_CHARACTERS = 4096
+_LEVELS = 200
+_CHUNK = 64 * 1024
+_AHEAD = 16
+"""Chunks that a source is ahead of who writes them."""
+_LINE_BREAKS = re.compile(r"\s*[\x00-\x1f\x7f\u2028\u2029]+\s*")
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_EVENTS = {f"{when}-{what}" for when in ("pre", "post") for what in ("install", "upgrade", "rollback", "delete")}
+_POLICIES = {"before-hook-creation", "hook-succeeded", "hook-failed"}
+_REMEDY = "see the log of the controller, then upgrade the package or report it to its authors"
+
+
+class PluginError(BundleError):
+    """A failure of a plug-in (PluginFailed); `plugin` is its key in the metrics."""
+
+    def __init__(self, plugin: tuple[str, str], message: str) -> None:
+        super().__init__(Reason.PLUGIN_FAILED, message)
+        self.plugin = plugin
+
+
+class WrongResultError(Exception):
+    """A result that the contract does not allow; the message says what is wrong with it, without any value."""
+
+
+class _TooMuchError(Exception):
+    """A result above the limits of a rendering; the message is the limit."""
+
+
+class Calls:
+    """The calls of one plug-in. Thread-safe.
+
+    Args:
+        plugin: its type and name.
+        package: and its version, for messages.
+    """
+
+    def __init__(self, plugin: tuple[str, str], package: str) -> None:
+        self._plugin, self._package = plugin, package
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._abandoned: set[threading.Thread] = set()
+
+    @property
+    def failures(self) -> int:
+        """How many calls have failed because of the plug-in."""
+        return self._failures
+
+    @property
+    def abandoned(self) -> int:
+        """How many calls were abandoned and have not ended."""
+        with self._lock:
+            self._abandoned = {thread for thread in self._abandoned if thread.is_alive()}
+            return len(self._abandoned)
+
+    def fail(self, place: str, problem: str, remedy: str = _REMEDY) -> PluginError:
+        """Return the error for a failure at a place in the spec, and count it."""
+        self.count_failure()
+        message = f'{place}: plug-in "{self._plugin[1]}" of {self._package} {problem}; {remedy}'
+        return PluginError(self._plugin, message)
+
+    def count_failure(self) -> None:
+        """Count a failure, also of a call in another process."""
+        with self._lock:
+            self._failures += 1
+
+    def run(
+        self,
+        method: str,
+        call: Callable[[], Result],
+        *,
+        place: str,
+        seconds: float | None = None,
+        cancelled: threading.Event | None = None,
+        writable: Path | None = None,
+    ) -> Result:
+        """Return the result of a call on a thread of its own.
+
+        Args:
+            method: its name in messages.
+            call: calls the plug-in, and checks what it returns.
+            place: where the plug-in is named in the spec.
+            seconds: after which it is abandoned; by default those of a method that returns at once.
+            cancelled: shortens the time.
+            writable: the only folder that it may write to, without network; None: it is not confined.
+
+        Raises: BundleError and LargeTextError of the plug-in; PluginError for anything else that it raises or returns.
+        """
+        self.refuse_if_stuck(place)
+        seconds = QUICK_SECONDS if seconds is None else seconds
+        outcome = _Outcome()
+        context = contextvars.copy_context()
+
+        def _run() -> None:
+            try:
+                if writable is not None:
+                    _confine(writable)
+                outcome.value = context.run(call)
+            except BaseException as error:  # noqa: BLE001 - a plug-in may raise anything, such as SystemExit
+                outcome.error = error
+            outcome.ended.set()
+
+        thread = threading.Thread(target=_run, name=f"plug-in {self._plugin[1]}", daemon=True)
+        thread.start()
+        if not _wait(outcome.ended, seconds, cancelled):
+            raise self.abandon(thread, place, method, seconds)
+        if outcome.error is not None:
+            raise self.explain(outcome.error, place, method) from None
+        result: Result = outcome.value
+        return result
+
+    def refuse_if_stuck(self, place: str) -> None:
+        """Refuse a call while too many have not ended.
+
+        Raises: PluginError.
+        """
+        if (count := self.abandoned) >= MOST_ABANDONED:
+            problem = f"is not called any more: {count} calls of it have not ended"
+            raise self.fail(place, problem, "restart the controller, and report it to the authors of the package")
+
+    def abandon(self, thread: threading.Thread, place: str, method: str, seconds: float) -> PluginError:
+        """Return the error for a call that has not ended in time."""
+        with self._lock:
+            self._abandoned.add(thread)
+        log.error("plug-in hangs", extra={"plugin": self._plugin[1], "package": self._package, "method": method})
+        return self.fail(place, f"hangs: {method} takes more than {seconds:.0f} s")
+
+    def explain(self, error: BaseException, place: str, method: str) -> BaseException:
+        """Return what a caller gets for what a plug-in has raised."""
+        if isinstance(error, LargeTextError | PluginError):
+            return error
+        if isinstance(error, BundleError):
+            return self._checked(error, place, method)
+        if isinstance(error, _TooMuchError):
+            message = f"{place}: {method} returns more than {error}; split the bundle"
+            return BundleError(Reason.RENDER_LIMIT_EXCEEDED, message)
+        if isinstance(error, WrongResultError):
+            return self.fail(place, f"does not keep its contract: {method} returns {error}")
+        frames = traceback.extract_tb(error.__traceback__)
+        shown = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames[-_MOST_LISTED:]]
+        kind = type(error).__name__
+        log.error(
+            "plug-in failed",
+            extra={"plugin": self._plugin[1], "package": self._package, "error": kind, "frames": shown},
+        )
+        at = f" at {'/'.join(Path(frames[-1].filename).parts[-2:])}:{frames[-1].lineno}" if frames else ""
+        return self.fail(place, f"failed: {method} raised {kind}{at}")
+
+    def _checked(self, error: BundleError, place: str, method: str) -> BundleError:
+        reason, message = getattr(error, "reason", None), getattr(error, "message", None)
+        if not isinstance(reason, Reason) or not isinstance(message, str) or reason.retry is Retry.NONE:
+            return self.fail(
+                place, f"does not keep its contract: {method} raised a BundleError without a usable reason"
+            )
+        return BundleError(reason, _line(message), retry_after=error.retry_after)
+
+
+class _Outcome:
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+
+def _wait(ended: threading.Event, seconds: float, cancelled: threading.Event | None) -> bool:
+    """Wait for the end of a call; return whether it has ended."""
+    deadline = time.monotonic() + seconds
+    if cancelled is None:
+        return ended.wait(seconds)
+    is_shortened = False
+    while not ended.wait(min(_TICK, max(deadline - time.monotonic(), 0))):
+        if time.monotonic() >= deadline:
+            return False
+        if cancelled.is_set() and not is_shortened:
+            is_shortened, deadline = True, min(deadline, time.monotonic() + GRACE_SECONDS)
+    return True
+
+
+def _confine(writable: Path) -> None:
+    """Let this thread write to one folder only, and open no sockets, as far as the kernel can do that."""
+    found = Mechanisms.found()
+    if found.landlock:
+        rights = {Path("/"): Right.RUN, Path(os.devnull): Right.READ | Right.WRITE_FILE, writable: Right.CHANGE}
+        with kernel.ruleset(rights, (), abi=found.landlock) as rules:
+            kernel.restrict_access(rules)
+    if found.seccomp:
+        kernel.restrict_calls(tcp=False)
+
+
+# what plug-ins return
+
+
+def _line(text: str) -> str:
+    return _LINE_BREAKS.sub(" ", text)[:_MOST_CHARACTERS].strip()
+
+
+def _expect(is_right: object, problem: str) -> None:
+    if not is_right:
+        raise WrongResultError(problem)
+
+
+def _text(value: Any, name: str, most: int = _MOST_CHARACTERS) -> str:
+    _expect(isinstance(value, str), f"{name} that is {_kind(value)}, not a string")
+    _expect(len(value) <= most, f"{name} of more than {most} characters")
+    _expect(_is_unicode(value), f"{name} that is not Unicode")
+    return str.__str__(value)
+
+
+def _kind(value: Any) -> str:
+    return f"a {type(value).__name__}"
+
+
+def _is_unicode(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _texts(value: Any, name: str, most: int = _MOST_LISTED) -> list[str]:
+    _expect(isinstance(value, list | tuple), f"{name} that are {_kind(value)}, not a list")
+    return [_line(_text(each, name, 1 << 20)) for each in value[:most]]
+
+
+class _Plain:
+    """Copies values as JSON: dictionaries, lists, strings, finite numbers, booleans and null."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._nodes, self._characters, self._limits = limits.nodes, limits.text_bytes, limits
+
+    def copy(self, value: Any, place: str, level: int = 0) -> Any:
+        self._nodes -= 1
+        if self._nodes < 0:
+            raise _TooMuchError(f"{self._limits.nodes} values")
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self._text(value, place)
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            _expect(math.isfinite(value), f"{place} that is no finite number")
+            return float(value)
+        return self._container(value, place, level)
+
+    def _text(self, value: str, place: str) -> str:
+        self._characters -= len(value)
+        if self._characters < 0:
+            raise _TooMuchError(f"{describe_bytes(self._limits.text_bytes)} of text")
+        _expect(_is_unicode(value), f"{place} that is not Unicode")
+        return str.__str__(value)
+
+    def _container(self, value: Any, place: str, level: int) -> Any:
+        _expect(level < _LEVELS, f"{place[:100]}… nested more than {_LEVELS} levels deep")
+        if isinstance(value, Mapping):
+            _expect(all(isinstance(key, str) for key in value), f"{place} with a key that is not a string")
+            return {
+                self._text(key, place): self.copy(item, f"{place}.{_line(key)[:64]}", level + 1)
+                for key, item in value.items()
+            }
+        _expect(isinstance(value, list | tuple), f"{place} that is {_kind(value)}, which JSON does not have")
+        return [self.copy(item, f"{place}[{index}]", level + 1) for index, item in enumerate(value)]
+
+
+def _json_mapping(value: Any, name: str, limits: Limits = Limits()) -> dict[str, Any]:  # noqa: B008 - immutable
+    _expect(isinstance(value, Mapping), f"{name} that is {_kind(value)}, not a mapping")
+    copied: dict[str, Any] = _Plain(limits).copy(value, name)
+    return copied
+
+
+def _rendering(value: Any, limits: Limits) -> Rendering:
+    _expect(isinstance(value, Rendering), f"{_kind(value)}, not a Rendering")
+    plain = _Plain(limits)
+    for name in ("objects", "hooks"):
+        held = getattr(value, name)
+        _expect(isinstance(held, list | tuple), f"{name} that are {_kind(held)}, not a list")
+    return Rendering(
+        objects=[_object(each, f"objects[{index}]", plain) for index, each in enumerate(value.objects)],
+        hooks=[_hook(each, f"hooks[{index}]", plain) for index, each in enumerate(value.hooks)],
+        warnings=tuple(_texts(value.warnings, "warnings")),
+        secrets=_secrets(value.secrets),
+        namespace={
+            part: {key: _text(item, "namespace") for key, item in _json_mapping(marks, "namespace").items()}
+            for part, marks in _json_mapping(value.namespace, "namespace").items()
+        },
+    )
+
+
+def _object(value: Any, place: str, plain: _Plain) -> dict[str, Any]:
+    _expect(isinstance(value, Mapping), f"{place} that is {_kind(value)}, not a mapping")
+    copied: dict[str, Any] = plain.copy(value, place)
+    return copied
+
+
+def _hook(value: Any, place: str, plain: _Plain) -> Hook:
+    _expect(isinstance(value, Hook), f"{place} that is {_kind(value)}, not a Hook")
+    events, policies = (
+        _texts(value.events, f"{place}.events"),
+        _texts(value.delete_policies, f"{place}.delete_policies"),
+    )
+    _expect(events and _EVENTS.issuperset(events), f"{place}.events with an unknown event, or without any")
+    _expect(_POLICIES.issuperset(policies), f"{place}.delete_policies with an unknown policy")
+    _expect(isinstance(value.weight, int), f"{place}.weight that is no integer")
+    manifest = _object(value.manifest, f"{place}.manifest", plain)
+    return Hook(manifest=manifest, events=tuple(events), weight=int(value.weight), delete_policies=tuple(policies))
+
+
+def _secrets(value: Any) -> tuple[str, ...]:
+    _expect(isinstance(value, list | tuple), f"secrets that are {_kind(value)}, not a list")
+    return tuple(_text(each, "secrets", 1 << 24) for each in value)
+
+
+def _prepared(value: Any) -> Prepared:
+    _expect(isinstance(value, Prepared), f"{_kind(value)}, not Prepared")
+    _expect(isinstance(value.files, Mapping), "files that are no mapping")
+    _expect(all(isinstance(path, str) and isinstance(data, bytes) for path, data in value.files.items()), "other files")
+    return Prepared(files=dict(value.files), secrets=_secrets(value.secrets))
+
+
+def _resolution(value: Any) -> Resolution:
+    _expect(isinstance(value, Resolution), f"{_kind(value)}, not a Resolution")
+    fields = {name: _line(_text(getattr(value, name), name)) for name in Resolution.__slots__}
+    _expect(fields["pinned"] and fields["digest"], "a Resolution without pinned or digest")
+    return Resolution(**fields)
+
+
+def _program(value: Any) -> ProgramVersion:
+    if not isinstance(value, ProgramVersion):
+        raise WrongResultError(f"{_kind(value)}, not a ProgramVersion")
+    return value
+
+
+def _amount(value: Any) -> int:
+    _expect(isinstance(value, int) and 0 <= value < 1 << 50, "no number of bytes")
+    return int(value)
+
+
+def _namespace(value: Any) -> str:
+    name = _text(value, "a namespace")
+    _expect(_LABEL.fullmatch(name), "a namespace with an invalid name")
+    return name
+
+
+def _entry(value: Any) -> Entry:
+    if not isinstance(value, Entry):
+        raise WrongResultError(f"{_kind(value)}, not an Entry")
+    path, target, size, kind = (getattr(value, name) for name in ("path", "target", "size", "kind"))
+    _expect(isinstance(kind, EntryKind), "an Entry of no kind")
+    _expect(isinstance(path, str) and isinstance(target, str), "an Entry whose path or target is no string")
+    _expect(isinstance(size, int) and size >= 0, "an Entry without a size")
+    _expect(value.refusal is None or isinstance(value.refusal, Refusal), "an Entry whose refusal is none")
+    return value
+
+
+# the calls
+
+
+def _own(given: Any) -> Any:
+    """Return an argument that nobody else has: a plug-in may change it."""
+    if isinstance(given, RenderRequest):
+        return replace(given, config=deepcopy(given.config), capabilities=_own(given.capabilities))
+    if isinstance(given, ProcessRequest):
+        rendering = deepcopy(given.rendering)
+        parameters, capabilities = deepcopy(given.parameters), _own(given.capabilities)
+        return replace(given, parameters=parameters, rendering=rendering, capabilities=capabilities)
+    if isinstance(given, PrepareRequest):
+        return replace(given, parameters=deepcopy(given.parameters))
+    if isinstance(given, Capabilities):
+        return replace(given, kinds=dict(given.kinds))
+    return deepcopy(given) if isinstance(given, Mapping) else given
+
+
+class _Guarded:
+    """A plug-in of which each method is guarded; it has those of the contract that the plug-in has."""
+
+
+def guard(plugin: Any, calls: Calls, kind: str) -> Any:
+    """Return a plug-in whose calls are guarded.
+
+    Args:
+        plugin: an instance.
+        calls: of this plug-in.
+        kind: source, format or processor.
+
+    Raises: WrongResultError if it lacks a method of its contract.
+    """
+    guarded = _Guarded()
+    required, optional = _METHODS[kind]
+    for name in (*required, *optional):
+        method = getattr(plugin, name, None)
+        if callable(method):
+            setattr(guarded, name, _GUARDS[name](calls, method, f"spec.{kind if kind == 'format' else f'{kind}s'}"))
+        elif name in required:
+            raise WrongResultError(f"an object without the method {name}")
+    if hasattr(plugin, "reads_part"):
+        guarded.reads_part = bool(plugin.reads_part)  # type: ignore[attr-defined]
+    return guarded
+
+
+_OF_PROGRAMS = ("find_program", "program_bytes")
+_METHODS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "source": (("validate", "identity", "resolve", "content_key", "fetch"), ("origin",)),
+    "format": (("validate", "suggest_namespace", "render"), ("place_config", *_OF_PROGRAMS)),
+    "processor": (("validate", "process"), ("find_secrets", "prepare", *_OF_PROGRAMS)),
+}
+"""What a plug-in must have, and what it may have."""
+_Guard = Callable[[Calls, Callable[..., Any], str], Callable[..., Any]]
+
+
+def _quick(name: str, check: Callable[[Any], Any]) -> _Guard:
+    """Guard a method that returns at once."""
+
+    def _guard(calls: Calls, method: Callable[..., Any], place: str) -> Callable[..., Any]:
+        def _call(*arguments: Any) -> Any:
+            named = arguments[-1] if name == "validate" and isinstance(arguments[-1], str) else place
+            given = [_own(each) for each in arguments]
+            return calls.run(name, lambda: check(method(*given)), place=named)
+
+        return _call
+
+    return _guard
+
+
+def _guard_find_program(calls: Calls, method: Callable[..., Any], place: str) -> Callable[..., Any]:
+    def _call(means: Means) -> ProgramVersion:
+        seconds = means.seconds + GRACE_SECONDS
+        return calls.run("find_program", lambda: _program(method(means)), place=place, seconds=seconds)
+
+    return _call
+
+
+def _rendered(name: str, check: Callable[[Any, Limits], Any]) -> _Guard:
+    """Guard a method that gets a request with means."""
+
+    def _guard(calls: Calls, method: Callable[..., Any], place: str) -> Callable[..., Any]:
+        def _call(request: RenderRequest | ProcessRequest | PrepareRequest) -> Any:
+            means, given = request.means, _own(request)
+            return calls.run(
+                name,
+                lambda: check(method(given), means.limits),
+                place=place if isinstance(request, RenderRequest) else request.path,
+                seconds=means.seconds + GRACE_SECONDS,
+                cancelled=means.cancelled,
+                writable=means.scratch,
+            )
+
+        return _call
+
+    return _guard
+
+
+def _guard_resolve(calls: Calls, method: Callable[..., Any], _place: str) -> Callable[..., Any]:
+    def _call(parameters: Mapping[str, Any], access: Access) -> Resolution:
+        return calls.run(
+            "resolve",
+            lambda: _resolution(method(_own(parameters), access)),
+            place=access.path,
+            seconds=access.deadline - time.monotonic() + GRACE_SECONDS,
+            cancelled=access.cancelled,
+        )
+
+    return _call
+
+
+def _guard_fetch(calls: Calls, method: Callable[..., Any], _place: str) -> Callable[..., Any]:
+    def _call(parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
+        calls.refuse_if_stuck(access.path)
+        return _Fetch(calls, lambda: method(_own(parameters), resolution, access), access).entries()
+
+    return _call
+
+
+class _Fetch:
+    """Entries of a source, which it yields on a thread of its own, a few chunks ahead."""
+
+    def __init__(self, calls: Calls, fetch: Callable[[], Iterable[Entry]], access: Access) -> None:
+        self._calls, self._fetch, self._access = calls, fetch, access
+        self._chunks: queue.Queue[Entry | bytes | BaseException | None] = queue.Queue(_AHEAD)
+        self._done = threading.Event()
+        self._context = contextvars.copy_context()
+        self._thread = threading.Thread(target=self._run, name="plug-in fetch", daemon=True)
+        self._rest = b""
+        self._in_file = False
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the entries, with their data.
+
+        Raises: what the plug-in raises, as `Calls.run` does.
+        """
+        self._thread.start()
+        try:
+            while (entry := self._next_entry()) is not None:
+                yield replace(entry, data=self) if entry.data is not None else entry
+        finally:
+            self._done.set()
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes of the current file, at most `size`; none at its end."""
+        if not self._rest and self._in_file:
+            chunk = self._take()
+            self._rest = chunk if isinstance(chunk, bytes) else b""
+            self._in_file = bool(self._rest)
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+    def _next_entry(self) -> Entry | None:
+        while self._in_file:
+            self.read(_CHUNK)
+        self._rest = b""
+        entry = self._take()
+        self._in_file = isinstance(entry, Entry) and entry.data is not None
+        return entry if isinstance(entry, Entry) else None
+
+    def _take(self) -> Entry | bytes | None:
+        seconds = self._access.deadline - time.monotonic() + GRACE_SECONDS
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                found = self._chunks.get(timeout=_TICK)
+                break
+            except queue.Empty:
+                if self._access.cancelled.is_set():
+                    deadline = min(deadline, self._access.deadline, time.monotonic() + GRACE_SECONDS)
+                if time.monotonic() >= deadline:
+                    raise self._calls.abandon(self._thread, self._access.path, "fetch", seconds) from None
+        if isinstance(found, BaseException):
+            raise self._calls.explain(found, self._access.path, "fetch") from None
+        return found
+
+    def _run(self) -> None:
+        with suppress(_NotWantedError):
+            try:
+                self._context.run(self._produce)
+            except _NotWantedError:
+                raise
+            except BaseException as error:  # noqa: BLE001 - a plug-in may raise anything
+                self._put(error)
+            else:
+                self._put(None)
+
+    def _produce(self) -> None:
+        for found in self._fetch():
+            entry = _entry(found)
+            self._put(entry)
+            if entry.data is not None:
+                self._put_data(entry)
+
+    def _put_data(self, entry: Entry) -> None:
+        assert entry.data is not None  # noqa: S101 - for the type checker
+        while True:
+            data = entry.data.read(_CHUNK)
+            _expect(isinstance(data, bytes), f"data of an Entry that is {_kind(data)}, not bytes")
+            self._put(bytes(data))
+            if not data:
+                return
+
+    def _put(self, item: Entry | bytes | BaseException | None) -> None:
+        while not self._done.is_set():
+            try:
+                self._chunks.put(item, timeout=_TICK)
+            except queue.Full:
+                continue
+            return
+        raise _NotWantedError
+
+
+class _NotWantedError(BaseException):
+    """Nobody reads what a source yields any more. No plug-in catches it by catching all exceptions."""
+
+
+_GUARDS: Mapping[str, _Guard] = {
+    "validate": _quick("validate", lambda value: _texts(value, "problems")),
+    "identity": _quick("identity", lambda value: _json_mapping(value, "an identity")),
+    "origin": _quick("origin", lambda value: _text(value, "an origin")),
+    "content_key": _quick("content_key", lambda value: _text(value, "a key")),
+    "suggest_namespace": _quick("suggest_namespace", _namespace),
+    "place_config": _quick("place_config", lambda value: _json_mapping(value, "a config")),
+    "program_bytes": _quick("program_bytes", _amount),
+    "find_secrets": _quick("find_secrets", lambda value: tuple(_texts(value, "names of Secrets"))),
+    "find_program": _guard_find_program,
+    "render": _rendered("render", _rendering),
+    "process": _rendered("process", _rendering),
+    "prepare": _rendered("prepare", lambda value, _limits: _prepared(value)),
+    "resolve": _guard_resolve,
+    "fetch": _guard_fetch,
+}
