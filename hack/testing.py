@@ -17,6 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LAST_FAILED = ROOT / ".pytest_cache/v/cache/lastfailed"
+PLUGINS = ROOT / "hack" / "plugins"
+"""Packages of plug-ins, each in a folder."""
 NOTHING_SELECTED = 5
 """pytest's exit status."""
 MOST_RETRIED = 20
@@ -152,7 +154,20 @@ def _lint() -> list[str]:
         "mypy": [sys.executable, "-m", "mypy"],
         "lint-imports": [f"{Path(sys.executable).parent}/lint-imports", "--no-logo"],
     }
-    return [name for name, command in commands.items() if subprocess.run(command, cwd=ROOT, check=False).returncode]
+    failed = [name for name, command in commands.items() if subprocess.run(command, cwd=ROOT, check=False).returncode]
+    return failed + [f"mypy in {folder.name}" for folder in list_packages() if not _is_typed(folder)]
+
+
+def list_packages() -> list[Path]:
+    """Return the folders of the packages of plug-ins."""
+    return sorted(project.parent for project in PLUGINS.glob("*/pyproject.toml"))
+
+
+def _is_typed(package: Path) -> bool:
+    """Check the module and the tests of a package as whoever works on it would: by its own configuration."""
+    # One cache for all: what they import of RukPak is read once.
+    command = [sys.executable, "-m", "mypy", f"--cache-dir={ROOT}/.mypy_cache/plugins", "."]
+    return subprocess.run(command, cwd=package, check=False).returncode == 0
 
 
 def _run_tests(part: str, choice: Choice) -> int:

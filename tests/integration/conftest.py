@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from controller.playground.cluster import Cluster, ControlPlane
 from controller.playground.settings import Settings
-from tests.support.bundles import World, new_world
+from tests.support.bundles import ROOT, World, new_world
+from tests.support.packages import Environment, Install, build_wheel, make_environment
 from tests.support.registry import LocalRegistry
 
 
@@ -49,6 +51,27 @@ def shared_fresh_world(fresh_cluster: ControlPlane, registry: LocalRegistry, set
 def fresh_world(shared_fresh_world: World) -> Iterator[World]:
     """A world whose control plane (`fresh_cluster`) the test may kill."""
     yield from _told(shared_fresh_world)
+
+
+@pytest.fixture(scope="session")
+def environment_with(tmp_path_factory: pytest.TempPathFactory) -> Install:
+    """Installs RukPak and packages of plug-ins, given their folders; the same ones only once in a session."""
+    wheels: dict[Path, Path] = {}
+    made: dict[frozenset[Path], Environment] = {}
+
+    def build(project: Path) -> Path:
+        if project not in wheels:
+            wheels[project] = build_wheel(project, tmp_path_factory.mktemp("wheel"))
+        return wheels[project]
+
+    def install(*packages: Path) -> Environment:
+        wanted = frozenset(packages)
+        if wanted not in made:
+            folder = tmp_path_factory.mktemp("installed") / "venv"
+            made[wanted] = make_environment(folder, build(ROOT), *map(build, sorted(packages)))
+        return made[wanted]
+
+    return install
 
 
 def _told(world: World) -> Iterator[World]:

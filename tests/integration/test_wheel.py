@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import email
-import os
 import re
 import subprocess
-import sys
-import sysconfig
 import zipfile
 from collections.abc import Callable
 from email.message import Message
@@ -17,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.bundles import ROOT
+from tests.support.packages import build_wheel, make_environment
 
 REPOSITORY = "https://github.com/example/rukpak"
 MANIFESTS = ("install.yaml", "install-restricted.yaml")
@@ -26,12 +24,7 @@ Run = Callable[..., str]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built as the release builds it."""
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "--target=wheel", f"--directory={folder}"]
-    variables = {**os.environ, "RUKPAK_REPOSITORY": REPOSITORY}
-    subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, check=True)
-    [built] = folder.glob("*.whl")
-    return built
+    return build_wheel(ROOT, tmp_path_factory.mktemp("dist"), RUKPAK_REPOSITORY=REPOSITORY)
 
 
 def members(wheel: Path) -> set[str]:
@@ -49,9 +42,9 @@ def metadata(wheel: Path) -> Message:
     return email.message_from_string(read(wheel, f"rukpak-{version('rukpak')}.dist-info/METADATA"))
 
 
-def test_it_has_both_packages_and_nothing_else(wheel: Path) -> None:
+def test_it_has_the_packages_and_nothing_else(wheel: Path) -> None:
     tracked = subprocess.run(
-        ["git", "ls-files", "api", "controller"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "api", "controller", "rukpak"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
     found = {name for name in members(wheel) if ".dist-info/" not in name}
     assert found == {*tracked, *(f"controller/cli/{name}" for name in MANIFESTS)}
@@ -83,26 +76,16 @@ def test_it_names_the_repository_and_what_it_needs(metadata: Message) -> None:
 @pytest.fixture(scope="module")
 def run(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Runs a program of an environment that has the wheel, and its dependencies from the environment of the tests."""
-    folder = tmp_path_factory.mktemp("installed")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    python = folder / "bin" / "python"
-    options = ["--quiet", "--no-deps", "--no-index", "--disable-pip-version-check"]
-    subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", *options, wheel], check=True)
-    [packages] = folder.glob("lib/python*/site-packages")
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-
-    def run(program: str, *words: str) -> str:
-        variables = {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(folder)}
-        line = [str(folder / "bin" / program), *words]
-        done = subprocess.run(line, cwd=folder, env=variables, capture_output=True, text=True, check=True)
-        return done.stdout
-
-    return run
+    environment = make_environment(tmp_path_factory.mktemp("installed") / "venv", wheel)
+    return lambda program, *words: environment.run(program, *words).stdout
 
 
 def test_the_program_runs_from_it(run: Run) -> None:
     where = run("python", "-c", "import controller.cli; print(controller.cli.__file__)")
     assert "/installed" in where, "not what is installed for development"
+    run("python", "-c", "import rukpak.plugins")
+    seen = run("python", "-c", "import importlib.util as u; print([u.find_spec(name) for name in ('hack', 'tests')])")
+    assert seen == "[None, None]\n"
     assert run("rukpak", "version", "--client").startswith(f"Client:      {version('rukpak')} ")
     assert "source" in run("kubectl-rukpak", "--help")
 

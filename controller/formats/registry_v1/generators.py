@@ -12,6 +12,7 @@ Names are shortened and hashed as in operator-controller (`util.go`, `hash.go`).
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -164,7 +165,7 @@ def make_cluster_roles(version: ServiceVersion, namespace: str, targets: Sequenc
     """Return a ClusterRole and a ClusterRoleBinding for each cluster permission, or for each if all are watched."""
     all_are_watched = tuple(targets) == ALL_NAMESPACES
     promoted = (
-        replace(permission, rules=(*(permission.rules or ()), _SEE_NAMESPACES))
+        replace(permission, rules=(*(permission.rules or ()), copy.deepcopy(_SEE_NAMESPACES)))
         for permission in (version.permissions if all_are_watched else ())
     )
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,6 +134,43 @@ def test_missing_programs_are_obtained_first(machine: Machine, run: Run) -> None
 def test_each_part_says_how_long_it_takes(run: Run) -> None:
     assert "== unit, about 3 min 0 s\n" in run("unit", "-x")[1]
     assert "== unit, about 4 min 0 s\n" in run("unit", "--all", "-x")[1]
+
+
+def test_each_package_of_plug_ins_is_checked_by_its_own_configuration(
+    machine: Machine, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "example").mkdir()
+    (tmp_path / "example" / "pyproject.toml").touch()
+    monkeypatch.setattr(testing, "PLUGINS", tmp_path)
+    machine.failing = {"mypy --cache-dir": []}
+    status, output = run("lint")
+    assert status == 1
+    assert "(mypy in example)" in output
+
+
+IMPORTS = [
+    ("from rukpak.plugins import Format", ""),
+    ("from rukpak.conformance import FormatContract", ""),
+    ("from api.plugins import Format", "TID251"),
+    ("import controller.build.plugins", "TID251"),
+]
+
+
+@pytest.mark.parametrize(("line", "code"), IMPORTS, ids=[line for line, _ in IMPORTS])
+@pytest.mark.parametrize("file", ["rukpak_example.py", "tests/test_example.py"])
+def test_a_package_of_plug_ins_may_import_only_what_is_for_it(file: str, line: str, code: str) -> None:
+    """Whatever is imported anywhere in a package, in its functions and in its tests."""
+    command = [sys.executable, "-m", "ruff", "check", "--select=TID251", "--output-format=concise", "--quiet"]
+    code_of_file = f"def function():\n    {line}\n".encode()
+    name = f"hack/plugins/example/{file}"
+    done = subprocess.run(
+        [*command, "-", f"--stdin-filename={name}"],
+        cwd=testing.ROOT,
+        input=code_of_file,
+        capture_output=True,
+        check=False,
+    )
+    assert (code in done.stdout.decode()) if code else not done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("given", [("--kubeconfig", "config"), ("--kubeconfig=config",)])

@@ -1,0 +1,28 @@
+"""Tests that every plug-in has to pass, as classes: `class TestExample(FormatContract): …`.
+
+They come with the extra `conformance`, which brings pytest.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite("api.conformance")
+
+from api.conformance import (  # noqa: E402 - once pytest knows that it explains asserts there
+    CAPABILITIES,
+    OBJECTS,
+    FormatContract,
+    Processing,
+    ProcessorContract,
+    Site,
+    SourceContract,
+)
+
+__all__ = [
+    "CAPABILITIES",
+    "OBJECTS",
+    "FormatContract",
+    "Processing",
+    "ProcessorContract",
+    "Site",
+    "SourceContract",
+]
