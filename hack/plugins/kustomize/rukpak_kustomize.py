@@ -17,10 +17,11 @@ import json
 import os
 import posixpath
 import re
+from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from rukpak.plugins import (
     MEBIBYTE,
@@ -43,7 +44,7 @@ from rukpak.plugins import (
     run_program,
 )
 
-_KUSTOMIZE, _KUBECTL = "kustomize", "kubectl"
+_KUSTOMIZE = "kustomize"
 _NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """Of kustomizations; a folder may have one of them."""
 _PATH = "spec.config.path"
@@ -67,7 +68,7 @@ class KustomizeFormat:
 
     def __init__(self) -> None:
         self._kustomize = ProgramFinder(_KUSTOMIZE, ["version"], _find_version, remedy=_REMEDY)
-        self._kubectl = ProgramFinder(_KUBECTL, ["version", "--client"], _find_version, remedy=_REMEDY)
+        self._kubectl = ProgramFinder("kubectl", ["version", "--client"], _find_version, remedy=_REMEDY)
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:
         """Return the problems of `spec.config`."""
@@ -96,12 +97,16 @@ class KustomizeFormat:
 
         Raises: BundleError (NotSupported) if there is neither, or the administrator has named a kustomize that is not.
         """
+        return self._find(means)[0]
+
+    def _find(self, means: Means) -> tuple[ProgramVersion, str]:
+        """Return the program that builds, and its command for that."""
         try:
-            return self._kustomize.find(means, "spec.format")
+            return self._kustomize.find(means, "spec.format"), "build"
         except BundleError:
             if _KUSTOMIZE in means.programs:
                 raise
-        return self._kubectl.find(means, "spec.format")
+        return self._kubectl.find(means, "spec.format"), "kustomize"
 
     def program_bytes(self, means: Means) -> int:
         """Return the bytes of memory that kustomize may use."""
@@ -137,9 +142,8 @@ class KustomizeFormat:
         target = scratch / _TARGET  # names of content must not be arguments
         target.unlink(missing_ok=True)
         target.symlink_to(tree.root.resolve() / folder)
-        program = self.find_program(means)
-        verb = _KUSTOMIZE if program.path.name.startswith(_KUBECTL) else "build"
-        command = [str(program.path), verb, f"./{_TARGET}", "--load-restrictor", "LoadRestrictionsRootOnly"]
+        program, build = self._find(means)
+        command = [str(program.path), build, f"./{_TARGET}", "--load-restrictor", "LoadRestrictionsRootOnly"]
         result = run_program(command, means, subject=quote(content.files[folder]), read=(tree.root.resolve(),))
         if result.status:
             raise content.explain(result, folder)
@@ -284,8 +288,21 @@ _PATCHES = ("patches", "patchesJson6902", "replacements")
 _GENERATORS = ("configMapGenerator", "secretGenerator")
 
 
-_Reference: TypeAlias = tuple[str, str, _Use]
-"""The field, the path as it is written, and its use."""
+class _Reference(NamedTuple):
+    """A path in a file."""
+
+    field: str
+    text: str
+    use: _Use
+
+
+class _Build(NamedTuple):
+    """A folder that is built."""
+
+    folder: str
+    owner: str | None = None
+    """If the objects of the folder configure plug-ins: the folder of the kustomization that uses these, from where they
+    read files."""
 
 
 def _references_of_kustomization(value: Mapping[str, Any]) -> Iterator[_Reference]:
@@ -302,7 +319,7 @@ def _references_of_kustomization(value: Mapping[str, Any]) -> Iterator[_Referenc
 
 def _references_of_generator(value: Mapping[str, Any], place: str = "") -> Iterator[_Reference]:
     for field, text, use in _list_references(value.get("files"), f"{place}files", _Use.DATA):
-        yield field, text.rpartition("=")[2], use
+        yield _Reference(field, text.rpartition("=")[2], use)
     yield from _list_references(value.get("envs"), f"{place}envs", _Use.LINES)
     yield from _references(value.get("env"), f"{place}env", _Use.LINES)
 
@@ -323,7 +340,7 @@ def _list_references(value: Any, place: str, use: _Use) -> Iterator[_Reference]:
 
 def _references(value: Any, place: str, use: _Use) -> Iterator[_Reference]:
     if isinstance(value, str) and value:
-        yield place, value, use
+        yield _Reference(place, value, use)
 
 
 def _mappings(value: Any, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -354,7 +371,7 @@ class _Content:
     def __init__(self, tree: ContentTree, means: Means) -> None:
         self._tree, self._means, self._budget = tree, means, TextBudget.of(means)
         self._root = tree.root.resolve()
-        self._entered: set[tuple[str, bool]] = set()
+        self._built: set[_Build] = set()
         self._read: set[str] = set()
         self._documents: list[Document] = []
         self._manifests: dict[str, None] = {}
@@ -368,47 +385,53 @@ class _Content:
         Raises: BundleError (InvalidBundle with the file and the field; the reason of what must not be read),
             LargeTextError.
         """
-        waiting = [(folder, False)]
+        waiting = [_Build(folder)]
         while waiting:
             if self._means.cancelled.is_set():
                 raise BundleError(Reason.RENDER_FAILED, "canceled: the result is no longer needed")
-            entered = waiting.pop()
-            if entered not in self._entered:
-                self._entered.add(entered)
-                waiting += self._enter(*entered)
+            build = waiting.pop()
+            if build not in self._built:
+                self._built.add(build)
+                waiting += self._enter(build)
         _check(self._tree, self._read)
 
-    def _enter(self, folder: str, is_plugin: bool) -> Iterator[tuple[str, bool]]:
-        """Yield the folders that the kustomization of one builds, and whether for the configuration of plug-ins."""
+    def _enter(self, build: _Build) -> Iterator[_Build]:
+        """Yield what else is built for a kustomization."""
+        folder, owner = build
         file = self.files[folder] = _find_file(self._tree, folder)
         self._read.update(_join(folder, name) for name in _NAMES)
         for document in self._parse(file):
             value = _mapping(document.value)
             for name in filter(value.get, _CHARTS):
                 raise _invalid(file, name, f"kustomize must not run Helm; {_CHART_REMEDY}")
-            for field, text, use in _references_of_kustomization(value):
-                is_configuration = is_plugin and use is _Use.RESOURCE
-                yield from self._follow(folder, file, field, text, _Use.PLUGIN if is_configuration else use)
+            for reference in _references_of_kustomization(value):
+                if reference.use is _Use.PLUGIN:
+                    yield from self._follow(folder, file, reference, folder)
+                elif reference.use is _Use.RESOURCE and owner is not None:
+                    yield from self._follow(folder, file, reference._replace(use=_Use.PLUGIN), owner)
+                else:
+                    yield from self._follow(folder, file, reference)
 
-    def _follow(self, folder: str, file: str, field: str, text: str, use: _Use) -> Iterator[tuple[str, bool]]:
-        """Yield the folder that a reference in a file leads to, and whether for plug-ins; none if it is a file."""
+    def _follow(self, folder: str, file: str, reference: _Reference, owner: str | None = None) -> Iterator[_Build]:
+        """Yield what is built if a path, relative to a folder, is one of a folder."""
+        field, text, use = reference
         if use in (_Use.MANIFEST, _Use.PLUGIN) and _is_inline(text):
-            if use is _Use.PLUGIN:
-                self._configure(folder, file, field, self._parse_text(text, f"{file}: {field}"))
+            if owner is not None:
+                self._configure(owner, file, field, self._parse_text(text, f"{file}: {field}"))
             return
-        path = self._locate(folder, file, field, text, use)
+        path = self._locate(folder, file, reference)
         self._read.add(path)
         if (self._root / path).is_dir():
-            yield path, use is _Use.PLUGIN
-        elif use is _Use.PLUGIN:
-            self._configure(folder, path, "", self._parse(path))
+            yield _Build(path, owner)
+        elif owner is not None:
+            self._configure(owner, path, "", self._parse(path))
         elif use is _Use.LINES:
             self._lines[path] = None
         elif use is not _Use.DATA:
             self._manifests[path] = None
 
     def _configure(self, folder: str, file: str, field: str, documents: Iterable[Document]) -> None:
-        """Check the configurations of plug-ins, and follow what they read, from the folder of the kustomization."""
+        """Check the configurations of plug-ins, and what they read, relative to a folder."""
         for document in documents:
             value = _mapping(document.value)
             kind = value.get("kind")
@@ -417,15 +440,16 @@ class _Content:
             if value.get("apiVersion") != "builtin":
                 what = f"{quote(str(kind))} is a container, a program or a function, which kustomize must not run"
                 raise _invalid(file, field, f"{what}; {_PLUGIN_REMEDY}")
-            for name, text, use in _references_of_plugin(value):
-                for _ in self._follow(folder, file, f"{field}.{name}" if field else name, text, use):
-                    raise _invalid(file, name, f"{quote(text)} is a folder; name a file")
+            for reference in _references_of_plugin(value):
+                place = ".".join(filter(None, (field, reference.field)))
+                list(self._follow(folder, file, reference._replace(field=place)))  # only files
 
-    def _locate(self, folder: str, file: str, field: str, text: str, use: _Use) -> str:
-        """Return the path of what a reference leads to.
+    def _locate(self, folder: str, file: str, reference: _Reference) -> str:
+        """Return the path of what a reference in a file leads to, relative to a folder.
 
         Raises: BundleError (InvalidBundle; the reason of what must not be read).
         """
+        field, text, use = reference
         if _REMOTE_FILE.match(text):
             raise _invalid(file, field, f"{quote(text)} is remote, and is not fetched; {_REMOTE_REMEDY}")
         path = _normalize(_join(folder, text))
@@ -474,7 +498,9 @@ class _Content:
             said = said.replace(path, shown)
         *_, where, what = ("", said) if _NESTED.search(said) is None else _NESTED.split(said)
         file = self.files.get(_normalize(where), file) if where else file
-        what = _redact(_one_line(_CONFIGURATION.sub("", what)), secrets)
+        for pattern, shown in _NOISE:
+            what = pattern.sub(shown, what)
+        what = _redact(_one_line(what), secrets)
         return BundleError(Reason.INVALID_BUNDLE, f"{file}: {what or 'kustomize failed without a message'}")
 
     def _find_secrets(self) -> Iterator[str]:
@@ -499,8 +525,13 @@ class _Content:
 _LAST_ERROR = re.compile(r"(?m)^[Ee]rror: ")
 _NESTED = re.compile(r"(?:recursed accumulation of|couldn't make target for) path '([^']*)': ")
 """Before an error in another kustomization than the one that is built."""
-_CONFIGURATION = re.compile(r" with config: `.*`", re.DOTALL)
-"""Before an error of a generator: all of its configuration."""
+_NOISE = (
+    (re.compile(r" with config: `.*`", re.DOTALL), ""),  # all of the configuration of a generator
+    (re.compile(r"\bmap\[[^\]]*\]interface \{\}\{.*\}", re.DOTALL), "an object"),  # a whole object, as Go prints it
+    (re.compile(r"\b0x[0-9a-f]+\b"), "…"),  # an address, which differs each time
+    (re.compile(r"accumulating resources: accumulation err='(.*)': must build at directory: .*", re.DOTALL), r"\1"),
+)
+"""What a message does not need: that a file is no folder, either."""
 _READ, _SHOWN = 16 * 1024, 600  # characters of a message
 _LEAST_SECRET = 4  # characters: shorter ones are part of many words
 _MOST_SECRETS = 20_000
@@ -553,7 +584,7 @@ def _redact(line: str, secrets: Collection[str]) -> str:
     if len(secrets) > _MOST_SECRETS:
         return _WITHHELD
     for text in sorted(secrets, key=len, reverse=True):
-        for form in (text, json.dumps(text, ensure_ascii=False)[1:-1]):
+        for form in (text, json.dumps(text, ensure_ascii=False)[1:-1], b64encode(text.encode()).decode()):
             if len(form) >= _LEAST_SECRET:
                 line = line.replace(form, "…")
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
