@@ -1078,13 +1078,13 @@ class Site:
     parameters: Parameters
     files: Files
     """What is there at first."""
-    change: Callable[[], None] | None = None
+    change: Callable[[], object] | None = None
     """Puts other content there, as its publisher does."""
-    lie: Callable[[], None] | None = None
+    lie: Callable[[], object] | None = None
     """Replaces the content under the name (digest, commit, address) that was resolved, as an attacker does."""
-    go_away: Callable[[], None] | None = None
+    go_away: Callable[[], object] | None = None
     """Removes it, or stops the server."""
-    hang: Callable[[], None] | None = None
+    hang: Callable[[], object] | None = None
     """Makes the server accept connections and say nothing."""
     credentials: Credentials | None = field(default=None, repr=False)
     """With which it can be read."""
@@ -1377,7 +1377,7 @@ class SourceContract(_Validated):
         return dict(_read_entries(entries))
 
 
-def _need(action: Callable[[], None] | None, name: str) -> Callable[[], None]:
+def _need(action: Callable[[], object] | None, name: str) -> Callable[[], object]:
     if action is None:
         pytest.skip(f"give the Site `{name}`")
     return action

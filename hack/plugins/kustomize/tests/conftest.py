@@ -1,0 +1,36 @@
+"""What renders content, by the kustomize or kubectl that is on PATH."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from content import request_of, tree_of, write
+from rukpak_kustomize import KustomizeFormat
+
+from rukpak.plugins import Means, Rendering
+
+Render: TypeAlias = Callable[..., Rendering]
+"""Renders files, by their paths."""
+
+
+@pytest.fixture(scope="session")
+def kustomize() -> KustomizeFormat:
+    """The format."""
+    return KustomizeFormat()
+
+
+@pytest.fixture
+def render(kustomize: KustomizeFormat, tmp_path: Path) -> Render:
+    """Return what renders files."""
+
+    def _render(files: Mapping[str, str], *destinations: str, path: str = "", **options: Any) -> Rendering:
+        root, scratch = tmp_path / "content", tmp_path / "scratch"
+        scratch.mkdir(exist_ok=True)
+        tree = tree_of(write(root, files), *destinations, refused=options.pop("refused", None))
+        means = Means(scratch=scratch, **options)
+        return kustomize.render(request_of(tree, {"path": path} if path else {}, means))
+
+    return _render
