@@ -7,8 +7,11 @@ and system calls are those of a pod with the runtime's default seccomp profile (
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
+import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -28,6 +31,7 @@ from tests.support.charts import chart_of, write
 from tests.support.controller import Controller
 from tests.support.git_servers import GitHttpServer, GitRepository, serve_ssh
 from tests.support.inside import Mechanisms, connect, manager, run_command
+from tests.support.packages import build_wheel
 from tests.support.private_sources import FORGE, commit_bundle, secret_manifest
 from tests.support.registry import LocalRegistry
 
@@ -131,6 +135,23 @@ def test_what_it_imports_is_compiled(image: Path) -> None:
     script = f"import sys; from pathlib import Path; import {modules}; loaded = sys.modules.items(); "
     script += "print([name for name, each in loaded if not Path(getattr(each, '__cached__', '') or '/').exists()])"
     assert run(image, "python", "-c", script) == "[]\n"
+
+
+def test_packages_of_plug_ins_are_added_as_their_dockerfile_does(image: Path, tmp_path: Path) -> None:
+    wheel = build_wheel(ROOT / "hack/plugins/kustomize", tmp_path)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text(f"rukpak-kustomize @ {wheel.as_uri()} --hash=sha256:{digest}\n", encoding="utf-8")
+    text = (ROOT / "config/plugins/Dockerfile").read_text(encoding="utf-8")
+    install, ask = (json.loads(line.removeprefix("RUN ")) for line in text.splitlines() if line.startswith("RUN "))
+    [copy] = re.findall(r"^COPY --from=plugins /plugins/ /(\S+)$", text, re.MULTILINE)
+    extended = image.parent / "extended"
+    subprocess.run(["cp", "--archive", "--link", str(image), str(extended)], check=True)
+    places = {"python": sys.executable, "/plugins": str(tmp_path / "plugins"), "/requirements.txt": str(requirements)}
+    subprocess.run([re.sub("|".join(places), lambda found: places[found[0]], word) for word in install], check=True)
+    shutil.copytree(tmp_path / "plugins", extended / copy, dirs_exist_ok=True)
+    listed = [line.split() for line in run(extended, *ask).splitlines()]
+    assert ["format", "kustomize.rukpak.io/v1", "rukpak-kustomize", "0.1.0", "1", "ok"] in listed
 
 
 def test_equal_modules_have_equal_bytecode(image: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,22 @@ def by_key(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_folders_are_rendered_as_kustomize_does(fresh_kwok_cluster: ControlPlane, folder: str) -> None:
     assert by_key(render(CONFIG / folder)) == by_key(kustomize(fresh_kwok_cluster, folder))
+
+
+def test_the_component_for_plug_ins_replaces_the_image_alone(fresh_kwok_cluster: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text(
+        f"resources: [{os.path.relpath(CONFIG / 'default', tmp_path)}]\n"
+        f"components: [{os.path.relpath(CONFIG / 'plugins', tmp_path)}]\n",
+        encoding="utf-8",
+    )
+    expected, found = (
+        by_key(kustomize(fresh_kwok_cluster, "default")),
+        by_key(kustomize(fresh_kwok_cluster, str(tmp_path))),
+    )
+    expected["Deployment", "rukpak"]["spec"]["template"]["spec"]["containers"][0]["image"] = (
+        "registry.example.com/rukpak-with-plugins:0.1.0"
+    )
+    assert found == expected
 
 
 def test_one_file_installs_everything(

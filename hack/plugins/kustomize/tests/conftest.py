@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 
 import pytest
 from content import request_of, tree_of, write
-from rukpak_kustomize import KustomizeFormat
-
 from rukpak.plugins import Means, Rendering
+from rukpak_kustomize import KustomizeFormat
 
 Render: TypeAlias = Callable[..., Rendering]
 """Renders files, by their paths."""

@@ -11,9 +11,8 @@ from typing import Any
 
 from content import request_of, tree_of, write
 from examples import Example, find_examples
-from rukpak_kustomize import KustomizeFormat
-
 from rukpak.plugins import BundleError, Means, read_documents
+from rukpak_kustomize import KustomizeFormat
 
 LEAST = 100
 """That are found in the version of the module: fewer mean that they are not recognized."""

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from conftest import Render
 from content import tree_of, write
-from rukpak_kustomize import KustomizeFormat
-
 from rukpak.plugins import BundleError, ContentTree, Means, Reason, Refusal
+from rukpak_kustomize import KustomizeFormat
 
 DEPLOYMENT = """
 apiVersion: apps/v1
