@@ -13,8 +13,6 @@ from threading import Event
 from typing import Any, TypeAlias
 
 import pytest
-from rukpak_krm_functions import FOLDERS, KRMProcessor
-
 from rukpak.plugins import (
     MEBIBYTE,
     BundleError,
@@ -27,6 +25,7 @@ from rukpak.plugins import (
     Rendering,
     RunsProgram,
 )
+from rukpak_krm_functions import FOLDERS, KRMProcessor
 
 PATH = "spec.processors[0].parameters"
 PLACE = f"{PATH}.functions[0]"
