@@ -93,7 +93,7 @@ class KRMProcessor:
         return problems
 
     def find_program(self, means: Means) -> ProgramVersion:  # noqa: ARG002 - the contract of RunsProgram
-        """Return all functions as one program: its version lists them.
+        """Return the first function by name, for all of them: version and digest are those of the list.
 
         Raises: BundleError (NotSupported) if there is none, or one cannot be read.
         """
@@ -103,8 +103,9 @@ class KRMProcessor:
         if not functions:
             raise BundleError(Reason.NOT_SUPPORTED, f"no functions in {_describe_folders()}; put executables there")
         digests = {name: _digest_of_file(functions[name]) for name in sorted(functions)}
-        first = functions[min(functions)].parent
-        return ProgramVersion(path=first, version=", ".join(digests), digest=digest_of_json(digests))
+        return ProgramVersion(
+            path=functions[min(functions)], version=", ".join(digests), digest=digest_of_json(digests)
+        )
 
     def program_bytes(self, means: Means) -> int:
         """Return the bytes of memory that a function may use."""
