@@ -175,10 +175,7 @@ class SopsProcessor:
 # keys
 
 _IDENTITY = re.compile(r"AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]+").fullmatch
-_PRIVATE_KEY = re.compile(
-    rb"-----BEGIN PGP PRIVATE KEY BLOCK-----[ \t]*\r?\n(?:[^\n]*:[^\n]*\n)*\s*"
-    rb"([A-Za-z0-9+/\s]+=*)\s*(?:=[A-Za-z0-9+/]{4}\s*)?-----END PGP PRIVATE KEY BLOCK-----"
-)
+_BEGIN, _END = (f"-----{word} PGP PRIVATE KEY BLOCK-----".encode() for word in ("BEGIN", "END"))
 _MOST_BYTES = 64 << 10
 """Of all age keys: Linux allows 128 KiB for a variable."""
 
@@ -214,12 +211,15 @@ def _read_identities(value: bytes, where: str) -> Iterator[str]:
 
 
 def _read_private_keys(value: bytes, where: str) -> Iterator[bytes]:
-    found = _PRIVATE_KEY.findall(value)
-    if not found:
+    _, *blocks = value.split(_BEGIN)
+    if not blocks:
         _refuse(where, "no armored private key; write it with gpg --export-secret-keys --armor")
-    for text in found:
+    for block in blocks:
+        lines = map(bytes.strip, block.partition(_END)[0].splitlines())
+        # Headers have a colon, and the checksum, which is optional, starts with "=".
+        text = b"".join(line for line in lines if b":" not in line and not line.startswith(b"="))
         try:
-            yield base64.b64decode(b"".join(text.split()), validate=True)
+            yield base64.b64decode(text, validate=True)
         except binascii.Error:
             _refuse(where, "the armored private key is damaged; export it again")
 
@@ -360,9 +360,8 @@ _SIGNS = {
     "ini": re.compile(rb"^\[sops\]", re.MULTILINE),
     "yaml": re.compile(rb"^sops:", re.MULTILINE),
 }
-_FLAT = re.compile(r"^(?:sops_)?(?P<key>[a-z0-9_]+?)\s*=\s*(?P<value>.*?)\s*$", re.MULTILINE)
-_FLAT_ITEM = re.compile(r"(?:^|_)(?P<kind>age|pgp|kms|gcp_kms|azure_kv|hc_vault|hckms)__list_\d+__map_(?P<field>\w+)")
-_ASSIGNMENT = re.compile(r"^\s*([^=\n]+?)\s*=\s*(.*?)\s*$", re.MULTILINE)
+_FLAT_ITEM = re.compile(r"(?:^|_)(age|pgp|kms|gcp_kms|azure_kv|hc_vault|hckms)__list_[0-9]{1,9}__map_(\w+)$")
+"""A field of a key in the metadata of a form without nesting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -456,15 +455,18 @@ def _is_encrypted(value: Any) -> bool:
 
 def _read_flat(text: str, form: str) -> Mapping[str, Any]:
     """Return the metadata of a form without nesting, as far as it names keys."""
-    metadata: dict[str, Any] = {}
-    lines = text[text.find("[sops]") :] if form == "ini" else text
-    for match in _FLAT.finditer(lines):
-        item = _FLAT_ITEM.search(match["key"])
-        if item and item["field"] in ("recipient", "fp", "enc"):
-            field = _RECIPIENTS.get(item["kind"], "enc")
-            if item["field"] == field:
-                metadata.setdefault(item["kind"], []).append({field: match["value"]})
-    return metadata or {"mac": ""}
+    metadata: dict[str, Any] = {"mac": ""}
+    for key, value in _read_assignments(text[text.find("[sops]") :] if form == "ini" else text):
+        if (item := _FLAT_ITEM.search(key)) and item[2] == _RECIPIENTS.get(item[1], "enc"):
+            metadata.setdefault(item[1], []).append({item[2]: value})
+    return metadata
+
+
+def _read_assignments(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.split("\n"):
+        key, sign, value = line.partition("=")
+        if sign:
+            yield key.strip(), value.strip()
 
 
 def _decrypt(piece: _Piece, path: str, sops: _Sops, budget: TextBudget) -> tuple[bytes, list[str]]:
@@ -490,8 +492,8 @@ def _show(data: bytes) -> str:
 
 def _find_assigned(encrypted: str, decrypted: str) -> Iterator[str]:
     mark = _MARK.decode()
-    keys = {key for key, value in _ASSIGNMENT.findall(encrypted) if value.startswith(mark)}
-    for key, value in _ASSIGNMENT.findall(decrypted):
+    keys = {key for key, value in _read_assignments(encrypted) if value.startswith(mark)}
+    for key, value in _read_assignments(decrypted):
         if key in keys:
             yield value
             yield value.replace("\\n", "\n")
@@ -543,8 +545,8 @@ def _describe(item: Mapping[str, Any]) -> str:
 
 _LEAST = 4
 """Characters of a text that is secret."""
-_BYTES_PER_STEP = 1000
-"""Of a text that is searched, in one step."""
+_BYTES_PER_STEP, _BYTES_PER_TEXT = 2000, 100
+"""That are searched in one step, and that to search a text takes in addition."""
 
 
 def _refuse_outside_secrets(
@@ -562,7 +564,7 @@ def _refuse_outside_secrets(
         is_secret = (item.get("apiVersion"), item.get("kind")) == ("v1", "Secret")
         hidden = _HIDDEN if is_secret else ()
         for path, text in _texts_of({key: value for key, value in item.items() if key not in hidden}):
-            request.charge(0, len(text) * len(wanted) // _BYTES_PER_STEP)
+            request.charge(0, 1 + (len(text) + _BYTES_PER_TEXT) * len(wanted) // _BYTES_PER_STEP)
             if _has_any(text, wanted):
                 name = _describe(item)
                 place = f"{item['kind'] if _has_any(name, wanted) else name}: {path.removeprefix('.')}"

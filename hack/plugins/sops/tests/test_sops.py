@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -115,7 +116,9 @@ def prepare(program: str, tmp_path: Path) -> Callable[..., Prepared]:
 
 @pytest.fixture
 def process(program: str, tmp_path: Path) -> Callable[..., Rendering]:
-    def _process(rendering: Rendering, **parameters: Any) -> Rendering:
+    def _process(
+        rendering: Rendering, charge: Callable[[int], None] = lambda _steps: None, **parameters: Any
+    ) -> Rendering:
         return SopsProcessor().process(
             ProcessRequest(
                 name="test",
@@ -124,6 +127,7 @@ def process(program: str, tmp_path: Path) -> Callable[..., Rendering]:
                 path=PATH,
                 rendering=rendering,
                 capabilities=Capabilities(kubernetes_version="v1.36.3"),
+                charge=lambda _bytes, steps: charge(steps),
                 secrets={"keys": key("test.agekey")},
                 means=Means(scratch=tmp_path, programs={"sops": program}),
             )
@@ -416,6 +420,37 @@ def test_metadata_that_is_not_of_sops_is_refused(metadata: Mapping[str, Any], pr
     text = json.dumps({"a": "ENC[AES256_GCM,data:x]", "sops": metadata})
 
     assert refusal(prepare, {"a.json": text.encode()}).reason in (Reason.INVALID_BUNDLE, Reason.INVALID_CONFIG)
+
+
+LONG = {
+    "blanks in a dotenv": b"sops_mac=ENC[AES256_GCM,\nA=x" + b" " * (1 << 20) + b"y\n",
+    "lines of an ini": b"[sops]\nmac=ENC[AES256_GCM,\n" + b"\n" * (1 << 20),
+    "separators": b"sops: ENC[AES256_GCM,\n" + b"---\n" * (1 << 15),
+    "a word": b"sops_mac=ENC[AES256_GCM,\n" + b"age__list_" * (1 << 17),
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG.keys())
+@pytest.mark.timeout(30)
+def test_content_that_is_made_to_take_long_does_not(text: bytes, prepare: Callable[..., Prepared]) -> None:
+    with contextlib.suppress(BundleError):
+        assert prepare({"a": text}) == Prepared()
+
+
+@pytest.mark.timeout(30)
+def test_a_key_that_is_made_to_take_long_does_not(encrypt: Encrypt, prepare: Callable[..., Prepared]) -> None:
+    blanks = b"-----BEGIN PGP PRIVATE KEY BLOCK-----" + b" \n" * (1 << 19) + b"!"
+
+    assert "damaged" in refusal(prepare, {"a.yaml": encrypt(SECRET)}, {"a.asc": blanks}).message
+
+
+def test_a_search_of_much_in_much_is_charged(process: Callable[..., Rendering]) -> None:
+    item = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "x" * 100_000}}
+    steps: list[int] = []
+
+    process(Rendering(objects=[item], secrets=[f"secret-{n}" for n in range(1000)]), charge=steps.append)
+
+    assert sum(steps) > 50_000
 
 
 def test_all_files_together_have_the_time_of_one_run(encrypt: Encrypt, prepare: Callable[..., Prepared]) -> None:
