@@ -336,7 +336,7 @@ class Means:
     exhausted."""
     seconds: float = 60.0
     """Time limit of one run of a program; its CPU time is limited accordingly."""
-    memory_bytes: int = 1152 * MEBIBYTE
+    memory_bytes: int = 1600 * MEBIBYTE
     """Address space of one run of a program."""
     output_bytes: int = 64 * MEBIBYTE
     """Output limit of one run of a program."""

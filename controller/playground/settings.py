@@ -24,12 +24,14 @@ class Settings:
     kwok_version: str = "0.8.0"
     prometheus_version: str = "3.15.0"
     helm_version: str = "4.3.1"
+    sops_version: str = "3.13.3"
     kubernetes_releases: str = "https://dl.k8s.io"
     etcd_releases: str = "https://github.com/etcd-io/etcd/releases/download"
     registry_releases: str = "https://github.com/distribution/distribution/releases/download"
     kwok_releases: str = "https://github.com/kubernetes-sigs/kwok/releases/download"
     prometheus_releases: str = "https://github.com/prometheus/prometheus/releases/download"
     helm_releases: str = "https://get.helm.sh"
+    sops_releases: str = "https://github.com/getsops/sops/releases/download"
     cache: Path
     search: tuple[Path, ...] = ()
     """Folders with installed programs, in order."""

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from api.plugins import MEBIBYTE, Limits
 
-RESERVED_BYTES = 832 * MEBIBYTE
-"""Address space that a Go program reserves without using it, or in part: within 1152 MiB, Helm 4 fails at 280 MiB of
-memory, Helm 3 at 400."""
+RESERVED_BYTES = 1280 * MEBIBYTE
+"""Address space that a Go program reserves without using it, or in part: 1184 MiB in its first steps, and its own size.
+If the second of its two reservations of 512 MiB fails, it goes on without; if what comes after that fails, it cannot
+start. So it starts within 600 to 1140 MiB and from 1300 MiB on, not in between; Helm, which is larger, 50 MiB later."""
 _UNLIMITED = 1 << 60
 """Version 1 of control groups has values above this where there is no limit."""
 _TEXT_SHARE, _MANIFEST_SHARE, _BYTES_OF_VALUE = 32, 64, 2048

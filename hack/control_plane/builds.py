@@ -122,6 +122,7 @@ VERSION_PACKAGE = "k8s.io/component-base/version"
 REGISTRY = "github.com/distribution/distribution/v3"
 KWOK = "sigs.k8s.io/kwok"
 HELM = "helm.sh/helm/v4"
+SOPS = "github.com/getsops/sops/v3"
 PROMETHEUS = "github.com/prometheus/prometheus"
 PROMETHEUS_VERSION_PACKAGE = "github.com/prometheus/common/version"
 
@@ -196,6 +197,13 @@ def build_helm(folder: Path, settings: Settings, tell: Tell) -> None:
     build_module(Module(go_mod=go_mod, packages=(f"{HELM}/cmd/helm",), linker_flags=flags), folder, tell)
 
 
+def build_sops(folder: Path, settings: Settings, tell: Tell) -> None:
+    """Build SOPS. Raises: BuildError."""
+    version = f"v{settings.sops_version}"
+    go_mod = _join_go_mod("sops", _language(read_go_mod(SOPS, version, folder), SOPS), {SOPS: version})
+    build_module(Module(go_mod=go_mod, packages=(f"{SOPS}/cmd/sops",)), folder, tell)
+
+
 def build_prometheus(folder: Path, settings: Settings, tell: Tell) -> None:
     """Build Prometheus and promtool, without service discovery of clouds and without the web UI.
 
@@ -234,6 +242,7 @@ BUILDS: dict[str, Build] = {
     "kwok": build_kwok,
     "prometheus": build_prometheus,
     "helm": build_helm,
+    "sops": build_sops,
 }
 """In this order: kwok is built fastest after the control plane."""
 

@@ -27,7 +27,6 @@ from typing import Any
 
 from api.errors import BundleError
 from api.plugins import (
-    MEBIBYTE,
     Capabilities,
     ContentTree,
     Hook,
@@ -62,12 +61,10 @@ from controller.formats.helm.values import (
 )
 from controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents
 from controller.formats.objects import Identity, collect_objects, find_identity_problem, identify
-from controller.formats.programs import run_program, scratch_of
+from controller.formats.programs import program_memory, run_program, scratch_of
 from controller.formats.recognition import covers, is_in_file
-from controller.processes.memory_limit import RESERVED_BYTES
 from controller.untrusted import mapping
 
-LEAST_BYTES = 64 * MEBIBYTE
 """Memory that Helm needs for the smallest chart, with some margin."""
 _CHART, _OUTPUT, _WARNING = "chart", "output", "warning"
 """In the scratch folder: the folder of the chart, and if they are kept the output of Helm and the warning about it."""
@@ -106,7 +103,7 @@ class HelmFormat:
 
     def program_bytes(self, means: Means) -> int:
         """Return the bytes of memory that Helm may use."""
-        return max(means.memory_bytes - RESERVED_BYTES, LEAST_BYTES)
+        return program_memory(means)
 
     def render(self, request: RenderRequest) -> Rendering:
         """Return the objects of the chart, those of `crds/` first, and its hooks in Helm's order.

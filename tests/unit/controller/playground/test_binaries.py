@@ -59,6 +59,8 @@ CASES = [
     Case(name="an older kwok does not", program="kwok", says="kwok version v0.7.0 go1.24", fits=False),
     Case(name="another Helm 4 fits", program="helm", says="v4.0.1", fits=True),
     Case(name="Helm 3 does not", program="helm", says="v3.19.0", fits=False),
+    Case(name="SOPS 3.9 fits", program="sops", says="sops 3.9.0", fits=True),
+    Case(name="an older SOPS does not", program="sops", says="sops 3.8.1 (latest)", fits=False),
 ]
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -10,6 +11,7 @@ import pytest
 from api.plugins import MEBIBYTE, Limits
 from controller.formats.manifests import estimate
 from controller.processes.memory_limit import MemoryLimit, find_limit
+from tests.support.other_programs import UnavailableError, build_reader
 
 MACHINE = "the memory of the machine"
 
@@ -73,3 +75,20 @@ def test_a_revision_as_large_as_the_budgets_allow_fits_in_what_is_there_for_work
 def test_from_1_gib_on_budgets_are_the_usual_ones() -> None:
     limits = MemoryLimit(bytes=1024 * MEBIBYTE, origin="").limits(Limits())
     assert (limits.manifest_bytes, limits.text_bytes, limits.nodes) == (16 * MEBIBYTE, 32 * MEBIBYTE, 500_000)
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    """A small program in Go: it needs less address space than Helm, and starts where Helm does not, and conversely."""
+    try:
+        return build_reader()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("mebibytes", [256, 512, 1024, 1280, 1536, 2048, 4096])
+def test_a_go_program_starts_whatever_the_limit_is(mebibytes: int, program: Path) -> None:
+    space = MemoryLimit(bytes=mebibytes * MEBIBYTE, origin="").program_address_space
+    command = ["prlimit", f"--as={space}", "--", str(program)]
+    started = [subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False) for _ in range(4)]
+    assert [done.returncode for done in started] == [0] * 4, started[0].stderr[:300]
