@@ -16,7 +16,7 @@ from pathlib import Path
 
 from api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
 from api.v1alpha2.types import Processor, Spec
-from controller.build.config_values import Confidential
+from controller.build.config_values import Confidential, SecretValues
 from controller.build.fetching import Fetcher, PluginCalls
 from controller.build.plugins import FORMATS, PROCESSORS, format_of, is_foreign, processor_of
 from controller.build.rendering import render, render_in_child
@@ -147,6 +147,7 @@ class Builder:
                 call.context,
                 request.spec.processors,
                 request.confidential,
+                secrets=request.secrets,
                 places=self._places,
             )
 
@@ -169,6 +170,7 @@ def render_here_or_in_child(
     processors: Sequence[Processor] = (),
     confidential: Confidential | None = None,
     *,
+    secrets: SecretValues | None = None,
     places: Places,
 ) -> Revision | PackedRevision:
     """Render in this process or, if there is too much text for that, in a child.
@@ -182,13 +184,13 @@ def render_here_or_in_child(
     try:
         computing = places.programs if program_bytes else places.here
         with context.room(needs, means.cancelled), computing.room(means.tenant, 1, means.cancelled):
-            return render(format_name, request, processors, confidential)
+            return render(format_name, request, processors, confidential, secrets)
     except LargeTextError as error:
         size = max(size, error.size)
     # The place first, or what waits for one would hold much memory that others wait for.
     needs = estimate(size, means.limits) + program_bytes
     with places.in_children.room(means.tenant, 1, means.cancelled), context.room(needs, means.cancelled):
-        return render_in_child(format_name, request, processors, confidential)
+        return render_in_child(format_name, request, processors, confidential, secrets)
 
 
 def _describe_random(spec: Spec) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`spec.configFrom`: from the texts that were read to the config that is rendered.
+"""`spec.configFrom`: from the texts that were read to the config that is rendered. And the Secrets of processors.
 
 A message says where a value of a Secret is wrong, and never what it is. Texts of Secrets are found where messages would
 show them. A text counts as secret from four characters on, unless anybody may read it, too. It is found as it is, in
@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, PlacesConfig
+from api.plugins import MEBIBYTE, PlacesConfig, ReadsSecrets
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.fields import parse_field_path
 from api.v1alpha2.types import BundleDeployment, ConfigReference, Spec
-from controller.build.plugins import format_of
+from controller.build.plugins import format_of, processor_of
 from controller.formats.helm.failures import HIDDEN, make_redactor
 from controller.formats.helm.values import merge_values, read_values, scalars_of
 
@@ -50,6 +50,8 @@ def merge_config(spec: Spec, texts: Sequence[bytes | None]) -> Mapping[str, Any]
 
     Raises: BundleError (InvalidConfig, UnknownFormat).
     """
+    if not spec.config_from:
+        return spec.config
     values: dict[str, Any] = {}
     for index, (reference, text) in enumerate(zip(spec.config_from, texts, strict=True)):
         if text is not None:
@@ -64,24 +66,62 @@ def merge_config(spec: Spec, texts: Sequence[bytes | None]) -> Mapping[str, Any]
     return config
 
 
-def confidential_of(deployment: BundleDeployment, texts: Sequence[bytes | None]) -> Confidential | None:
-    """Return what is secret of what `spec.configFrom` refers to, and what is not; None without any Secret.
+SecretValues = Mapping[str, Mapping[str, bytes]]
+"""The data of Secrets, by name and key."""
+
+
+def find_secrets(spec: Spec) -> list[tuple[str, str]]:
+    """Return the Secrets of the install namespace that processors need: the field path of each processor, and the name.
+
+    Args:
+        spec: that was checked.
+
+    Raises: BundleError (PluginFailed, UnknownProcessor).
+    """
+    found: list[tuple[str, str]] = []
+    for index, processor in enumerate(spec.processors):
+        place = f"spec.processors[{index}]"
+        plugin = processor_of(processor.kind, place)
+        if isinstance(plugin, ReadsSecrets):
+            names = plugin.find_secrets(processor.parameters_json)
+            found.extend((f"{place}{processor.block}", name) for name in names)
+    return found
+
+
+def needs_objects(spec: Spec) -> bool:
+    """Whether the config, or a processor, needs ConfigMaps or Secrets of the install namespace."""
+    return bool(spec.config_from) or _has_secrets(spec)
+
+
+def _has_secrets(spec: Spec) -> bool:
+    try:
+        return bool(find_secrets(spec))
+    except BundleError:
+        return True  # who needs them is told
+
+
+def confidential_of(
+    deployment: BundleDeployment, texts: Sequence[bytes | None], secrets: SecretValues
+) -> Confidential | None:
+    """Return what is secret of what was read from the cluster, and what is not; None without any Secret.
 
     Args:
         deployment: with its own config, not the merged one.
-        texts: of each reference, as for `merge_config`, which has not refused them.
+        texts: of each reference of `spec.configFrom`, as for `merge_config`, which has not refused them.
+        secrets: of processors. Keys have lines that anybody may know; their longest words are secret.
     """
     spec = deployment.spec
     if not reads_secrets(spec):
         return None
-    secrets: list[str] = []
+    keys = (data.decode(errors="replace") for values in secrets.values() for data in values.values())
+    hidden = [word for text in keys for word in _LONG_WORD.findall(text)]
     public = [deployment.metadata.name, spec.model_dump_json(by_alias=True, exclude_unset=True)]
     for reference, text in zip(spec.config_from, texts, strict=True):
         if text is not None:
             found = list(texts_of(_read(reference, text, _PLACE)))
             # The keys of a path are in the spec.
-            (secrets if reference.kind == "Secret" else public).extend(found)
-    return Confidential(secrets=tuple(secrets), public="\n".join(public))
+            (hidden if reference.kind == "Secret" else public).extend(found)
+    return Confidential(secrets=tuple(hidden), public="\n".join(public))
 
 
 def _read(reference: ConfigReference, text: bytes, place: str) -> Mapping[str, Any]:
@@ -136,8 +176,8 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def reads_secrets(spec: Spec) -> bool:
-    """Whether values from Secrets are part of the config."""
-    return any(reference.kind == "Secret" for reference in spec.config_from)
+    """Whether values from Secrets are part of the config, or processors use some."""
+    return any(reference.kind == "Secret" for reference in spec.config_from) or _has_secrets(spec)
 
 
 def withhold(error: BundleError, spec: Spec) -> BundleError:
@@ -148,15 +188,20 @@ def withhold(error: BundleError, spec: Spec) -> BundleError:
     """
     if not reads_secrets(spec):
         return error
+    is_clean = isinstance(format_of(spec.format), PlacesConfig) and not spec.processors
+    return withhold_values(error, [] if is_clean else [spec.config])
+
+
+def withhold_values(error: BundleError, values: Sequence[Any]) -> BundleError:
+    """Return the error of a rendering without values, and without texts that a template may have made of them."""
     message = error.message
     if error.reason is Reason.RENDER_FAILED:
         place = _PLACE_OF_FAILURE.match(message)
         message = f"{place[1] if place else ''}{_WITHHELD}"
     elif error.reason is Reason.INVALID_BUNDLE:
         message = _QUOTED.sub(f'"{HIDDEN}"', message)
-    is_clean = isinstance(format_of(spec.format), PlacesConfig) and not spec.processors
-    if not is_clean:
-        message = make_redactor([spec.config])(message)
+    if values:
+        message = make_redactor(values)(message)
     return BundleError(error.reason, message, retry_after=error.retry_after)
 
 
@@ -164,6 +209,8 @@ LEAST = 4
 """Characters of a text that is secret; see formats/helm/failures.py."""
 _START = 8
 _WORD = re.compile(r"[0-9a-z]+")
+_LONG_WORD = re.compile(r"[0-9A-Za-z+/=]{24,}")
+"""Of a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

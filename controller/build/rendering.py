@@ -17,8 +17,10 @@ Not here: which renderings need a child (builder.py).
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -39,20 +41,23 @@ from api.plugins import (
     Hook,
     Limits,
     Means,
+    PrepareRequest,
+    PreparesContent,
     ProcessRequest,
     ReadsPart,
+    ReadsSecrets,
     Rendering,
     RenderRequest,
 )
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Processor
-from controller.build.config_values import Confidential, secret_finder, texts_of
+from controller.build.config_values import Confidential, SecretValues, secret_finder, texts_of, withhold_values
 from controller.build.guarding import PluginError
 from controller.build.plugins import count_failure, format_of, processor_of
 from controller.build.revision import PackedRevision, Revision, Terms, pack, pack_terms, unpack_terms
 from controller.content.disk import disk_errors_reported, walk
-from controller.content.limits import Rejection, describe_bytes, read_exactly
-from controller.content.store import refused_from_json, refused_to_json
+from controller.content.limits import Rejection, describe_bytes, quote, read_exactly
+from controller.content.store import refused_from_json, refused_to_json, replace_files
 from controller.content.tar import is_compressed, read_tar
 from controller.formats.applicable import (
     find_reserved_marks,
@@ -182,13 +187,70 @@ def _texts_in(file: BinaryIO, limits: Limits, depth: int) -> Iterator[bytes]:
                     yield from _texts_in(BytesIO(data), limits, depth - 1)
 
 
-def process(processors: Sequence[Processor], rendering: Rendering, request: RenderRequest) -> Rendering:
+def prepare(
+    processors: Sequence[Processor], request: RenderRequest, secrets: SecretValues
+) -> tuple[RenderRequest, list[str]]:
+    """Return a request with the content as processors prepare it, and the texts in it that must not be shown.
+
+    Args:
+        processors: `spec.processors`, checked.
+        request: with a scratch folder.
+        secrets: of the install namespace, as far as processors need them.
+
+    Raises: BundleError (InvalidConfig, and what the processors raise).
+    """
+    hidden: list[str] = []
+    for index, processor in enumerate(processors):
+        place = f"spec.processors[{index}]"
+        plugin = processor_of(processor.kind, place)
+        if not isinstance(plugin, PreparesContent):
+            continue
+        asked = PrepareRequest(
+            name=request.name,
+            parameters=processor.parameters_json,
+            path=f"{place}{processor.block}",
+            tree=request.tree,
+            secrets=_secrets_of(plugin, processor, secrets),
+            means=request.means,
+        )
+        prepared = plugin.prepare(asked)
+        hidden += prepared.secrets
+        if prepared.files:
+            request = replace(request, tree=_replace_files(request, prepared.files, asked.path, index))
+    return request, hidden
+
+
+def _replace_files(request: RenderRequest, files: Mapping[str, bytes], path: str, index: int) -> ContentTree:
+    scratch, limits = request.means.scratch, request.means.limits
+    if scratch is None:
+        raise RuntimeError("preparing content needs a scratch folder")
+    for name, data in files.items():
+        if len(data) > limits.file_bytes:
+            problem = f"{path}: {quote(name)} exceeds the limit of {describe_bytes(limits.file_bytes)} for one file"
+            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split it")
+    request.means.occupy(sum(map(len, files.values())))
+    folder = scratch / f"prepared-{index}"
+    shutil.rmtree(folder, ignore_errors=True)  # of a rendering that was too large for this process
+    with disk_errors_reported("content store"):
+        return replace_files(request.tree, files, folder, path)
+
+
+def _secrets_of(plugin: object, processor: Processor, secrets: SecretValues) -> SecretValues:
+    """Return the Secrets that a processor needs."""
+    names = plugin.find_secrets(processor.parameters_json) if isinstance(plugin, ReadsSecrets) else ()
+    return {name: secrets[name] for name in names if name in secrets}
+
+
+def process(
+    processors: Sequence[Processor], rendering: Rendering, request: RenderRequest, secrets: SecretValues | None = None
+) -> Rendering:
     """Return a rendering as the processors of a spec change it, in order.
 
     Args:
         processors: `spec.processors`, checked.
         rendering: of the format.
         request: what it was rendered from, with the install namespace.
+        secrets: of the install namespace, as far as processors need them.
 
     Raises: BundleError (InvalidConfig, InvalidBundle, RenderLimitExceeded, UnknownProcessor); LargeTextError.
     """
@@ -199,6 +261,7 @@ def process(processors: Sequence[Processor], rendering: Rendering, request: Rend
     steps = Steps(MOST_STEPS)
     for index, processor in enumerate(processors):
         place = f"spec.processors[{index}]"
+        plugin = processor_of(processor.kind, place)
         asked = ProcessRequest(
             name=request.name,
             install_namespace=request.install_namespace,
@@ -207,10 +270,12 @@ def process(processors: Sequence[Processor], rendering: Rendering, request: Rend
             rendering=rendering,
             capabilities=request.capabilities,
             charge=_charge_to(TextBudget.of(request.means), steps, place, request.means.cancelled),
+            secrets=_secrets_of(plugin, processor, secrets or {}),
             means=request.means,
         )
         try:
-            rendering = processor_of(processor.kind, place).process(asked)
+            made = plugin.process(asked)
+            rendering = replace(made, secrets=(*rendering.secrets, *made.secrets))
             _check(rendering, place, TextBudget.of(request.means))
         except RecursionError:
             raise BundleError(
@@ -258,6 +323,7 @@ def render(
     request: RenderRequest,
     processors: Sequence[Processor] = (),
     confidential: Confidential | None = None,
+    secrets: SecretValues | None = None,
 ) -> Revision:
     """Return the revision of a content tree; of its terms, only the install namespace is set.
 
@@ -265,7 +331,8 @@ def render(
         format_name: `spec.format`.
         request: its config was checked; if its install namespace is '', the format suggests one.
         processors: `spec.processors`, checked.
-        confidential: given if values of Secrets are in the config.
+        confidential: given if values of Secrets are in the config, or processors need some.
+        secrets: of the install namespace, as far as processors need them.
 
     Raises: BundleError with a reason of Installed, or that of a path of the content that must not be read;
         LargeTextError.
@@ -273,19 +340,46 @@ def render(
     plugin = format_of(format_name)
     if not isinstance(plugin, ReadsPart):
         request.tree.check(lambda _path: True)
-    namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
-    request = replace(request, install_namespace=namespace)
-    rendering = plugin.render(request)
-    if confidential:
-        shown = [without_secrets(warning, confidential) for warning in rendering.warnings]
-        rendering = replace(rendering, warnings=tuple(shown))
+    content = request.tree
+    request, hidden = prepare(processors, request, secrets or {})
+    try:
+        namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
+        request = replace(request, install_namespace=namespace)
+        rendering = plugin.render(request)
+        rendering = replace(rendering, secrets=(*hidden, *rendering.secrets))
         # Before anything that names an object can fail.
-        refuse_secret_names(rendering, confidential, request)
-    if processors:
-        rendering = process(processors, rendering, request)
-        if confidential:
-            refuse_secret_names(rendering, confidential, request)
+        rendering = _without_secrets(rendering, confidential, request, content)
+        if processors:
+            rendering = process(processors, rendering, request, secrets)
+            rendering = _without_secrets(rendering, confidential, request, content)
+    except BundleError as error:
+        if not hidden:
+            raise
+        raise withhold_values(error, hidden) from None
     return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
+
+
+def _without_secrets(
+    rendering: Rendering, confidential: Confidential | None, request: RenderRequest, content: ContentTree
+) -> Rendering:
+    """Return a rendering without secrets in its warnings.
+
+    Args:
+        rendering: with what it holds of secrets itself.
+        confidential: what of the config is secret.
+        request: what it was rendered from.
+        content: as it was fetched: a text in it is nobody's secret.
+
+    Raises: BundleError (InvalidConfig) if a name contains a secret.
+    """
+    if rendering.secrets:
+        known = confidential or Confidential(secrets=(), public=f"{request.name}\n{json.dumps(request.config)}")
+        confidential = replace(known, secrets=(*known.secrets, *rendering.secrets))
+    if confidential is None:
+        return rendering
+    refuse_secret_names(rendering, confidential, replace(request, tree=content))
+    warnings = [without_secrets(warning, confidential) for warning in rendering.warnings]
+    return replace(rendering, warnings=tuple(warnings))
 
 
 def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities) -> Revision:
@@ -339,6 +433,7 @@ def render_in_child(
     request: RenderRequest,
     processors: Sequence[Processor] = (),
     confidential: Confidential | None = None,
+    secrets: SecretValues | None = None,
 ) -> PackedRevision:
     """Return the result of `render` in a child process.
 
@@ -352,6 +447,7 @@ def render_in_child(
         folder.mkdir()
         written = _write_request(format_name, request, processors)
         written["confidential"] = confidential and asdict(confidential)
+        written["secrets"] = _encode_secrets(secrets or {})
         (folder / _REQUEST).write_text(json.dumps(written), encoding="utf-8")
         status = _run(folder, means)
     if (folder / _ERROR).exists():
@@ -451,6 +547,18 @@ def _read_confidential(value: Mapping[str, Any]) -> Confidential | None:
     return Confidential(secrets=tuple(found["secrets"]), public=found["public"]) if found else None
 
 
+def _encode_secrets(secrets: SecretValues) -> dict[str, dict[str, str]]:
+    return {
+        name: {key: base64.b64encode(data).decode() for key, data in values.items()} for name, values in secrets.items()
+    }
+
+
+def _read_secrets(value: Mapping[str, Any]) -> SecretValues:
+    return {
+        name: {key: base64.b64decode(data) for key, data in values.items()} for name, values in value["secrets"].items()
+    }
+
+
 def _read_processors(value: Mapping[str, Any]) -> list[Processor]:
     return [Processor.model_validate(each) for each in value["processors"]]
 
@@ -465,7 +573,13 @@ def main(folder: Path) -> None:
     value = json.loads((folder / _REQUEST).read_bytes())
     try:
         with disk_errors_reported("content store"):
-            made = render(value["format"], _read_request(value), _read_processors(value), _read_confidential(value))
+            made = render(
+                value["format"],
+                _read_request(value),
+                _read_processors(value),
+                _read_confidential(value),
+                _read_secrets(value),
+            )
             revision = pack(made)
             (folder / _OBJECTS).write_bytes(revision.objects)
             (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))

@@ -35,10 +35,10 @@ from api.plugins import Capabilities, Credentials, Limits, LocalContent, Means, 
 from api.plugins import Source as Plugin
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec
-from controller.build.config_values import Confidential, check_nesting
+from controller.build.config_values import Confidential, SecretValues, check_nesting
 from controller.build.plugins import format_of, processor_of, source_of
 from controller.build.revision import Terms
-from controller.content.digests import digest_of_json
+from controller.content.digests import digest_of, digest_of_json
 from controller.content.limits import Use
 from controller.sharing import Admission
 
@@ -173,7 +173,9 @@ class Request:
     requested_at: str
     """Value of the annotation `reconcile-requested-at`."""
     confidential: Confidential | None = None
-    """Given if values of Secrets are in the config of the spec."""
+    """Given if values of Secrets are in the config of the spec, or processors need some."""
+    secrets: SecretValues = field(default_factory=dict, repr=False)
+    """What processors need."""
 
 
 def inputs_digest(request: Request) -> str:
@@ -219,8 +221,10 @@ def rendering_digest(request: Request, install_namespace: str, capabilities: Cap
 def _inputs(request: Request) -> dict[str, Any]:
     targets = [source.target for source in request.spec.sources]
     processors = [[each.kind, each.parameters_json] for each in request.spec.processors]
+    keys = {name: {key: digest_of(data) for key, data in values.items()} for name, values in request.secrets.items()}
     return {
         **({"processors": processors} if processors else {}),
+        **({"secrets": keys} if keys else {}),
         "format": request.spec.format,
         "config": request.spec.config,
         "sources": list(zip(targets, _content_keys(request), strict=True)),

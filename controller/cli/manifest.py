@@ -19,6 +19,7 @@ from api.v1alpha2.reading import describe, problems_of
 from api.v1alpha2.schema import open_api_schema
 from api.v1alpha2.sources import ChartSource
 from api.v1alpha2.types import BundleDeployment, Source
+from controller.build.config_values import find_secrets
 from controller.cli.command import ask, tell
 from controller.cli.output import to_table
 from controller.formats.manifests import read_documents
@@ -100,7 +101,11 @@ def find_secret_uses(deployment: BundleDeployment, mirrors: Mapping[str, str]) -
         for each in deployment.spec.config_from
         if each.kind == "Secret"
     )
-    return list(dict.fromkeys([*sent, *printed]))
+    used = (
+        SecretUse(secret=f'Secret "{namespace}/{name}"', server="none: a processor uses it")
+        for _, name in find_secrets(deployment.spec)
+    )
+    return list(dict.fromkeys([*sent, *printed, *used]))
 
 
 def _secrets(deployment: BundleDeployment) -> Iterator[tuple[Source, str]]:

@@ -30,7 +30,13 @@ from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Source, Spec
 from controller.build import capabilities as capabilities_file
 from controller.build.builder import Builder
-from controller.build.config_values import Confidential, confidential_of, merge_config
+from controller.build.config_values import (
+    Confidential,
+    SecretValues,
+    confidential_of,
+    merge_config,
+    needs_objects,
+)
 from controller.build.rendering import render
 from controller.build.request import BuildContext, BuildSettings, Request, check, check_config, match_pins
 from controller.build.revision import PackedRevision, Revision
@@ -222,7 +228,7 @@ def _render_draft(
     store: ContentStore,
     capabilities: Capabilities,
 ) -> tuple[BundleDeployment, Revision]:
-    (spec, confidential), status = _with_config(options, deployment), deployment.status
+    (spec, confidential, secrets), status = _with_config(options, deployment), deployment.status
     builder = _builder(options, store)
     reader = _Reader(options, draft, deployment)
     cancelled, context = threading.Event(), BuildContext(credentials=reader.read, config_map=reader.read_local)
@@ -236,6 +242,7 @@ def _render_draft(
         install_namespace=spec.install_namespace or status.install_namespace,
         requested_at=status.last_handled_reconcile_at,
         confidential=confidential,
+        secrets=secrets,
     )
     if draft.recognizes:
         with builder.content(request, cancelled, context) as tree:
@@ -247,15 +254,21 @@ def _render_draft(
     return deployment, _unpacked(builder.build(request, capabilities, cancelled, context))
 
 
-def _with_config(options: argparse.Namespace, deployment: BundleDeployment) -> tuple[Spec, Confidential | None]:
-    """Return the spec with the config that `configFrom` leads to, read with the user's permissions, and its secrets."""
-    spec = deployment.spec
-    if not spec.config_from:
-        return spec, None
-    from controller.revisions.config_objects import read_texts  # noqa: PLC0415 - needs the cluster
+def _with_config(
+    options: argparse.Namespace, deployment: BundleDeployment
+) -> tuple[Spec, Confidential | None, SecretValues]:
+    """Return the spec with its merged config, what is secret of it, and the Secrets of processors.
 
-    texts = read_texts(connect(options), deployment, None, lambda _object, _version: None)
-    return spec.model_copy(update={"config": merge_config(spec, texts)}), confidential_of(deployment, texts)
+    They are read with the user's permissions.
+    """
+    spec = deployment.spec
+    if not needs_objects(spec):
+        return spec, None, {}
+    from controller.revisions.config_objects import read_values  # noqa: PLC0415 - needs the cluster
+
+    found = read_values(connect(options), deployment, None, lambda _object, _version: None)
+    spec = spec.model_copy(update={"config": merge_config(spec, found.texts)})
+    return spec, confidential_of(deployment, found.texts, found.secrets), found.secrets
 
 
 def _builder(options: argparse.Namespace, store: ContentStore) -> Builder:

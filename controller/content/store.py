@@ -556,6 +556,28 @@ def assemble(parts: Parts, destination: Path) -> ContentTree:
     return ContentTree(root=destination, destinations=destinations, refused=refused)
 
 
+def replace_files(tree: ContentTree, files: Mapping[str, bytes], destination: Path, field: str) -> ContentTree:
+    """Return a tree with other data in some of its files.
+
+    Args:
+        tree: stays as it is.
+        files: by path, which the tree has.
+        destination: does not exist yet.
+        field: field path of who replaces them.
+
+    Raises: BundleError (InvalidConfig for a path that is no file of the tree); OSError.
+    """
+    places = {item.path: _Place(field, None if item.is_folder else tree.root / item.path) for item in walk(tree.root)}
+    if unknown := next((path for path in files if path not in places or places[path].origin is None), ""):
+        raise BundleError(Reason.INVALID_CONFIG, f"{field}: {quote(unknown)} is no file of the content")
+    _place({path: place for path, place in places.items() if path not in files}, destination)
+    for path, data in files.items():
+        written = destination / path
+        written.write_bytes(data)
+        written.chmod((tree.root / path).stat().st_mode & 0o777)
+    return replace(tree, root=destination)
+
+
 def _find_refused(parts: Parts) -> Iterator[tuple[str, Refusal]]:
     """Yield what must not be read by its path in the tree; of one path, that of the first source comes last."""
     for place, target, folder in reversed(parts):

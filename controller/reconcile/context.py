@@ -20,6 +20,7 @@ from controller.apply.ownership import Owner, has_all_marks
 from controller.apply.removal import Remover
 from controller.bugs import InternalError
 from controller.build.builder import Builder
+from controller.build.config_values import needs_objects
 from controller.kube.discovery import Discovery
 from controller.kube.events import Note
 from controller.kube.lease import Takeovers
@@ -151,7 +152,7 @@ class Context:
     def is_config_known(self) -> bool:
         """Whether what `spec.configFrom` refers to was read for this spec, and has not changed since."""
         known = self.memory.config
-        return not self.spec.config_from or (known is not None and known.version == self.config_version)
+        return not needs_objects(self.spec) or (known is not None and known.version == self.config_version)
 
     @property
     def config_version(self) -> str:

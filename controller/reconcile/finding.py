@@ -19,7 +19,7 @@ from api.v1alpha2.conditions import ConditionType, Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin
 from controller.bugs import keep_first
 from controller.build.capabilities import recall_kinds, record_kinds
-from controller.build.config_values import withhold
+from controller.build.config_values import needs_objects, withhold
 from controller.build.request import (
     BuildContext,
     Pins,
@@ -412,7 +412,7 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
     Raises: BundleError if its config is not available; ApiError.
     """
     request, memory = make_request(context, sources), context.memory
-    if not context.spec.config_from:
+    if not needs_objects(context.spec):
         memory.config = None
         memory.retries.succeeded(CONFIG)
         context.services.configs.release(context.name)
@@ -429,7 +429,7 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
     memory.retries.succeeded(CONFIG)
     memory.config = found
     spec = context.spec.model_copy(update={"config": found.config})
-    return replace(request, spec=spec, confidential=found.confidential)
+    return replace(request, spec=spec, confidential=found.confidential, secrets=found.secrets)
 
 
 def _describe_work(context: Context, purpose: str) -> str:
@@ -475,7 +475,7 @@ def _resolve(context: Context, known: Pins, cancelled: Event, build_context: Bui
     resolved = context.services.builder.resolve(context.spec, known, cancelled, build_context)
     status = context.status
     is_first = not (status.revision or status.installed_revision)
-    if is_first and not (resolved.failure or context.spec.config_from or cancelled.is_set()):
+    if is_first and not (resolved.failure or needs_objects(context.spec) or cancelled.is_set()):
         request = make_request(context, Sources(pins=resolved.found, requested_at=context.requested_at))
         context.services.background.begin(
             context.name,

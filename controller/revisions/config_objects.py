@@ -1,4 +1,6 @@
-"""Reads the ConfigMaps and Secrets of `spec.configFrom`, as the account of the BundleDeployment, and follows them.
+"""Reads the ConfigMaps and Secrets that a spec needs, as the account of the BundleDeployment, and follows them.
+
+They are those of `spec.configFrom`, and the Secrets of processors.
 
 They are read when a pass needs the config, and again only after a change of one of them or of the spec. The values are
 dropped when nothing is left to do; what is remembered then is only that they are known.
@@ -16,7 +18,7 @@ from typing import Any
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, ConfigReference
-from controller.build.config_values import Confidential, confidential_of, merge_config
+from controller.build.config_values import Confidential, SecretValues, confidential_of, find_secrets, merge_config
 from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import CONFIG_MAPS, SECRETS
 from controller.observe.following import NamedWatches, WatchedObject
@@ -34,10 +36,12 @@ class KnownConfig:
     """The merged config; None: it was dropped."""
     confidential: Confidential | None = None
     """What of it is secret; dropped together with it."""
+    secrets: SecretValues = field(default_factory=dict, repr=False)
+    """Of processors; dropped together with it."""
 
     def rest(self) -> KnownConfig:
         """Return the same without the values."""
-        return replace(self, config=None, confidential=None)
+        return replace(self, config=None, confidential=None, secrets={})
 
 
 class ConfigObjects:
@@ -66,9 +70,13 @@ class ConfigObjects:
             return known
         versions: dict[WatchedObject, str] = {}
         try:
-            texts = read_texts(self._client, deployment, account_in(deployment.spec), versions.__setitem__)
-            config = merge_config(deployment.spec, texts)
-            made = KnownConfig(version=version, config=config, confidential=confidential_of(deployment, texts))
+            found = read_values(self._client, deployment, account_in(deployment.spec), versions.__setitem__)
+            made = KnownConfig(
+                version=version,
+                config=merge_config(deployment.spec, found.texts),
+                confidential=confidential_of(deployment, found.texts, found.secrets),
+                secrets=found.secrets,
+            )
         except BundleError:
             self._followed.watch(deployment.metadata.name, versions, share=share)
             raise
@@ -80,10 +88,18 @@ class ConfigObjects:
         self._followed.watch(name, {})
 
 
-def read_texts(
-    client: Client, deployment: BundleDeployment, account: Account | None, seen: Seen
-) -> Sequence[bytes | None]:
-    """Return the text of each reference; None if it is optional and missing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """What was read."""
+
+    texts: Sequence[bytes | None] = field(repr=False)
+    """Of each reference of `spec.configFrom`; None if it is optional and missing."""
+    secrets: SecretValues = field(repr=False)
+    """Of processors."""
+
+
+def read_values(client: Client, deployment: BundleDeployment, account: Account | None, seen: Seen) -> Values:
+    """Return what a spec needs.
 
     Args:
         client: of the controller, or of the user of a command.
@@ -93,27 +109,47 @@ def read_texts(
 
     Raises: BundleError (ConfigNotFound, ConfigForbidden, InvalidConfig, ServiceAccountNotFound and its kin), ApiError.
     """
-    references = deployment.spec.config_from
-    if account and references:
+    references, needed = deployment.spec.config_from, find_secrets(deployment.spec)
+    namespace = deployment.spec.install_namespace or ""
+    if needed and not namespace:
+        problem = "required, since a processor needs Secrets of that namespace; set it"
+        raise BundleError(Reason.INVALID_CONFIG, f"spec.installNamespace: {problem}")
+    if account and (references or needed):
         check_before_reading(client, deployment, account, seen)
-    manifests: dict[WatchedObject, Mapping[str, Any] | None] = {}
+    reader = _Reader(client, account, namespace, seen)
     texts: list[bytes | None] = []
     for index, reference in enumerate(references):
         place = f"spec.configFrom[{index}]: "
-        namespace = deployment.spec.install_namespace or ""
-        watched = WatchedObject(
-            namespace, reference.name, account.user.name if account else "", _RESOURCES[reference.kind]
-        )
-        if watched not in manifests:
-            manifests[watched] = found = _get(client, watched, account, place)
-            seen(watched, found["metadata"]["resourceVersion"] if found else "")
-        text = _text_of(manifests[watched], reference, place)
+        watched, manifest = reader.read(reference.kind, reference.name, place)
+        text = _text_of(manifest, reference, place)
         if text is None and not reference.optional:
-            raise BundleError(
-                Reason.CONFIG_NOT_FOUND, place + _describe_missing(watched, reference, manifests[watched])
-            )
+            raise BundleError(Reason.CONFIG_NOT_FOUND, place + _describe_missing(watched, reference, manifest))
         texts.append(text)
-    return texts
+    secrets: dict[str, Mapping[str, bytes]] = {}
+    for path, name in needed:
+        watched, manifest = reader.read("Secret", name, f"{path}: ")
+        if manifest is None:
+            problem = f"{path}: {_name(watched)} does not exist; create it, or correct the name"
+            raise BundleError(Reason.CONFIG_NOT_FOUND, problem)
+        data = manifest.get("data") or {}
+        secrets[name] = {key: _decode(value, key, f"{path}: ") for key, value in data.items()}
+    return Values(texts=texts, secrets=secrets)
+
+
+class _Reader:
+    """Reads each object once, and tells what was seen."""
+
+    def __init__(self, client: Client, account: Account | None, namespace: str, seen: Seen) -> None:
+        self._client, self._account, self._namespace, self._seen = client, account, namespace, seen
+        self._manifests: dict[WatchedObject, Mapping[str, Any] | None] = {}
+
+    def read(self, kind: str, name: str, place: str) -> tuple[WatchedObject, Mapping[str, Any] | None]:
+        user = self._account.user.name if self._account else ""
+        watched = WatchedObject(self._namespace, name, user, _RESOURCES[kind])
+        if watched not in self._manifests:
+            self._manifests[watched] = found = _get(self._client, watched, self._account, place)
+            self._seen(watched, found["metadata"]["resourceVersion"] if found else "")
+        return watched, self._manifests[watched]
 
 
 def _get(client: Client, watched: WatchedObject, account: Account | None, place: str) -> Mapping[str, Any] | None:
@@ -138,12 +174,16 @@ def _text_of(manifest: Mapping[str, Any] | None, reference: ConfigReference, pla
     data = (manifest or {}).get("data") or {}
     binary = data if reference.kind == "Secret" else (manifest or {}).get("binaryData") or {}
     if reference.key in binary:
-        try:
-            return base64.b64decode(binary[reference.key], validate=True)
-        except (binascii.Error, ValueError, TypeError):
-            raise BundleError(Reason.INVALID_CONFIG, f'{place}key "{reference.key}" is not base64') from None
+        return _decode(binary[reference.key], reference.key, place)
     text: str | None = data.get(reference.key)
     return None if text is None else text.encode("utf-8", "surrogatepass")
+
+
+def _decode(value: Any, key: str, place: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise BundleError(Reason.INVALID_CONFIG, f'{place}key "{key}" is not base64') from None
 
 
 def _describe_missing(watched: WatchedObject, reference: ConfigReference, manifest: Mapping[str, Any] | None) -> str:
