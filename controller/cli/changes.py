@@ -296,8 +296,8 @@ def _state(entry: HistoryEntry, status: Status) -> str:
     return "desired" if entry.revision == status.revision else "kept"
 
 
-def read_kept(options: argparse.Namespace) -> Revision:
-    """Return the revision that `--revision NAME@DIGEST` names.
+def read_kept(options: argparse.Namespace) -> tuple[BundleDeployment, Revision]:
+    """Return the revision that `--revision NAME@DIGEST` names, and the BundleDeployment that it is of.
 
     Raises: MisuseError; FailedError if it is not kept; ApiError, also if the user may not read the Secrets of the
     revision store; ConfigurationError.
@@ -315,7 +315,7 @@ def read_kept(options: argparse.Namespace) -> Revision:
     if found is None:
         kept = ", ".join(map(short, kept_revisions(deployment.status))) or "none"
         raise FailedError(f"{name}: revision {given['digest'][:12]} is not kept; kept revisions: {kept}")
-    return found
+    return deployment, found
 
 
 def kept_revisions(status: Status) -> list[str]:

@@ -64,7 +64,7 @@ def main(options: argparse.Namespace) -> int:
     _check(options)
     capabilities = read_capabilities(options.capabilities)
     version = _choose_version(options.kubernetes_version, capabilities)
-    revision = render_given(options, capabilities)
+    _, revision = render_given(options, capabilities)
     for warning in revision.warnings:
         tell(f"warning: {warning}")
     report = _make_report(version, revision, capabilities)

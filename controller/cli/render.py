@@ -13,6 +13,7 @@ themselves, and get the same objects: the digest is compared.
 from __future__ import annotations
 
 import argparse
+import secrets
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from api import names
 from api.errors import BundleError
-from api.plugins import Capabilities, Credentials, Limits, LocalContent, Network, RenderRequest
+from api.plugins import Capabilities, Credentials, Limits, LocalContent, Network, ReadsSecrets, RenderRequest
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Source, Spec
@@ -37,12 +38,14 @@ from controller.build.config_values import (
     merge_config,
     needs_objects,
 )
+from controller.build.plugins import processor_of
 from controller.build.rendering import render
 from controller.build.request import BuildContext, BuildSettings, Request, check, check_config, match_pins
 from controller.build.revision import PackedRevision, Revision
 from controller.cli import manifest
 from controller.cli.changes import open_store, read_kept
 from controller.cli.command import FailedError, MisuseError, NoConsentError, attempt, connect, read_file, tell
+from controller.cli.comparison import mask
 from controller.cli.content import (
     Draft,
     check_stdin,
@@ -77,18 +80,42 @@ def main(options: argparse.Namespace) -> int:
     Raises: BundleError with the reason that the controller would report; MisuseError, ApiError, ConfigurationError.
     """
     _check(options)
-    if options.revision:
-        revision = read_kept(options)
-    else:
-        revision = render_given(options, read_capabilities(options.capabilities))
+    deployment, revision = (
+        read_kept(options) if options.revision else render_given(options, read_capabilities(options.capabilities))
+    )
     for warning in revision.warnings:
         tell(f"warning: {warning}")
+    if deployment and _decrypts(deployment.spec) and not options.show_secrets:
+        revision = _without_values(revision)
+        tell("values of Secrets are not shown, since a processor decrypts some; --show-secrets prints them")
     print(_show(revision, options.output), end="")
     return 0
 
 
-def render_given(options: argparse.Namespace, capabilities: Capabilities) -> Revision:
+def _decrypts(spec: Spec) -> bool:
+    """Whether a processor may put values that are secret into objects: one with keys, or that is not known here."""
+    return any(_has_keys(each.kind) for each in spec.processors)
+
+
+def _has_keys(kind: str) -> bool:
+    try:
+        return isinstance(processor_of(kind, "spec.processors"), ReadsSecrets)
+    except BundleError:
+        return True
+
+
+def _without_values(revision: Revision) -> Revision:
+    """Return a revision to print, with a hash instead of each value of a Secret."""
+    key = secrets.token_bytes()
+    objects = (dict(mask(item, key)) for item in revision.objects)
+    hooks = ({**hook, "manifest": dict(mask(hook["manifest"], key))} for hook in revision.hooks)
+    return replace(revision, objects=tuple(objects), hooks=tuple(hooks))
+
+
+def render_given(options: argparse.Namespace, capabilities: Capabilities) -> tuple[BundleDeployment | None, Revision]:
     """Render the content or BundleDeployment that a command line names; it needs no cluster, except for Secrets.
+
+    Local content is rendered without a BundleDeployment.
 
     Args:
         options: those of `render` that rendering depends on.
@@ -98,13 +125,13 @@ def render_given(options: argparse.Namespace, capabilities: Capabilities) -> Rev
     """
     if is_local(options):
         with new_store() as store:
-            return render_local(options, store, capabilities)
+            return None, render_local(options, store, capabilities)
     named = argparse.Namespace(**{**vars(options), "name": None if options.file else options.name or NAME})
     draft = make_draft(named)
     if options.name:
         metadata = {**mapping(draft.value, "metadata"), "name": options.name}
         draft = replace(draft, value={**draft.value, "metadata": metadata})
-    return render_draft(options, draft, read_draft(draft), capabilities)[1]
+    return render_draft(options, draft, read_draft(draft), capabilities)
 
 
 def read_draft(draft: Draft) -> BundleDeployment:

@@ -468,6 +468,7 @@ BUNDLES = {
             _flag("--name NAME", "overrides the name of the BundleDeployment [default for SOURCE: bundle]"),
             _flag("--capabilities FILE", _CAPABILITIES),
             _output("yaml", "json", "name", "revision", default="yaml"),
+            _flag("--show-secrets", "print values of Secrets also where a processor decrypts some", default=False),
             *CONTENT,
             *_cluster("namespace"),
             _options(*RENDERING),

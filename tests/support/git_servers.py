@@ -54,7 +54,13 @@ class GitRepository:
         for key, value in (config or {}).items():
             self.git("config", key, value)
 
-    def commit(self, files: Mapping[str | bytes, Content], *, branch: str = "main", orphan: bool = False) -> str:
+    def commit(
+        self,
+        files: Mapping[str, Content] | Mapping[str | bytes, Content],
+        *,
+        branch: str = "main",
+        orphan: bool = False,
+    ) -> str:
         """Commit added or changed files, with `orphan` without parents; return the name of the commit."""
         ref = f"refs/heads/{branch}"
         parent = "" if orphan else self.git("rev-parse", "-q", "--verify", ref, check=False)

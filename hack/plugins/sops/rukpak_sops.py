@@ -125,7 +125,7 @@ class SopsProcessor:
                 decrypted = [_decrypt(piece, path, sops, budget) for piece in pieces]
                 files[path] = b"".join(text for text, _ in decrypted)
                 secrets += (secret for _, texts in decrypted for secret in texts)
-        return Prepared(files=files, secrets=tuple(dict.fromkeys(secrets)))
+        return Prepared(files=files, secrets=_distinct(secrets))
 
     def process(self, request: ProcessRequest) -> Rendering:
         """Return the rendering with the objects decrypted that are still encrypted.
@@ -139,12 +139,12 @@ class SopsProcessor:
             with self._sops(request.means, request.secrets, request.parameters, request.path) as sops:
                 decrypted = [_decrypt_object(item, sops, budget) for item in manifests]
             manifests = [item for item, _ in decrypted]
-            secrets = dict.fromkeys((*rendering.secrets, *(text for _, texts in decrypted for text in texts)))
+            secrets = _distinct((*rendering.secrets, *(text for _, texts in decrypted for text in texts)))
             count = len(rendering.objects)
             hooks = [
                 replace(hook, manifest=item) for hook, item in zip(rendering.hooks, manifests[count:], strict=True)
             ]
-            rendering = replace(rendering, objects=manifests[:count], hooks=hooks, secrets=tuple(secrets))
+            rendering = replace(rendering, objects=manifests[:count], hooks=hooks, secrets=secrets)
         if not request.parameters.get("allowOtherKinds"):
             _refuse_outside_secrets(manifests, rendering.secrets, request)
         return rendering
@@ -511,6 +511,10 @@ def _find_secrets(encrypted: Any, decrypted: Any) -> Iterator[str]:
         yield from _find_encrypted_texts(encrypted.get("metadata"), notes)
         decrypted = {key: value for key, value in decrypted.items() if key not in shown}
     yield from _find_encrypted_texts(encrypted, decrypted)
+
+
+def _distinct(secrets: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, secrets)))
 
 
 def _find_encrypted_texts(encrypted: Any, decrypted: Any) -> Iterator[str]:

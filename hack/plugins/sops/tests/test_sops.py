@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rukpak.conformance import OBJECTS, Processing, ProcessorContract
 from rukpak.plugins import (
     BundleError,
     Capabilities,
@@ -147,6 +148,33 @@ def refusal(call: Callable[..., Any], *arguments: Any, **options: Any) -> Bundle
     assert "\n" not in caught.value.message
     error: BundleError = caught.value
     return error
+
+
+class TestContract(ProcessorContract):
+    plugin = SopsProcessor
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _examples(cls, encrypt: Encrypt) -> None:
+        secrets = {"keys": key("test.agekey") | key("test.asc")}
+        given: dict[str, Any] = {"parameters": PARAMETERS, "secrets": secrets}
+        item = an_object("Secret", stringData={"a": CANARY}, encrypt=encrypt)
+        other = an_object("ConfigMap", data={"a": CANARY}, encrypt=encrypt)
+        both, by_pgp = encrypt(f"{SECRET}---\na: 1\n"), encrypt(f"A={CANARY}\nB=\n", "dotenv", to=("--pgp", PGP))
+        changed = item | {"metadata": {"name": "other"}}
+        cls.good = [
+            Processing(**given, objects=[item, *OBJECTS], hooks=[Hook(manifest=item, events=("pre-install",))]),
+            Processing(**given, files={"a.yaml": both, "b/c.env": by_pgp, "d.txt": b"a"}),
+            Processing(**(given | {"parameters": {**PARAMETERS, "allowOtherKinds": True}}), objects=[other]),
+        ]
+        cls.bad = [
+            (Processing(**given, objects=[other]), Reason.INVALID_CONFIG),
+            (Processing(**given, objects=[changed]), Reason.INVALID_BUNDLE),
+            (Processing(**given, files={"a.yaml": both.replace(b"ENC[", b"ENC[AES256_GCM,")}), Reason.INVALID_BUNDLE),
+            (Processing(parameters=PARAMETERS, files={"a.yaml": both}), Reason.INVALID_CONFIG),
+            (Processing(parameters=PARAMETERS, objects=[item]), Reason.INVALID_CONFIG),
+        ]
+        cls.bad_parameters = [(value, f"{PATH}{field}") for value, field in BAD]
 
 
 # the content

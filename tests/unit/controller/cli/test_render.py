@@ -12,7 +12,8 @@ import json
 import sys
 import tarfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from operator import attrgetter
@@ -21,11 +22,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from api.plugins import Hook, ProcessRequest, Rendering
 from api.v1alpha2.reading import try_to_read
+from controller.build.plugins import PROCESSORS
 from controller.cli import main
 from controller.cli.content import guess_format
 from controller.cli.permissions import rights_to_read_secrets
 from controller.formats.applicable import revision_digest
+from tests.support.plugins import install_plugins
 from tests.support.web_servers import FileServer
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
@@ -411,3 +415,48 @@ def test_mistakes_are_explained(name: str, write: Write, capsys: pytest.CaptureF
     path = write()
     assert main([path if word == "FILE" else word for word in words]) == 2
     assert says in capsys.readouterr().err
+
+
+class Keyed:
+    """A processor that is given keys, and so may decrypt what it changes."""
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
+        return []
+
+    def find_secrets(self, parameters: Mapping[str, Any]) -> list[str]:
+        return []
+
+    def process(self, request: ProcessRequest) -> Rendering:
+        about = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}}
+        made = {**about, "stringData": {"password": "hunter2"}}
+        return replace(request.rendering, objects=[made], hooks=[Hook(manifest=made, events=("pre-install",))])
+
+
+class Unkeyed(Keyed):
+    find_secrets = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("output", ["yaml", "json"])
+def test_values_of_secrets_that_a_processor_with_keys_may_have_decrypted_are_printed_only_on_request(
+    output: str, write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_plugins(
+        monkeypatch,
+        {(PROCESSORS, "example.com/keyed"): Keyed, (PROCESSORS, "example.com/unkeyed"): Unkeyed},
+    )
+
+    assert main(["render", "-f", write(processors=[{"kind": "example.com/keyed"}]), "-o", output]) == 0
+    hidden = capsys.readouterr()
+    assert (
+        main(["render", "-f", write(processors=[{"kind": "example.com/keyed"}]), "-o", output, "--show-secrets"]) == 0
+    )
+    shown = capsys.readouterr()
+    assert main(["render", "-f", write(processors=[{"kind": "example.com/unkeyed"}]), "-o", output]) == 0
+    usual = capsys.readouterr()
+
+    assert "aHVudGVyMg==" not in hidden.out
+    assert hidden.out.count("7 bytes, hash ") == 2
+    assert "--show-secrets prints them" in hidden.err
+    assert shown.out == usual.out
+    assert shown.out.count("aHVudGVyMg==") == 2
+    assert shown.err == usual.err == ""
