@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -210,3 +211,11 @@ def test_the_command_line_renders_with_functions(world: World, environment: Envi
         "rukpak", "render", "-f", str(manifest), "-o", "json", variables={FOLDERS: str(functions)}
     ).stdout
     assert json.loads(printed)["items"][0]["metadata"]["labels"]["team"] == "shop"
+
+
+def test_the_example_of_the_readme_is_accepted(world: World, tmp_path: Path) -> None:
+    found = re.search(r"```yaml\n(.*?)```", (PACKAGE / "README.md").read_text(), re.DOTALL)
+    assert found is not None
+    (tmp_path / "example.yaml").write_text(found[1])
+    said = world.cluster.kubectl("apply", "--dry-run=server", "-f", str(tmp_path / "example.yaml"))
+    assert said.strip() == "bundledeployment.core.rukpak.io/shop created (server dry run)"
