@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -162,7 +163,11 @@ def test_what_a_function_refuses_is_told_and_what_is_installed_stays(world: Worl
 
 
 HOSTILE = {
-    "hangs": ("sleep 60", "RenderLimitExceeded", f"timed out: hangs takes more than {TIMEOUT} s"),
+    "hangs": (
+        "sleep 60",
+        "RenderLimitExceeded",
+        f'timed out: "hangs" and what ran before it take more than {TIMEOUT} s',
+    ),
     "floods": ("cat /dev/zero", "RenderLimitExceeded", "output of floods exceeds the limit of"),
     "crashes": ("kill -SEGV $$", "ProcessorFailed", '"crashes": crashed (SIGSEGV)'),
     "lies": ("echo '{kind: ResourceList, items: [}'", "ProcessorFailed", '"lies": printed no YAML or JSON: output:1'),
@@ -206,3 +211,11 @@ def test_the_command_line_renders_with_functions(world: World, environment: Envi
         "rukpak", "render", "-f", str(manifest), "-o", "json", variables={FOLDERS: str(functions)}
     ).stdout
     assert json.loads(printed)["items"][0]["metadata"]["labels"]["team"] == "shop"
+
+
+def test_the_example_of_the_readme_is_accepted(world: World, tmp_path: Path) -> None:
+    found = re.search(r"```yaml\n(.*?)```", (PACKAGE / "README.md").read_text(), re.DOTALL)
+    assert found is not None
+    (tmp_path / "example.yaml").write_text(found[1])
+    said = world.cluster.kubectl("apply", "--dry-run=server", "-f", str(tmp_path / "example.yaml"))
+    assert said.strip() == "bundledeployment.core.rukpak.io/shop created (server dry run)"

@@ -21,6 +21,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -53,7 +54,7 @@ FOLDERS = "RUKPAK_KRM_FUNCTIONS"
 """Environment variable of the controller: folders with functions, separated by colons."""
 DEFAULT_FOLDERS = "/functions"
 MOST_FUNCTIONS = 8
-"""Of one processor: each of them may take as long as one run of a program."""
+"""Of one processor: together, they may take as long as one run of a program."""
 _FIELDS = frozenset({"exec", "digest", "config", "configMap"})
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}").fullmatch
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}").fullmatch
@@ -118,10 +119,11 @@ class KRMProcessor:
             InvalidConfig for one with another digest; NotSupported for one that is not there; RenderLimitExceeded).
         """
         objects, warnings = list(request.rendering.objects), list(request.rendering.warnings)
+        deadline = time.monotonic() + request.means.seconds
         for index, function in enumerate(request.parameters["functions"]):
             run = _Run(
                 name=function["exec"], digest=function["digest"], place=f"{request.path}.functions[{index}]",
-                request=request, given=objects,
+                request=request, given=objects, deadline=deadline,
             )  # fmt: skip
             objects, said = run.run(_config_of(function))
             warnings += said
@@ -203,6 +205,8 @@ class _Run:
     """Of the function in the spec, with which each message starts."""
     request: ProcessRequest
     given: Sequence[Object]
+    deadline: float
+    """Of all functions of the processor, in seconds of `time.monotonic`."""
 
     def run(self, config: Mapping[str, Any] | None) -> tuple[list[Object], list[str]]:
         """Return the objects that the function prints, and its warnings."""
@@ -211,8 +215,7 @@ class _Run:
         with TemporaryDirectory(dir=means.scratch, prefix="function-") as folder:
             # A folder of its own: that of the rendering may contain more than a function should see.
             own = replace(means, scratch=Path(folder))
-            program = self._copy(own, Path(folder) / self.name)
-            result = run_program([str(program)], own, subject=self.place, text=text, environment=_ENVIRONMENT)
+            result = self._call(self._copy(own, Path(folder) / self.name), own, text)
         self._check_end(result)
         if result.status:
             raise self._explain(result, str(Path(folder).resolve()))
@@ -239,6 +242,18 @@ class _Run:
         problem = f'"{self.name}" has another digest here, {" or ".join(dict.fromkeys(found))}'
         remedy = "correct it, or have the administrator install what it names"
         raise BundleError(Reason.INVALID_CONFIG, f"{self.place}.digest: {problem}; {remedy}")
+
+    def _call(self, program: Path, means: Means, text: bytes) -> ProgramResult:
+        left = replace(means, seconds=max(self.deadline - time.monotonic(), 0.0))
+        try:
+            return run_program([str(program)], left, subject=self.place, text=text, environment=_ENVIRONMENT)
+        except BundleError:
+            if time.monotonic() < self.deadline:
+                raise
+            # With the time that was left, the message would differ each time.
+            problem = f"timed out: {quote(self.name)} and what ran before it take more than {means.seconds:g} s"
+            remedy = "simplify the bundle or raise --render-timeout"
+            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{self.place}: {problem}; {remedy}") from None
 
     def _check_end(self, result: ProgramResult) -> None:
         """Refuse the result of a function that has not ended by itself, or was not started."""

@@ -386,7 +386,13 @@ def test_a_function_that_hangs_is_killed(tmp_path: Path, install: Install) -> No
     reason, message = failure(request(tmp_path, install("hangs", "sleep 60"), seconds=0.5))
     assert reason is Reason.RENDER_LIMIT_EXCEEDED
     remedy = "simplify the bundle or raise --render-timeout"
-    assert message == f"{PLACE}: timed out: hangs takes more than 0.5 s; {remedy}"
+    assert message == f'{PLACE}: timed out: "hangs" and what ran before it take more than 0.5 s; {remedy}'
+
+
+def test_functions_share_the_time(tmp_path: Path, install: Install) -> None:
+    slow = install("slow", "sleep 0.7; cat")
+    reason, message = failure(request(tmp_path, slow, slow, slow, seconds=1.0))
+    assert (reason, message[: len(PLACE)]) == (Reason.RENDER_LIMIT_EXCEEDED, f"{PATH}.functions[1]")
 
 
 def test_a_function_that_computes_forever_is_killed(tmp_path: Path, install: Install) -> None:
