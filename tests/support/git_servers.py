@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import asyncssh
@@ -34,6 +34,7 @@ ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
 }
 FILE, EXECUTABLE, LINK, SUBMODULE = "100644", "100755", "120000", "160000"
+Name = TypeVar("Name", bound=str | bytes)
 Content = bytes | tuple[str, bytes]
 """Of a file; or a mode and the content, the target, or the name of the commit."""
 
@@ -56,7 +57,7 @@ class GitRepository:
 
     def commit(
         self,
-        files: Mapping[str, Content] | Mapping[str | bytes, Content],
+        files: Mapping[Name, Content],
         *,
         branch: str = "main",
         orphan: bool = False,
