@@ -108,13 +108,12 @@ def confidential_of(
     Args:
         deployment: with its own config, not the merged one.
         texts: of each reference of `spec.configFrom`, as for `merge_config`, which has not refused them.
-        secrets: of processors. Keys have lines that anybody may know; their longest words are secret.
+        secrets: of processors.
     """
     spec = deployment.spec
     if not reads_secrets(spec):
         return None
-    keys = (data.decode(errors="replace") for values in secrets.values() for data in values.values())
-    hidden = [word for text in keys for word in _LONG_WORD.findall(text)]
+    hidden = find_key_words(secrets)
     public = [deployment.metadata.name, spec.model_dump_json(by_alias=True, exclude_unset=True)]
     for reference, text in zip(spec.config_from, texts, strict=True):
         if text is not None:
@@ -122,6 +121,12 @@ def confidential_of(
             # The keys of a path are in the spec.
             (hidden if reference.kind == "Secret" else public).extend(found)
     return Confidential(secrets=tuple(hidden), public="\n".join(public))
+
+
+def find_key_words(secrets: SecretValues) -> list[str]:
+    """Return what is secret in the Secrets of processors: files of keys have lines that anybody may know."""
+    texts = (data.decode(errors="replace") for values in secrets.values() for data in values.values())
+    return [word for text in texts for word in _LONG_WORD.findall(text)]
 
 
 def _read(reference: ConfigReference, text: bytes, place: str) -> Mapping[str, Any]:
@@ -155,7 +160,7 @@ def _check(spec: Spec, config: Mapping[str, Any]) -> None:
     if not (problems := format_of(spec.format).validate(config)):
         return
     field = problems[0].partition(":")[0]
-    shown = f'{field}: not accepted by the format "{spec.format}"' if reads_secrets(spec) else problems[0]
+    shown = f'{field}: not accepted by the format "{spec.format}"' if _has_secret_config(spec) else problems[0]
     raise BundleError(Reason.INVALID_CONFIG, f"{_PLACE}: the merged config is invalid: {shown}")
 
 
@@ -177,7 +182,11 @@ def _items(value: Any) -> Iterable[Any]:
 
 def reads_secrets(spec: Spec) -> bool:
     """Whether values from Secrets are part of the config, or processors use some."""
-    return any(reference.kind == "Secret" for reference in spec.config_from) or _has_secrets(spec)
+    return _has_secret_config(spec) or _has_secrets(spec)
+
+
+def _has_secret_config(spec: Spec) -> bool:
+    return any(reference.kind == "Secret" for reference in spec.config_from)
 
 
 def withhold(error: BundleError, spec: Spec) -> BundleError:
@@ -186,7 +195,7 @@ def withhold(error: BundleError, spec: Spec) -> BundleError:
     Values are removed. A template may change them first, in any way: of its own text, only the place is shown, and of
     what it renders, nothing that is quoted. Without processors, registry-v1 places values itself, and quotes none.
     """
-    if not reads_secrets(spec):
+    if not _has_secret_config(spec):
         return error
     is_clean = isinstance(format_of(spec.format), PlacesConfig) and not spec.processors
     return withhold_values(error, [] if is_clean else [spec.config])

@@ -51,7 +51,14 @@ from api.plugins import (
 )
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Processor
-from controller.build.config_values import Confidential, SecretValues, secret_finder, texts_of, withhold_values
+from controller.build.config_values import (
+    Confidential,
+    SecretValues,
+    find_key_words,
+    secret_finder,
+    texts_of,
+    withhold_values,
+)
 from controller.build.guarding import PluginError
 from controller.build.plugins import count_failure, format_of, processor_of
 from controller.build.revision import PackedRevision, Revision, Terms, pack, pack_terms, unpack_terms
@@ -66,6 +73,7 @@ from controller.formats.applicable import (
     scopes_of_crds,
     without_reserved_marks,
 )
+from controller.formats.helm.failures import make_redactor
 from controller.formats.manifests import TextBudget, estimate
 from controller.formats.objects import (
     Object,
@@ -340,9 +348,9 @@ def render(
     plugin = format_of(format_name)
     if not isinstance(plugin, ReadsPart):
         request.tree.check(lambda _path: True)
-    content = request.tree
-    request, hidden = prepare(processors, request, secrets or {})
+    content, hidden = request.tree, list[str]()
     try:
+        request, hidden = prepare(processors, request, secrets or {})
         namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
         request = replace(request, install_namespace=namespace)
         rendering = plugin.render(request)
@@ -353,10 +361,18 @@ def render(
             rendering = process(processors, rendering, request, secrets)
             rendering = _without_secrets(rendering, confidential, request, content)
     except BundleError as error:
-        if not hidden:
+        if isinstance(error, PluginError) or not (secrets or hidden):
             raise
-        raise withhold_values(error, hidden) from None
+        raise _withhold(error, hidden, secrets or {}) from None
     return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
+
+
+def _withhold(error: BundleError, hidden: Sequence[str], secrets: SecretValues) -> BundleError:
+    """Return an error without keys, and without what was decrypted, or may have been made of that."""
+    keys = find_key_words(secrets)
+    if hidden:
+        return withhold_values(error, [*hidden, *keys])
+    return BundleError(error.reason, make_redactor(keys)(error.message), retry_after=error.retry_after)
 
 
 def _without_secrets(
