@@ -140,6 +140,7 @@ def _add_fate(parser: Parser) -> None:
 
 _SHELLS = ("bash", "zsh", "fish")
 _PLAYGROUND = ("up", "down", "env")
+_PLUGINS = ("format", "source", "processor")
 _COLORS = ("auto", "always", "never")
 _APPROVALS = ("Automatic", "NewPermissions", "Manual")
 _LOCAL = "folder, archive, packed chart or file of manifests"
@@ -710,6 +711,23 @@ INSTALLATION = {
             ),
         ),
         entry="playground:main",
+    ),
+    "plugin": Verb(
+        summary="write a package with a plug-in that works, to begin with",
+        description="Write a package with a format, a source or a processor that works, with tests that hold it to "
+        "what plug-ins promise, and a Dockerfile for the image of a controller with it.",
+        usage="new DOMAIN/NAME --kind KIND [flags]",
+        examples={
+            "plugin new example.com/properties --kind format": "in ./rukpak-properties",
+            "plugin new ini.example.com/v1 --kind source --folder ini": "elsewhere",
+        },
+        flags=(
+            _argument("action", "new", "the only one", type=OneOf(("new",))),
+            _argument("name", "DOMAIN/NAME", "name of the plug-in in specs"),
+            _flag(f"--kind {'|'.join(_PLUGINS)}", "what it is", type=OneOf(_PLUGINS), required=True),
+            _flag("--folder FOLDER", "does not exist, or is empty [default: the name of the package]", default=""),
+        ),
+        entry="plugin:main",
     ),
     "crd": Verb(
         summary="print the CustomResourceDefinition",

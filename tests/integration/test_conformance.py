@@ -153,7 +153,7 @@ class TestGit(SourceContract):
     def site(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         root = tmp_path_factory.mktemp("git")
         repository = GitRepository(root / "repo.git")
-        repository.commit(FILES)
+        repository.commit({name: FILES[name] for name in FILES})
         with GitHttpServer(root) as server:
 
             def go_away() -> None:
@@ -165,7 +165,7 @@ class TestGit(SourceContract):
             yield Site(
                 parameters={"repository": f"{server.url}/repo.git", "ref": "main"},
                 files=FILES,
-                change=lambda: repository.commit(OTHERS),
+                change=lambda: repository.commit({name: OTHERS[name] for name in OTHERS}),
                 go_away=go_away,
                 hang=hang,
             )
