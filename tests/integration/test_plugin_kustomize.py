@@ -14,6 +14,7 @@ from controller.playground.cluster import Cluster
 from controller.playground.settings import Settings
 from tests.support.bundles import ROOT, World, image, new_world
 from tests.support.controller import Controller
+from tests.support.other_programs import obtain_kustomize
 from tests.support.packages import Environment, Install
 from tests.support.registry import LocalRegistry
 
@@ -72,6 +73,16 @@ def shared_world(
 
 def test_its_own_tests_pass(environment: Environment, path: str) -> None:
     environment.test(PACKAGE, variables={"PATH": path})
+
+
+def test_kustomize_comes_before_kubectl(environment: Environment, path: str, settings: Settings) -> None:
+    kustomize = obtain_kustomize(settings)
+    variables = {"PATH": f"{kustomize.parent}{os.pathsep}{path}"}
+    find = "print(KustomizeFormat().find_program(Means(scratch=Path.cwd(), confinement_required=False)).path)"
+    imports = "from pathlib import Path; from rukpak.plugins import Means; from rukpak_kustomize import KustomizeFormat"
+    found = environment.run("python", "-c", f"{imports}; {find}", variables=variables)
+    assert found.stdout.strip() == str(kustomize.resolve())
+    environment.test(PACKAGE, "-k", "test_kustomize.py", variables=variables)
 
 
 def test_an_overlay_is_installed_upgraded_and_removed(world: World) -> None:
