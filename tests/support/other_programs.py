@@ -42,12 +42,12 @@ def build(source: Path) -> Path:
     )
 
 
-def install(package: str, version: str, settings: Settings) -> Path:
-    """Return a published program.
+def install(package: str, version: str, settings: Settings, program: str = "") -> Path:
+    """Return a published program, which has the name of its package unless another is given.
 
     Raises: UnavailableError without Go, or without the modules.
     """
-    program = package.rpartition("/")[2]
+    program = program or package.rpartition("/")[2]
     name = f"built-{program}-{version}-{settings.architecture}"
     installed = ["install", f"{package}@v{version}"]
     return _cache(settings).obtain(name, lambda made: _go(installed, made, GOBIN=str(made))) / program
@@ -99,6 +99,17 @@ def obtain_oras(settings: Settings) -> Path:
     if found := shutil.which("oras"):
         return Path(found)
     return install("oras.land/oras/cmd/oras", ORAS_VERSION, settings)
+
+
+KUSTOMIZE_VERSION = "5.8.1"
+
+
+def obtain_kustomize(settings: Settings) -> Path:
+    """Return the program, in the version that kubectl contains.
+
+    Raises: UnavailableError without Go, or without the module.
+    """
+    return install("sigs.k8s.io/kustomize/kustomize/v5", KUSTOMIZE_VERSION, settings, "kustomize")
 
 
 YAML_READER = Path(__file__).with_name("go_yaml")

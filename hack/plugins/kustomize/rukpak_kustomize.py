@@ -39,6 +39,7 @@ from rukpak.plugins import (
     TextBudget,
     collect_objects,
     name_key,
+    program_memory,
     quote,
     read_documents,
     run_program,
@@ -50,9 +51,6 @@ _NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _PATH = "spec.config.path"
 _TARGET, _OUTPUT = "kustomization", "output"
 """In the scratch folder: a link to the folder that is built, and the output if it is kept."""
-_RESERVED_BYTES = 832 * MEBIBYTE
-"""Address space that a Go program reserves without using it."""
-_LEAST_BYTES = 64 * MEBIBYTE
 _GO_RUNTIME = 2  # exit status of Go's runtime
 _NAMESPACE_BYTES = MEBIBYTE  # of a kustomization that is read for its namespace, in each pass
 _NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -110,7 +108,7 @@ class KustomizeFormat:
 
     def program_bytes(self, means: Means) -> int:
         """Return the bytes of memory that kustomize may use."""
-        return max(means.memory_bytes - _RESERVED_BYTES, _LEAST_BYTES)
+        return program_memory(means)
 
     def render(self, request: RenderRequest) -> Rendering:
         """Return the objects of the kustomization, in the order of kustomize.

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from conftest import Render
-from content import tree_of, write
-from rukpak.plugins import BundleError, ContentTree, Means, Reason, Refusal
+from content import request_of, tree_of, write
+from rukpak.plugins import BundleError, ContentTree, LargeTextError, Means, Reason, Refusal
 from rukpak_kustomize import KustomizeFormat
 
 DEPLOYMENT = """
@@ -407,3 +408,26 @@ def test_the_program_reports_the_version_of_kustomize(kustomize: KustomizeFormat
 def test_a_program_that_the_administrator_names_is_not_replaced(kustomize: KustomizeFormat, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="install kustomize 5"):
         kustomize.find_program(Means(scratch=tmp_path, programs={"kustomize": "/bin/true"}))
+
+
+def test_what_is_too_large_for_this_process_is_built_once(
+    kustomize: KustomizeFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = {f"{number}.txt": "a" * 900_000 for number in range(6)}
+    names = ", ".join(f"{{name: n{number}, files: [{number}.txt]}}" for number in range(6))
+    tree = tree_of(write(tmp_path / "content", {"kustomization.yaml": f"configMapGenerator: [{names}]", **data}))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    occupied: list[int] = []
+    with pytest.raises(LargeTextError):
+        kustomize.render(request_of(tree, {}, Means(scratch=scratch, inline=True, occupy=occupied.append)))
+    assert occupied[0] > 6 * 900_000
+    monkeypatch.setenv("PATH", str(tmp_path))  # the child finds no kustomize, and needs none
+    assert len(KustomizeFormat().render(request_of(tree, {}, Means(scratch=scratch))).objects) == 6
+
+
+def test_a_build_ends_if_nobody_waits_for_it(render: Render) -> None:
+    cancelled = Event()
+    cancelled.set()
+    with pytest.raises(BundleError, match="canceled"):
+        render({"kustomization.yaml": "resources: []"}, cancelled=cancelled)
