@@ -34,6 +34,7 @@ MOST_BYTES = MEBIBYTE
 _PLACE = "spec.configFrom"
 # The chart, the template and the line.
 _PLACE_OF_FAILURE = re.compile(r'((?:the chart|"[^"]*"): [^\s:]+:\d+(?::\d+)?: )')
+_PLACE_OF_PROCESSOR = re.compile(r"(spec\.processors\[\d+\][\w.\[\]]*: )")
 _QUOTED = re.compile(r'"[^"]*"')
 _WITHHELD = (
     'the rendering failed; its message is not shown because values come from a Secret; run "rukpak render" with other '
@@ -192,7 +193,7 @@ def _has_secret_config(spec: Spec) -> bool:
 def withhold(error: BundleError, spec: Spec) -> BundleError:
     """Return the error of a rendering without texts that may be values of a merged config with some from Secrets.
 
-    Values are removed. A template may change them first, in any way: of its own text, only the place is shown, and of
+    Values are removed. A template or a program may change them first: of its own text, only the place is shown, and of
     what it renders, nothing that is quoted. Without processors, registry-v1 places values itself, and quotes none.
     """
     if not _has_secret_config(spec):
@@ -202,10 +203,10 @@ def withhold(error: BundleError, spec: Spec) -> BundleError:
 
 
 def withhold_values(error: BundleError, values: Sequence[Any]) -> BundleError:
-    """Return the error of a rendering without values, and without texts that a template may have made of them."""
+    """Return the error of a rendering without values, and texts that a template or a program may have made of them."""
     message = error.message
-    if error.reason is Reason.RENDER_FAILED:
-        place = _PLACE_OF_FAILURE.match(message)
+    if error.reason in (Reason.RENDER_FAILED, Reason.PROCESSOR_FAILED):
+        place = _PLACE_OF_FAILURE.match(message) or _PLACE_OF_PROCESSOR.match(message)
         message = f"{place[1] if place else ''}{_WITHHELD}"
     elif error.reason is Reason.INVALID_BUNDLE:
         message = _QUOTED.sub(f'"{HIDDEN}"', message)

@@ -25,6 +25,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -195,7 +196,7 @@ def _digest_of_file(path: Path) -> str:
         raise BundleError(Reason.NOT_SUPPORTED, f"{problem}; correct its permissions") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Run:
     """One run of one function."""
 
@@ -221,8 +222,8 @@ class _Run:
             raise self._explain(result, str(Path(folder).resolve()))
         made = self._read(result.output)
         results = self._results(made)
-        if errors := [self._describe(each) for each in results if each["severity"] == _ERROR]:
-            raise self._failed(_first_of(errors))
+        if errors := _errors_in(results):
+            raise self._refused(errors)
         return self._objects(made), self._warnings(results)
 
     def _copy(self, means: Means, copy: Path) -> Path:
@@ -270,12 +271,10 @@ class _Run:
     def _explain(self, result: ProgramResult, folder: str) -> BundleError:
         """Return the error of a function that has failed: its results, or else what it says on stderr."""
         with suppress(_InvalidOutputError):
-            errors = [self._describe(each) for each in self._results(self._read(result.output))
-                      if each["severity"] == _ERROR]  # fmt: skip
-            if errors:
-                return self._failed(_first_of(errors))
+            if errors := _errors_in(self._results(self._read(result.output))):
+                return self._refused(errors)
         problem = f"failed with status {result.status}"
-        if self._secrets():
+        if self._secrets:
             return self._failed(f"{problem}; what it says is not shown, because the bundle contains Secrets")
         said = _find_line(result.stderr.replace(f"{folder}/", ""))
         return self._failed(f"{problem}: {said}" if said else f"{problem} without a message")
@@ -334,19 +333,24 @@ class _Run:
         parts = (" ".join(filter(None, (_text(about.get("kind")), name))), path, result["message"])
         return self._hide(": ".join(filter(None, parts)))
 
-    def _warnings(self, results: Iterable[Object]) -> list[str]:
-        said = [f"{self.place}: {quote(self.name)}: {self._describe(each)}" for each in results]
-        left = len(said) - _MOST_WARNINGS
-        return said if left <= 0 else [*said[:_MOST_WARNINGS], f"{self.place}: {left} more results"]
+    def _refused(self, errors: Sequence[Object]) -> BundleError:
+        others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        return self._failed(f"{self._describe(errors[0])}{others}")
+
+    def _warnings(self, results: Sequence[Object]) -> list[str]:
+        said = [f"{self.place}: {quote(self.name)}: {self._describe(each)}" for each in results[:_MOST_WARNINGS]]
+        left = len(results) - len(said)
+        return [*said, f"{self.place}: {left} more results"] if left else said
 
     def _hide(self, text: str) -> str:
         """Return what may be shown of a text, on one line."""
         line = _one_line(text[: 4 * (_SHOWN + _COMPARED)])
         compared = line[: _SHOWN + _COMPARED]
-        if any(secret in compared for secret in self._secrets()):
+        if any(secret in compared for secret in self._secrets):
             return _WITHHELD
         return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
+    @cached_property
     def _secrets(self) -> set[str]:
         """Return the starts of texts that no message may contain: of lines of Secrets, but for names of objects."""
         texts = [*self.request.rendering.secrets, *(text for item in self.given for text in _texts_of_secret(item))]
@@ -359,6 +363,10 @@ class _InvalidOutputError(BundleError):
 
 
 _LIST: Mapping[str, Any] = {"apiVersion": f"{_GROUP}/v1", "kind": "ResourceList"}
+
+
+def _errors_in(results: Iterable[Object]) -> list[Object]:
+    return [each for each in results if each["severity"] == _ERROR]
 
 
 def _encode(value: Any) -> bytes:
@@ -416,10 +424,6 @@ def _text(value: Any) -> str:
 def _one_line(text: str) -> str:
     words = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(words.split())
-
-
-def _first_of(problems: Sequence[str]) -> str:
-    return problems[0] + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else "")
 
 
 def _find_line(stderr: str) -> str:

@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -263,6 +264,18 @@ def test_many_results_are_counted(tmp_path: Path, install: Install) -> None:
     script = printing([SETTINGS], results=[{"message": f"m{number}"} for number in range(1000)])
     warnings = run(request(tmp_path, install("check", script))).warnings
     assert (len(warnings), warnings[-1]) == (22, f"{PLACE}: 980 more results")
+
+
+def test_results_without_number_beside_many_secrets_take_no_time(tmp_path: Path, install: Install) -> None:
+    secrets = [{**SECRET, "metadata": {"name": f"keys-{number}"}} for number in range(2000)]
+    script = (
+        "cat > /dev/null; printf '{apiVersion: config.kubernetes.io/v1, kind: ResourceList, items: [], results: ['; \
+yes '{message: m},' | head -n 50000; echo ']}'"
+    )
+    begun = time.monotonic()
+    warnings = run(request(tmp_path, install("check", script), objects=secrets)).warnings
+    assert warnings[-1] == f"{PLACE}: 49980 more results"
+    assert time.monotonic() - begun < 20
 
 
 SECRET_TEXTS = ["password hunter22 is short", "x second line", base64.b64encode(b"hunter22\nsecond line").decode()]

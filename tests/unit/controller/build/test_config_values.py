@@ -169,6 +169,10 @@ FAILURES = {
         '"c": c/templates/a.yaml:3:4: the rendering failed',
     ),
     "a message without a place": (Reason.RENDER_FAILED, f"the chart: {ENCODED}", "the rendering failed; its message"),
+    "a message of a program": (
+        Reason.PROCESSOR_FAILED, f'spec.processors[0].parameters.functions[1]: "check": {ENCODED}',
+        "spec.processors[0].parameters.functions[1]: the rendering failed",
+    ),
     "a text of an object": (
         Reason.INVALID_BUNDLE, f'c/templates/a.yaml:1: metadata.name: "{ENCODED}" is no name',
         'c/templates/a.yaml:1: metadata.name: "…" is no name',
