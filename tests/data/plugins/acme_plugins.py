@@ -16,6 +16,8 @@ from rukpak.plugins import (
     BundleError,
     ContentTree,
     Entry,
+    Prepared,
+    PrepareRequest,
     ProcessRequest,
     Reason,
     Rendering,
@@ -116,4 +118,28 @@ class Processor:
             return replace(request.rendering, objects=[{"kind": "ConfigMap"}])
         for item in request.rendering.objects:
             item["metadata"].setdefault("labels", {})["acme"] = "here"
+        return request.rendering
+
+
+class Unlocking:
+    """A plug-in that puts a secret in place of LOCKED, if it has the right key."""
+
+    def validate(self, parameters: Any, path: str) -> list[str]:
+        return []
+
+    def find_secrets(self, parameters: Any) -> list[str]:
+        return ["keys"]
+
+    def prepare(self, request: PrepareRequest) -> Prepared:
+        key = request.secrets["keys"]["key"].decode()
+        if "WRONG" in key:
+            raise BundleError(Reason.INVALID_CONFIG, f"{request.path}: wrong key {key}")
+        plain = request.parameters["plain"]
+        files = {
+            str(path.relative_to(request.tree.root)): path.read_bytes().replace(b"LOCKED", plain.encode())
+            for path in request.tree.root.rglob("*.yaml")
+        }
+        return Prepared(files={**files, **dict.fromkeys(request.parameters.get("more", ()), b"")}, secrets=[plain])
+
+    def process(self, request: ProcessRequest) -> Rendering:
         return request.rendering

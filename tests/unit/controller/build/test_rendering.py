@@ -7,7 +7,7 @@ import io
 import json
 import tarfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
@@ -280,7 +280,71 @@ class Appending:
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a plug-in next to the built-in ones."""
+    monkeypatch.syspath_prepend(str(PACKAGE))
     install_plugins(monkeypatch, {(plugins.PROCESSORS, "example.com/append"): Appending})
+
+
+PACKAGE = Path(__file__).parents[3] / "data" / "plugins"
+"""Installed by being on the path, also that of children."""
+KEY = "QUNNRS1LRVktMTIzNDU2Nzg5MGFiY2RlZg"
+
+
+LOCKED = {"manifests/a.yaml": b"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {a: LOCKED}\n"}
+
+
+def unlock(plain: str, **parameters: Any) -> Processor:
+    return Processor.model_validate({"kind": "acme.example/unlock", "parameters": {"plain": plain, **parameters}})
+
+
+def test_content_is_prepared_for_a_rendering_alone(tmp_path: Path, scratch: Path) -> None:
+    asked = request_aside(write(tmp_path / "content", LOCKED), scratch)
+    keys = {"keys": {"key": KEY.encode()}}
+    made = render("plain", asked, [unlock("Hunter2-is-long")], None, keys)
+    assert base64.b64decode(made.objects[0]["data"]["a"]) == b"Hunter2-is-long"
+    again = render_in_child("plain", asked, [unlock("Hunter2-is-long")], None, keys)  # beside what the other has left
+    assert again.unpacked() == made
+    assert (tmp_path / "content" / "manifests" / "a.yaml").read_bytes() == LOCKED["manifests/a.yaml"]
+
+
+class Withheld(NamedTuple):
+    said: str
+    files: Mapping[str, bytes] = LOCKED
+    plain: str = "Hunter2-is-long"
+    key: str = KEY
+    more: Sequence[str] = ()
+    then: tuple[Processor, ...] = ()
+
+
+WITHHELD = {
+    "a wrong key": Withheld("spec.processors[0].parameters: wrong key …", key="WRONG" + KEY),
+    "a file that is not there": Withheld('.parameters: "b.yaml" is no file of the content', more=["b.yaml"]),
+    "a folder": Withheld('spec.processors[0].parameters: "manifests" is no file of the content', more=["manifests"]),
+    "a path that leaves the content": Withheld("is no file of the content", more=["../a"]),
+    "what is no YAML any more": Withheld("manifests/a.yaml:", plain="[Hunter2-is-long"),
+    "a name": Withheld(
+        "objects[0].metadata.name contains a value of a Secret",
+        files={"manifests/a.yaml": LOCKED["manifests/a.yaml"].replace(b"name: a", b"name: LOCKED")},
+        plain="hunter2-is-long",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WITHHELD)
+def test_what_is_prepared_is_not_in_messages(case: str, tmp_path: Path, scratch: Path) -> None:
+    said, files, plain, key, more, then = WITHHELD[case]
+    asked = request_aside(write(tmp_path / "content", files), scratch)
+    with pytest.raises(BundleError) as raised:
+        render("plain", asked, [unlock(plain, more=list(more)), *then], None, {"keys": {"key": key.encode()}})
+    assert said in raised.value.message
+    assert "Hunter2" not in raised.value.message
+    assert "hunter2" not in raised.value.message
+    assert key not in raised.value.message
+
+
+def test_what_is_prepared_has_limits(tmp_path: Path, scratch: Path) -> None:
+    asked = request_aside(write(tmp_path / "content", LOCKED), scratch, limits=Limits(file_bytes=100))
+    with pytest.raises(BundleError, match=r'"manifests/a\.yaml" exceeds the limit of 100 bytes for one file'):
+        render("plain", asked, [unlock("x" * 100)], None, {"keys": {"key": KEY.encode()}})
 
 
 def patch(merge: dict[str, Any], **target: str) -> Processor:
