@@ -79,15 +79,14 @@ class KustomizeFormat:
 
     def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:
         """Return the namespace that the kustomization sets, or the default of kubectl."""
+        files = [file for folder in _find_folders(tree, config) for file in _list_files(tree, folder)]
+        if len(files) != 1 or (tree.root / files[0]).stat().st_size > _NAMESPACE_BYTES:
+            return "default"
         try:
-            folder = _find_folder(tree, config)
-            file = _find_file(tree, folder)
-            path = tree.root / file
-            text = path.read_bytes() if path.stat().st_size <= _NAMESPACE_BYTES else b""
-            found = [_mapping(document.value).get("namespace") for document in read_documents(text, file)]
+            documents = list(read_documents((tree.root / files[0]).read_bytes(), files[0]))
         except BundleError:  # which rendering reports
             return "default"
-        namespace = found[0] if found else None
+        namespace = _mapping(documents[0].value).get("namespace") if documents else None
         return namespace if isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace) else "default"
 
     def find_program(self, means: Means) -> ProgramVersion:
@@ -166,28 +165,37 @@ def _find_path_problem(path: Any) -> str:
 # the content
 
 
+def _find_folders(tree: ContentTree, config: Mapping[str, Any]) -> list[str]:
+    """Return the folders with a kustomization among those that may be built."""
+    return [place for place in _list_places(tree, config) if _list_files(tree, place)]
+
+
+def _list_places(tree: ContentTree, config: Mapping[str, Any]) -> list[str]:
+    """Return the folder in the config, or the destinations."""
+    return [_normalize(config["path"])] if "path" in config else list(dict.fromkeys(tree.destinations))
+
+
 def _find_folder(tree: ContentTree, config: Mapping[str, Any]) -> str:
-    """Return the folder to build: the one in the config, or the only destination that is a kustomization.
+    """Return the folder to build.
 
     Raises: BundleError (NoContent, InvalidConfig; the reason of what must not be read).
     """
-    if "path" in config:
-        folder = _normalize(config["path"])
-        if not _list_files(tree, folder):
-            _check(tree, [_join(folder, name) for name in _NAMES])
-            problem = f"no {', '.join(_NAMES)} in {quote(folder or '.')}"
-            raise BundleError(Reason.NO_CONTENT, f"{_PATH}: {problem}; {_suggest(tree)}{tree.describe_refused()}")
-        return folder
-    destinations = dict.fromkeys(tree.destinations)
-    _check(tree, [_join(destination, name) for destination in destinations for name in _NAMES])
-    found = [destination for destination in destinations if _list_files(tree, destination)]
-    if not found:
-        places = ", ".join(quote(place or ".") for place in list(destinations)[:_SHOWN_PLACES])
-        raise BundleError(Reason.NO_CONTENT, f"no kustomization in {places}; {_suggest(tree)}{tree.describe_refused()}")
-    if len(found) > 1:
-        places = ", ".join(quote(place or ".") for place in found[:_SHOWN_PLACES])
-        raise BundleError(Reason.INVALID_CONFIG, f"{_PATH}: required: there are kustomizations in {places}; choose one")
-    return found[0]
+    places = _list_places(tree, config)
+    _check(tree, [_join(place, name) for place in places for name in _NAMES])
+    found = _find_folders(tree, config)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        problem = f"required: there are kustomizations in {_quote_all(found)}; choose one"
+        raise BundleError(Reason.INVALID_CONFIG, f"{_PATH}: {problem}")
+    field = f"{_PATH}: " if "path" in config else ""
+    problem = f"no kustomization in {_quote_all(places)}; {_suggest(tree)}{tree.describe_refused()}"
+    raise BundleError(Reason.NO_CONTENT, f"{field}{problem}")
+
+
+def _quote_all(places: Sequence[str]) -> str:
+    """Return the first of some folders for a message."""
+    return ", ".join(quote(place or ".") for place in places[:_SHOWN_PLACES])
 
 
 def _suggest(tree: ContentTree) -> str:
@@ -196,17 +204,17 @@ def _suggest(tree: ContentTree) -> str:
     for path, folders, files in os.walk(tree.root):
         folders.sort()
         if any(name in files for name in _NAMES):
-            places.append(quote("/".join(Path(path).relative_to(tree.root).parts) or "."))
+            places.append("/".join(Path(path).relative_to(tree.root).parts))
         if len(places) == _SHOWN_PLACES:
             break
     if places:
-        return f"set {_PATH} to one of {', '.join(places)}"
+        return f"set {_PATH} to one of {_quote_all(places)}"
     return f"add a {_NAMES[0]}, or correct spec.format"
 
 
 def _list_files(tree: ContentTree, folder: str) -> list[str]:
     """Return the kustomizations in a folder."""
-    return [path for path in (_join(folder, name) for name in _NAMES) if (tree.root / path).is_file()]
+    return [path for path in (_join(folder, name) for name in _NAMES) if _is_file(tree.root / path)]
 
 
 def _find_file(tree: ContentTree, folder: str) -> str:
@@ -225,6 +233,14 @@ def _check(tree: ContentTree, paths: Iterable[str]) -> None:
     """Refuse a tree if one of the paths, or a folder above it, must not be read. Raises: BundleError."""
     read = {parent for path in paths for parent in (path, *map(str, Path(path).parents))}
     tree.check(read.__contains__)
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 - unlike Path.is_file, no exception for a name that is too long
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - as in _is_file
 
 
 def _join(folder: str, name: str) -> str:
@@ -419,7 +435,7 @@ class _Content:
             return
         path = self._locate(folder, file, reference)
         self._read.add(path)
-        if (self._root / path).is_dir():
+        if _is_folder(self._root / path):
             yield _Build(path, owner)
         elif owner is not None:
             self._configure(owner, path, "", self._parse(path))
@@ -454,14 +470,14 @@ class _Content:
         if text.startswith("/") or path.split("/")[0] == "..":
             raise _invalid(file, field, f"{quote(text)} leaves the content; add what it names to the content")
         is_built = use in (_Use.RESOURCE, _Use.COMPONENT, _Use.PLUGIN)
-        if (self._root / path).is_file():
+        if _is_file(self._root / path):
             return path
         if is_built and _REMOTE_FOLDER.match(text):
             raise _invalid(file, field, f"{quote(text)} is remote, and is not fetched; {_REMOTE_REMEDY}")
         if is_built and _list_files(self._tree, path):
             return path
         _check(self._tree, [path, *(_join(path, name) for name in _NAMES if is_built)])
-        if is_built and (self._root / path).is_dir():
+        if is_built and _is_folder(self._root / path):
             raise _invalid(file, field, f"{quote(text)} is a folder without a kustomization; add a {_NAMES[0]} to it")
         raise _invalid(file, field, f"{quote(text)} does not exist; correct the path{self._tree.describe_refused()}")
 
@@ -526,7 +542,7 @@ _NESTED = re.compile(r"(?:recursed accumulation of|couldn't make target for) pat
 _NOISE = (
     (re.compile(r" with config: `.*`", re.DOTALL), ""),  # all of the configuration of a generator
     (re.compile(r"\bmap\[[^\]]*\]interface \{\}\{.*\}", re.DOTALL), "an object"),  # a whole object, as Go prints it
-    (re.compile(r"\b0x[0-9a-f]+\b"), "…"),  # an address, which differs each time
+    (re.compile(r"\b0x[0-9a-f]+\b|/\S*/kustomize-[0-9]+"), "…"),  # addresses and folders, which differ each time
     (re.compile(r"accumulating resources: accumulation err='(.*)': must build at directory: .*", re.DOTALL), r"\1"),
 )
 """What a message does not need: that a file is no folder, either."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from content import request_of, tree_of, write
-from rukpak.plugins import Means, Rendering
+from content import means, request_of, tree_of, write
+from rukpak.plugins import Rendering
 from rukpak_kustomize import KustomizeFormat
 
 Render: TypeAlias = Callable[..., Rendering]
@@ -29,7 +29,7 @@ def render(kustomize: KustomizeFormat, tmp_path: Path) -> Render:
         root, scratch = tmp_path / "content", tmp_path / "scratch"
         scratch.mkdir(exist_ok=True)
         tree = tree_of(write(root, files), *destinations, refused=options.pop("refused", None))
-        means = Means(scratch=scratch, **options)
-        return kustomize.render(request_of(tree, {"path": path} if path else {}, means))
+        config = {"path": path} if path else {}
+        return kustomize.render(request_of(tree, config, means(scratch, **options)))
 
     return _render

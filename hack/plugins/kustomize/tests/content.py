@@ -22,6 +22,11 @@ def tree_of(root: Path, *destinations: str, refused: Mapping[str, Refusal] | Non
     return ContentTree(root=root, destinations=destinations or ("",), refused=refused or {})
 
 
+def means(scratch: Path, **given: Any) -> Means:
+    """Return means to run programs, also where the kernel cannot confine them: the content is ours."""
+    return Means(scratch=scratch, confinement_required=False, **given)
+
+
 def request_of(tree: ContentTree, config: Mapping[str, Any], means: Means) -> RenderRequest:
     """Return a request to render content."""
     return RenderRequest(

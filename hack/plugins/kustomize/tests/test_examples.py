@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from content import request_of, tree_of, write
+from content import means, request_of, tree_of, write
 from examples import Example, find_examples
-from rukpak.plugins import BundleError, Means, read_documents
+from rukpak.plugins import BundleError, read_documents
 from rukpak_kustomize import KustomizeFormat
 
 LEAST = 100
@@ -32,7 +32,7 @@ def _compare(example: Example, kustomize: KustomizeFormat, kubectl: str, folder:
     root, scratch = write(folder / example.name / "content", example.files), folder / example.name / "scratch"
     scratch.mkdir()
     try:
-        rendering = kustomize.render(request_of(tree_of(root), {"path": example.path}, Means(scratch=scratch)))
+        rendering = kustomize.render(request_of(tree_of(root), {"path": example.path}, means(scratch)))
     except BundleError as error:
         return str(error)
     done = subprocess.run([kubectl, "kustomize", str(root / example.path)], capture_output=True, check=False)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from conftest import Render
-from content import request_of, tree_of, write
-from rukpak.plugins import BundleError, ContentTree, LargeTextError, Means, Reason, Refusal
+from content import means, request_of, tree_of, write
+from rukpak.plugins import BundleError, ContentTree, LargeTextError, Reason, Refusal
 from rukpak_kustomize import KustomizeFormat
 
 DEPLOYMENT = """
@@ -244,6 +244,11 @@ REFUSED = [
         message='kustomization.yaml: resources[0]: "mian.yaml" does not exist; correct the path',
     ),
     Refused(
+        name="a name that no file can have",
+        kustomization=f"resources: [{'a' * 300}]",
+        message="does not exist; correct the path",
+    ),
+    Refused(
         name="a folder without a kustomization",
         kustomization="resources: [b]",
         files={"b/a.yaml": CONFIG_MAP},
@@ -271,6 +276,11 @@ REFUSED = [
         name="an unknown field",
         kustomization="resuorces: [a.yaml]",
         message='kustomization.yaml: invalid Kustomization: json: unknown field "resuorces"',
+    ),
+    Refused(
+        name="a remote base in a field that is not looked up: Go ignores its case",
+        kustomization="Resources: [github.com/org/repo]",
+        message="lstat github.com: no such file or directory",
     ),
     Refused(
         name="a cycle",
@@ -301,7 +311,7 @@ REFUSED = [
         path="overlays",
         files={"overlays/prod/kustomization.yaml": "resources: []"},
         reason=Reason.NO_CONTENT,
-        message='spec.config.path: no kustomization.yaml, kustomization.yml, Kustomization in "overlays"; set',
+        message='spec.config.path: no kustomization in "overlays"; set spec.config.path to one of "overlays/prod"',
     ),
 ]
 
@@ -402,12 +412,12 @@ def test_the_config_has_a_path(config: dict[str, Any], problems: list[str], kust
 
 
 def test_the_program_reports_the_version_of_kustomize(kustomize: KustomizeFormat, tmp_path: Path) -> None:
-    assert kustomize.find_program(Means(scratch=tmp_path)).version.startswith("v5.")
+    assert kustomize.find_program(means(tmp_path)).version.startswith("v5.")
 
 
 def test_a_program_that_the_administrator_names_is_not_replaced(kustomize: KustomizeFormat, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="install kustomize 5"):
-        kustomize.find_program(Means(scratch=tmp_path, programs={"kustomize": "/bin/true"}))
+        kustomize.find_program(means(tmp_path, programs={"kustomize": "/bin/true"}))
 
 
 def test_what_is_too_large_for_this_process_is_built_once(
@@ -420,10 +430,10 @@ def test_what_is_too_large_for_this_process_is_built_once(
     scratch.mkdir()
     occupied: list[int] = []
     with pytest.raises(LargeTextError):
-        kustomize.render(request_of(tree, {}, Means(scratch=scratch, inline=True, occupy=occupied.append)))
+        kustomize.render(request_of(tree, {}, means(scratch, inline=True, occupy=occupied.append)))
     assert occupied[0] > 6 * 900_000
     monkeypatch.setenv("PATH", str(tmp_path))  # the child finds no kustomize, and needs none
-    assert len(KustomizeFormat().render(request_of(tree, {}, Means(scratch=scratch))).objects) == 6
+    assert len(KustomizeFormat().render(request_of(tree, {}, means(scratch))).objects) == 6
 
 
 def test_a_build_ends_if_nobody_waits_for_it(render: Render) -> None:
@@ -431,3 +441,16 @@ def test_a_build_ends_if_nobody_waits_for_it(render: Render) -> None:
     cancelled.set()
     with pytest.raises(BundleError, match="canceled"):
         render({"kustomization.yaml": "resources: []"}, cancelled=cancelled)
+
+
+def test_a_build_that_grows_without_end_is_stopped(render: Render) -> None:
+    files = {"l0/kustomization.yaml": "resources: [a.yaml]", "l0/a.yaml": CONFIG_MAP}
+    for level in range(1, 21):  # each has twice the objects of the one below it
+        files[f"l{level}/kustomization.yaml"] = "resources: [left, right]"
+        for side in ("left", "right"):
+            text = f"namePrefix: {side}-\nresources: [../../l{level - 1}]"
+            files[f"l{level}/{side}/kustomization.yaml"] = text
+    with pytest.raises(BundleError) as stopped:
+        render(files, path="l20", seconds=2.0)
+    assert stopped.value.reason is Reason.RENDER_LIMIT_EXCEEDED
+    assert "l20/kustomization.yaml" in stopped.value.message
