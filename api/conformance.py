@@ -289,14 +289,14 @@ def _read(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 @contextmanager
-def _backwards() -> Iterator[None]:
-    """List folders in the opposite order."""
+def _listed(*, backwards: bool) -> Iterator[None]:
+    """List folders in the order of names, or in the opposite one."""
     listdir, scandir = os.listdir, os.scandir
 
     class _Listing:
         def __init__(self, path: Any) -> None:
             with scandir(path) as entries:
-                self._entries = iter(sorted(entries, key=lambda entry: entry.name, reverse=True))
+                self._entries = iter(sorted(entries, key=lambda entry: entry.name, reverse=backwards))
 
         def __iter__(self) -> Iterator[Any]:
             return self._entries
@@ -314,7 +314,7 @@ def _backwards() -> Iterator[None]:
             self._entries = iter(())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "listdir", lambda path=".": sorted(listdir(path), reverse=True))
+        patch.setattr(os, "listdir", lambda path=".": sorted(listdir(path), reverse=backwards))
         patch.setattr(os, "scandir", lambda path=".": _Listing(path))
         yield
 
@@ -750,10 +750,12 @@ class FormatContract(_Rendered):
         plugin = self.make()
         for index, files in enumerate(self.content):
             request = self.request(tmp_path, files)
+            with _listed(backwards=False):
+                expected = _canonical(self._run(plugin, request))
             root = _write(tmp_path / f"opposite-{index}", files, backwards=True)
-            with _backwards():
+            with _listed(backwards=True):
                 made = self._run(plugin, replace(request, tree=replace(request.tree, root=root)))
-            assert _canonical(made) == _canonical(self._run(plugin, request))
+            assert _canonical(made) == expected
 
     def test_the_place_of_the_content_changes_nothing(self, tmp_path: Path) -> None:
         plugin = self.make()
@@ -835,10 +837,10 @@ class FormatContract(_Rendered):
         plugin = self.make()
         if not isinstance(plugin, PlacesConfig):
             pytest.skip("it is no PlacesConfig")
-        values, config = {"color": "blue"}, copy.deepcopy(self.good_config[0])
-        placed = plugin.place_config(values, config)
-        assert (values, config) == ({"color": "blue"}, self.good_config[0])
-        _check_json(copy.deepcopy(dict(placed)), "the placed config")
+        values, config = {"somethingElse": "blue"}, copy.deepcopy(self.good_config[0])
+        placed = _told(plugin.place_config, values, config)
+        assert (values, config) == ({"somethingElse": "blue"}, self.good_config[0])
+        _check_json(placed, "the placed config")
 
     def test_values_from_the_cluster_are_not_shown(self) -> None:
         plugin = self.make()
@@ -1043,7 +1045,7 @@ class ProcessorContract(_Rendered):
         for plugin, request in self._preparations(tmp_path):
             first = _canonical(plugin.prepare(request))
             assert _canonical(self.make().prepare(replace(request, means=self.means(tmp_path)))) == first
-            with _backwards():
+            with _listed(backwards=True):
                 assert _canonical(plugin.prepare(replace(request, means=self.means(tmp_path)))) == first
 
     def test_stored_content_is_not_changed(self, tmp_path: Path) -> None:
