@@ -33,7 +33,7 @@ def install_plugins(
     lookup = vars(plugins)["entry_points"]
     known: list[EntryPoint] = [entry for group in _GROUPS for entry in lookup(group=group)]
     for (group, name), factory in provided.items():
-        entry = EntryPoint(name, f"{package.replace('-', '_')}:{factory.__name__}", group)
+        entry = EntryPoint(name, f"{package.replace('-', '_')}:Plugin", group)
         vars(entry)["dist"] = distribution
         made[entry] = factory
     for version in api:

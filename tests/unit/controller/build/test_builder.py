@@ -32,7 +32,7 @@ from controller.build import builder as builder_module
 from controller.build import fetching, rendering
 from controller.build import request as request_module
 from controller.build.builder import Builder
-from controller.build.plugins import source_of
+from controller.build.plugins import FORMATS, source_of
 from controller.build.request import BuildContext, BuildSettings, Request, recall_pins, record_pins, spec_digest
 from controller.build.revision import PackedRevision, Revision
 from controller.content.limits import DiskShares
@@ -42,6 +42,7 @@ from controller.formats.manifests import LargeTextError
 from controller.formats.plain import PlainFormat
 from controller.telemetry import Observer, SourceResult
 from tests.support.deployments import DIGEST, RESOLVED_AT, request, spec
+from tests.support.plugins import install_plugins
 
 CAPABILITIES = Capabilities(
     kubernetes_version="v1.36.3", kinds={("", "v1", "ConfigMap"): True, ("", "v1", "Namespace"): False}
@@ -382,6 +383,24 @@ def test_random_values_after_a_requested_reconcile(
     made = whole(builder.build(request, case.capabilities, threading.Event(), kept=[kept]))
     assert (made.objects[0]["data"]["is"], dice.throws) == (case.expect, [])
     assert made.terms.inputs != kept.terms.inputs
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_plug_in_whose_objects_differ_each_time_is_told_of_once(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice, name = Dice(*map(str, range(9))), "acme.example/dice"
+    install_plugins(monkeypatch, {(FORMATS, name): lambda: dice})
+    spec = shelved("a", format=name)
+    kept: list[Revision] = []
+    for requested in ("once", "twice", "again"):
+        request = Request(
+            name="shop", spec=spec, pins=builder_pins(spec), install_namespace="shop", requested_at=requested
+        )
+        kept.append(whole(builder.build(request, CAPABILITIES, threading.Event(), kept=kept[-1:])))
+    assert [made.objects[0]["data"]["is"] for made in kept] == ["0", "0", "0"]
+    told = f'plug-in "{name}" gives other objects each time for the same input; the first ones are kept'
+    assert [made.warnings for made in kept] == [(), (told,), (told,)]
 
 
 @pytest.mark.usefixtures("shelf")
