@@ -379,8 +379,15 @@ def test_a_class_without_a_plug_in_fails(contract: type[Any]) -> None:
         type("Empty", (contract,), {})().test_it_is_a_class_without_arguments()
 
 
-@pytest.mark.parametrize("contract", [FormatContract, ProcessorContract], ids=attrgetter("__name__"))
-def test_a_class_without_an_example_fails(contract: type[Any], tmp_path: Path) -> None:
-    plugin = ExampleFormat if contract is FormatContract else ExampleProcessor
+WITHOUT_EXAMPLES = [
+    (FormatContract, ExampleFormat, "a_good_example_gives_objects_of_plain_json"),
+    (ProcessorContract, ExampleProcessor, "a_good_example_gives_objects_of_plain_json"),
+    (SourceContract, ExampleSource, "good_parameters_have_no_problems"),
+]
+
+
+@pytest.mark.parametrize(("contract", "plugin", "law"), WITHOUT_EXAMPLES, ids=["format", "processor", "source"])
+def test_a_class_without_an_example_fails(contract: type[Any], plugin: type[Any], law: str, tmp_path: Path) -> None:
+    test = getattr(type("Empty", (contract,), {"plugin": plugin})(), f"test_{law}")
     with pytest.raises(AssertionError, match="give"):
-        type("Empty", (contract,), {"plugin": plugin})().test_a_good_example_gives_objects_of_plain_json(tmp_path)
+        test(*([tmp_path] if "tmp_path" in inspect.signature(test).parameters else []))
