@@ -507,14 +507,15 @@ class _Content:
             secrets = {_one_line(text) for text in self._find_secrets()}
         except BundleError as error:  # what kustomize could not read either, with file and line
             return error
-        said = _LAST_ERROR.split(result.stderr)[-1][:_READ]
+        said = _LAST_ERROR.split(result.stderr)[-1]
+        is_whole, said = len(said) <= _READ, said[:_READ]
         for path, shown in ((f"{self._root}/", ""), (str(self._root), ".")):
             said = said.replace(path, shown)
         *_, where, what = ("", said) if _NESTED.search(said) is None else _NESTED.split(said)
         file = self.files.get(_normalize(where), file) if where else file
         for pattern, shown in _NOISE:
             what = pattern.sub(shown, what)
-        what = _redact(_one_line(what), secrets)
+        what = _redact(_one_line(what), secrets, is_whole=is_whole)
         return BundleError(Reason.INVALID_BUNDLE, f"{file}: {what or 'kustomize failed without a message'}")
 
     def _find_secrets(self) -> Iterator[str]:
@@ -548,6 +549,7 @@ _NOISE = (
 """What a message does not need: that a file is no folder, either."""
 _READ, _SHOWN = 16 * 1024, 600  # characters of a message
 _LEAST_SECRET = 4  # characters: shorter ones are part of many words
+_LONG_SECRET = 200  # characters by which a longer one is found
 _MOST_SECRETS = 20_000
 _WITHHELD = "kustomize failed; its message is not shown because the content has too many Secrets; build it to see it"
 
@@ -593,14 +595,17 @@ def _inline_patches(value: Any) -> Iterator[tuple[str, str]]:
     yield "patch", found.get("patch", "")
 
 
-def _redact(line: str, secrets: Collection[str]) -> str:
-    """Return a text without secrets, shortened."""
+def _redact(line: str, secrets: Collection[str], *, is_whole: bool) -> str:
+    """Return a text without secrets, shortened; if it is not whole, one may be cut at its end."""
     if len(secrets) > _MOST_SECRETS:
         return _WITHHELD
     for text in sorted(secrets, key=len, reverse=True):
         for form in (text, json.dumps(text, ensure_ascii=False)[1:-1], b64encode(text.encode()).decode()):
-            if len(form) >= _LEAST_SECRET:
+            if len(form) > _LONG_SECRET and form[:_LONG_SECRET] in line:
+                line, is_whole = f"{line[: line.index(form[:_LONG_SECRET])]}…", True  # whatever comes after it
+            elif len(form) >= _LEAST_SECRET:
                 line = line.replace(form, "…")
+    line = line if is_whole else line[:-_LONG_SECRET]
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
 

@@ -355,8 +355,9 @@ def test_several_kustomizations_need_a_path(render: Render) -> None:
             "kustomization.yaml": "resources: [s.yaml]",
             "s.yaml": SECRET.replace("name: s", "nmae: s"),
         },
+        {"kustomization.yaml": f"secretGenerator: [{{name: a, literals: [{'hunter2-is-secret' * 5000}]}}]"},
     ],
-    ids=["no pair", "the type", "the key", "a target", "an operation", "no name"],
+    ids=["no pair", "the type", "the key", "a target", "an operation", "no name", "a long one"],
 )
 def test_a_message_has_no_value_of_a_secret(files: dict[str, str], render: Render) -> None:
     with pytest.raises(BundleError) as refused:
