@@ -15,7 +15,7 @@ import pytest
 from controller.playground.cluster import ControlPlane
 from controller.playground.settings import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, config_map, new_world
-from tests.support.charts import chart_of
+from tests.support.charts import chart_of, packaged_helm
 from tests.support.controller import Controller
 from tests.support.packages import Environment, Install
 from tests.support.private_sources import secret_manifest
@@ -50,8 +50,8 @@ stringData:
 
 @pytest.fixture(scope="module")
 def path(sops: Path) -> str:
-    """PATH with sops."""
-    return f"{sops.parent}{os.pathsep}{os.environ['PATH']}"
+    """PATH with sops and Helm."""
+    return os.pathsep.join([str(sops.parent), str(packaged_helm().parent), os.environ["PATH"]])
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +241,9 @@ def test_diff_and_render_do_not_show_what_was_decrypted(
             "rukpak", "render", "-f", str(manifest), "--use-secrets", *options, variables=variables
         ).stdout
 
-    difference = environment.run("rukpak", "diff", name, str(tmp_path), status=1, variables=variables).stdout
+    difference = environment.run(
+        "rukpak", "diff", name, str(tmp_path), "--use-secrets", status=1, variables=variables
+    ).stdout
     hidden, shown = rendered(), rendered("--show-secrets")
 
     assert "database" in difference
