@@ -40,6 +40,7 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(tmp_path / "lastfailed")
     monkeypatch.setattr(testing, "LAST_FAILED", made.last_failed)
+    monkeypatch.setattr(testing, "PLUGINS", tmp_path / "plugins")
     monkeypatch.setattr(subprocess, "run", made.run)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     return made
@@ -136,12 +137,9 @@ def test_each_part_says_how_long_it_takes(run: Run) -> None:
     assert "== unit, about 4 min 0 s\n" in run("unit", "--all", "-x")[1]
 
 
-def test_each_package_of_plug_ins_is_checked_by_its_own_configuration(
-    machine: Machine, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "example").mkdir()
-    (tmp_path / "example" / "pyproject.toml").touch()
-    monkeypatch.setattr(testing, "PLUGINS", tmp_path)
+def test_each_package_of_plug_ins_is_checked_by_its_own_configuration(machine: Machine, run: Run) -> None:
+    (testing.PLUGINS / "example").mkdir(parents=True)
+    (testing.PLUGINS / "example" / "pyproject.toml").touch()
     machine.failing = {"mypy --cache-dir": []}
     status, output = run("lint")
     assert status == 1
