@@ -282,7 +282,8 @@ def _refuse_kustomization(document: Document) -> None:
     value = mapping(document.value)
     is_named_so = document.file.rpartition("/")[2] in _KUSTOMIZATIONS
     if str(value.get("apiVersion", "")).startswith(_KUSTOMIZE) or (is_named_so and not value.get("kind")):
-        problem = 'kustomize is not supported; publish the output of "kubectl kustomize", or remove the file'
+        problem = "is for kustomize; set spec.format to kustomize.rukpak.io/v1 (package rukpak-kustomize)"
+        problem = f'{problem}, publish the output of "kubectl kustomize", or remove the file'
         raise BundleError(Reason.INVALID_BUNDLE, f"{document.file}: {problem}")
 
 

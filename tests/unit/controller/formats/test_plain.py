@@ -211,7 +211,10 @@ def test_no_content_names_the_places_that_were_searched(case: Case, tmp_path: Pa
     assert refusal(write(tmp_path, case.files), *case.destinations) == (Reason.NO_CONTENT, case.expect)
 
 
-KUSTOMIZE = 'kustomize is not supported; publish the output of "kubectl kustomize", or remove the file'
+KUSTOMIZE = (
+    "is for kustomize; set spec.format to kustomize.rukpak.io/v1 (package rukpak-kustomize), publish the output of "
+    '"kubectl kustomize", or remove the file'
+)
 # fmt: off
 INVALID = [
     Case("a manifests/ that holds nothing but a subfolder with manifests", {"manifests/a/b.yaml": manifest("a")},
