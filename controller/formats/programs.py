@@ -272,7 +272,7 @@ class ProgramFinder:
     def _locate(self, named: str) -> Path:
         found = shutil.which(named or self._name) or ("" if named else shutil.which(self._fallback()))
         if found:
-            return Path(found).resolve()
+            return Path(os.path.abspath(found))  # noqa: PTH100 - by the name of a link, a program may know what it is
         raise _MissingError(f'no program "{named}"' if named else f"no {self._name} on PATH")
 
     def _check(self, path: Path, means: Means) -> ProgramVersion:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -53,8 +52,7 @@ def environment(environment_with: Install) -> Environment:
 def path(environment: Environment, binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> str:
     """PATH with the kubectl of the control plane first, then what the environment has."""
     folder = tmp_path_factory.mktemp("bin")
-    # What is built with the control plane decides by its name what it is, which a link to it would not keep.
-    shutil.copy(binaries.obtain(["kubectl"])["kubectl"], folder / "kubectl")
+    (folder / "kubectl").symlink_to(binaries.obtain(["kubectl"])["kubectl"])
     return os.pathsep.join(map(str, (folder, environment.folder / "bin", os.environ["PATH"])))
 
 
