@@ -9,7 +9,9 @@ files, `formats` interprets the content.
     fetching       from the sources to pins, and from these to stored content
     rendering      from a content tree to a revision, here or in another process
     revision       the rendered objects as a value and as bytes
-    config_values  what spec.configFrom makes of the config, and texts of Secrets where others would read them
+    config_values  what spec.configFrom makes of the config, the Secrets of processors, and texts of Secrets where
+                   others would read them
     plugins        sources, formats and processors by kind, from entry points
+    guarding       the calls of those that other packages have brought
     capabilities   what a cluster serves, as a file, and what a revision records of it
 """
