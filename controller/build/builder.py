@@ -203,5 +203,6 @@ def _describe_random(spec: Spec) -> Iterator[str]:
 
 def _program_bytes(format_name: str, processors: Sequence[Processor], means: Means) -> int:
     """Return the memory of the largest program that runs; they run one after the other."""
-    used = [format_of(format_name), *(processor_of(each.kind, "spec.processors") for each in processors)]
+    used: list[object] = [format_of(format_name)]
+    used += [processor_of(each.kind, f"spec.processors[{index}]") for index, each in enumerate(processors)]
     return max((plugin.program_bytes(means) for plugin in used if isinstance(plugin, RunsProgram)), default=0)

@@ -50,6 +50,7 @@ from api.plugins import (
 )
 from api.v1alpha2.conditions import Reason, Retry
 from controller.content.limits import describe_bytes
+from controller.formats.helm.failures import one_line
 from controller.formats.manifests import LargeTextError
 from controller.processes import kernel
 from controller.processes.kernel import Right
@@ -70,8 +71,8 @@ _LEVELS = 200
 _CHUNK = 64 * 1024
 _AHEAD = 16
 """Chunks that a source is ahead of who writes them."""
-_LINE_BREAKS = re.compile(r"\s*[\x00-\x1f\x7f\u2028\u2029]+\s*")
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_OBJECT_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _EVENTS = {f"{when}-{what}" for when in ("pre", "post") for what in ("install", "upgrade", "rollback", "delete")}
 _POLICIES = {"before-hook-creation", "hook-succeeded", "hook-failed"}
 _REMEDY = "see the log of the controller, then upgrade the package or report it to its authors"
@@ -186,10 +187,14 @@ class Calls:
 
     def abandon(self, thread: threading.Thread, place: str, method: str, seconds: float) -> PluginError:
         """Return the error for a call that has not ended in time."""
-        with self._lock:
-            self._abandoned.add(thread)
+        self.leave(thread)
         log.error("plug-in hangs", extra={"plugin": self._plugin[1], "package": self._package, "method": method})
         return self.fail(place, f"hangs: {method} takes more than {seconds:.0f} s")
+
+    def leave(self, thread: threading.Thread) -> None:
+        """Count a thread that nobody waits for, until it ends."""
+        with self._lock:
+            self._abandoned.add(thread)
 
     def explain(self, error: BaseException, place: str, method: str) -> BaseException:
         """Return what a caller gets for what a plug-in has raised."""
@@ -257,7 +262,7 @@ def _confine(writable: Path) -> None:
 
 
 def _line(text: str) -> str:
-    return _LINE_BREAKS.sub(" ", text)[:_MOST_CHARACTERS].strip()
+    return one_line(text[: 2 * _MOST_CHARACTERS])[:_MOST_CHARACTERS]
 
 
 def _expect(is_right: object, problem: str) -> None:
@@ -291,44 +296,69 @@ def _texts(value: Any, name: str, most: int = _MOST_LISTED) -> list[str]:
     return [_line(_text(each, name, 1 << 20)) for each in value[:most]]
 
 
+class _WrongValueError(Exception):
+    """What is wrong with a value; `path` collects where it is, from there outwards."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.path: list[str] = []
+
+
 class _Plain:
     """Copies values as JSON: dictionaries, lists, strings, finite numbers, booleans and null."""
 
     def __init__(self, limits: Limits) -> None:
         self._nodes, self._characters, self._limits = limits.nodes, limits.text_bytes, limits
 
-    def copy(self, value: Any, place: str, level: int = 0) -> Any:
+    def copy(self, value: Any, place: str) -> Any:
+        """Return a copy; `place` is where the value is, for errors."""
+        try:
+            return self._copy(value, 0)
+        except _WrongValueError as error:
+            where = "".join(reversed(error.path))
+            raise WrongResultError(f"{place}{where[:100]}{'…' * (len(where) > 100)} {error}") from None  # noqa: PLR2004
+
+    def _copy(self, value: Any, level: int) -> Any:
         self._nodes -= 1
         if self._nodes < 0:
             raise _TooMuchError(f"{self._limits.nodes} values")
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            return self._text(value, place)
+            return self._text(value)
         if isinstance(value, int):
             return int(value)
         if isinstance(value, float):
-            _expect(math.isfinite(value), f"{place} that is no finite number")
+            if not math.isfinite(value):
+                raise _WrongValueError("that is no finite number")
             return float(value)
-        return self._container(value, place, level)
+        return self._container(value, level)
 
-    def _text(self, value: str, place: str) -> str:
+    def _text(self, value: str) -> str:
         self._characters -= len(value)
         if self._characters < 0:
             raise _TooMuchError(f"{describe_bytes(self._limits.text_bytes)} of text")
-        _expect(_is_unicode(value), f"{place} that is not Unicode")
+        if not _is_unicode(value):
+            raise _WrongValueError("that is not Unicode")
         return str.__str__(value)
 
-    def _container(self, value: Any, place: str, level: int) -> Any:
-        _expect(level < _LEVELS, f"{place[:100]}… nested more than {_LEVELS} levels deep")
+    def _container(self, value: Any, level: int) -> Any:
+        if level >= _LEVELS:
+            raise _WrongValueError(f"nested more than {_LEVELS} levels deep")
         if isinstance(value, Mapping):
-            _expect(all(isinstance(key, str) for key in value), f"{place} with a key that is not a string")
-            return {
-                self._text(key, place): self.copy(item, f"{place}.{_line(key)[:64]}", level + 1)
-                for key, item in value.items()
-            }
-        _expect(isinstance(value, list | tuple), f"{place} that is {_kind(value)}, which JSON does not have")
-        return [self.copy(item, f"{place}[{index}]", level + 1) for index, item in enumerate(value)]
+            if not all(isinstance(key, str) for key in value):
+                raise _WrongValueError("with a key that is not a string")
+            return {self._text(key): self._item(f".{key}", item, level) for key, item in value.items()}
+        if not isinstance(value, list | tuple):
+            raise _WrongValueError(f"that is {_kind(value)}, which JSON does not have")
+        return [self._item(f"[{index}]", item, level) for index, item in enumerate(value)]
+
+    def _item(self, name: str, item: Any, level: int) -> Any:
+        try:
+            return self._copy(item, level + 1)
+        except _WrongValueError as error:
+            error.path.append(_line(name[:64]))
+            raise
 
 
 def _json_mapping(value: Any, name: str, limits: Limits = Limits()) -> dict[str, Any]:  # noqa: B008 - immutable
@@ -369,9 +399,17 @@ def _hook(value: Any, place: str, plain: _Plain) -> Hook:
     )
     _expect(events and _EVENTS.issuperset(events), f"{place}.events with an unknown event, or without any")
     _expect(_POLICIES.issuperset(policies), f"{place}.delete_policies with an unknown policy")
-    _expect(isinstance(value.weight, int), f"{place}.weight that is no integer")
+    _expect(type(value.weight) is int, f"{place}.weight that is no integer")
     manifest = _object(value.manifest, f"{place}.manifest", plain)
-    return Hook(manifest=manifest, events=tuple(events), weight=int(value.weight), delete_policies=tuple(policies))
+    return Hook(manifest=manifest, events=tuple(events), weight=value.weight, delete_policies=tuple(policies))
+
+
+def _secret_names(value: Any) -> tuple[str, ...]:
+    _expect(isinstance(value, list | tuple), f"names of Secrets that are {_kind(value)}, not a list")
+    _expect(len(value) <= _MOST_LISTED, f"more than {_MOST_LISTED} names of Secrets")
+    names = tuple(_text(each, "the name of a Secret") for each in value)
+    _expect(all(map(_OBJECT_NAME.fullmatch, names)), "an invalid name of a Secret")
+    return names
 
 
 def _secrets(value: Any) -> tuple[str, ...]:
@@ -383,7 +421,8 @@ def _prepared(value: Any) -> Prepared:
     _expect(isinstance(value, Prepared), f"{_kind(value)}, not Prepared")
     _expect(isinstance(value.files, Mapping), "files that are no mapping")
     _expect(all(isinstance(path, str) and isinstance(data, bytes) for path, data in value.files.items()), "other files")
-    return Prepared(files=dict(value.files), secrets=_secrets(value.secrets))
+    files = {str.__str__(path): bytes(data) for path, data in value.files.items()}
+    return Prepared(files=files, secrets=_secrets(value.secrets))
 
 
 def _resolution(value: Any) -> Resolution:
@@ -524,7 +563,7 @@ def _guard_resolve(calls: Calls, method: Callable[..., Any], _place: str) -> Cal
             "resolve",
             lambda: _resolution(method(_own(parameters), access)),
             place=access.path,
-            seconds=access.deadline - time.monotonic() + GRACE_SECONDS,
+            seconds=_seconds_of(access),
             cancelled=access.cancelled,
         )
 
@@ -539,6 +578,11 @@ def _guard_fetch(calls: Calls, method: Callable[..., Any], _place: str) -> Calla
     return _call
 
 
+def _seconds_of(access: Access) -> float:
+    """Return how long a call of a source may take."""
+    return max(access.deadline - time.monotonic(), 0) + GRACE_SECONDS
+
+
 class _Fetch:
     """Entries of a source, which it yields on a thread of its own, a few chunks ahead."""
 
@@ -550,6 +594,8 @@ class _Fetch:
         self._thread = threading.Thread(target=self._run, name="plug-in fetch", daemon=True)
         self._rest = b""
         self._in_file = False
+        self._seconds = _seconds_of(access)
+        self._deadline = time.monotonic() + self._seconds
 
     def entries(self) -> Iterator[Entry]:
         """Yield the entries, with their data.
@@ -562,6 +608,7 @@ class _Fetch:
                 yield replace(entry, data=self) if entry.data is not None else entry
         finally:
             self._done.set()
+            self._calls.leave(self._thread)
 
     def read(self, size: int, /) -> bytes:
         """Return the next bytes of the current file, at most `size`; none at its end."""
@@ -581,17 +628,15 @@ class _Fetch:
         return entry if isinstance(entry, Entry) else None
 
     def _take(self) -> Entry | bytes | None:
-        seconds = self._access.deadline - time.monotonic() + GRACE_SECONDS
-        deadline = time.monotonic() + seconds
         while True:
             try:
                 found = self._chunks.get(timeout=_TICK)
                 break
             except queue.Empty:
                 if self._access.cancelled.is_set():
-                    deadline = min(deadline, self._access.deadline, time.monotonic() + GRACE_SECONDS)
-                if time.monotonic() >= deadline:
-                    raise self._calls.abandon(self._thread, self._access.path, "fetch", seconds) from None
+                    self._deadline = min(self._deadline, time.monotonic() + GRACE_SECONDS)
+                if time.monotonic() >= self._deadline:
+                    raise self._calls.abandon(self._thread, self._access.path, "fetch", self._seconds) from None
         if isinstance(found, BaseException):
             raise self._calls.explain(found, self._access.path, "fetch") from None
         return found
@@ -645,7 +690,7 @@ _GUARDS: Mapping[str, _Guard] = {
     "suggest_namespace": _quick("suggest_namespace", _namespace),
     "place_config": _quick("place_config", lambda value: _json_mapping(value, "a config")),
     "program_bytes": _quick("program_bytes", _amount),
-    "find_secrets": _quick("find_secrets", lambda value: tuple(_texts(value, "names of Secrets"))),
+    "find_secrets": _quick("find_secrets", _secret_names),
     "find_program": _guard_find_program,
     "render": _rendered("render", _rendering),
     "process": _rendered("process", _rendering),

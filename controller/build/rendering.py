@@ -361,7 +361,7 @@ def render(
             rendering = process(processors, rendering, request, secrets)
             rendering = _without_secrets(rendering, confidential, request, content)
     except BundleError as error:
-        if isinstance(error, PluginError) or not (secrets or hidden):
+        if not (secrets or hidden):
             raise
         raise _withhold(error, hidden, secrets or {}) from None
     return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
@@ -369,10 +369,12 @@ def render(
 
 def _withhold(error: BundleError, hidden: Sequence[str], secrets: SecretValues) -> BundleError:
     """Return an error without keys, and without what was decrypted, or may have been made of that."""
-    keys = find_key_words(secrets)
+    values = [*hidden, *find_key_words(secrets)]
+    if isinstance(error, PluginError):  # names keys of objects
+        return PluginError(error.plugin, make_redactor(values)(error.message))
     if hidden:
-        return withhold_values(error, [*hidden, *keys])
-    return BundleError(error.reason, make_redactor(keys)(error.message), retry_after=error.retry_after)
+        return withhold_values(error, values)
+    return BundleError(error.reason, make_redactor(values)(error.message), retry_after=error.retry_after)
 
 
 def _without_secrets(

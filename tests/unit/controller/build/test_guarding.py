@@ -56,7 +56,7 @@ RESOLUTION = Resolution(pinned="a@b", digest="b")
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarding, "GRACE_SECONDS", 0.2)
-    monkeypatch.setattr(guarding, "QUICK_SECONDS", 0.5)
+    monkeypatch.setattr(guarding, "QUICK_SECONDS", 2.0)
 
 
 class Renders:
@@ -268,11 +268,11 @@ def test_a_call_that_hangs_is_abandoned_and_at_last_refused(tmp_path: Path) -> N
 def test_a_quick_method_that_hangs_is_abandoned() -> None:
     class Hangs(Renders):
         def validate(self, config: Mapping[str, Any]) -> Any:
-            time.sleep(3)
+            time.sleep(6)
 
     calls = Calls(("format", "acme.example/a"), "acme 1.0")
     plugin = cast("Format", guard(Hangs(lambda _: None), calls, "format"))
-    assert failure(lambda: plugin.validate({})).message == f"{FORMAT}hangs: validate takes more than 0 s{REMEDY}"
+    assert failure(lambda: plugin.validate({})).message == f"{FORMAT}hangs: validate takes more than 2 s{REMEDY}"
 
 
 def test_a_cancelled_call_is_not_waited_for(tmp_path: Path) -> None:
@@ -589,3 +589,47 @@ def test_an_endless_fetch_ends_when_nobody_reads_it(tmp_path: Path) -> None:
     next(fetched)
     cast("Any", fetched).close()
     assert ended.wait(10)
+
+
+def test_a_fetch_that_nobody_reads_any_more_is_counted_until_it_ends(tmp_path: Path) -> None:
+    go_on, calls = threading.Event(), Calls(("source", "acme.example/a"), "acme 1.0")
+
+    def fetch() -> Iterator[Entry]:
+        yield Entry(path="a")
+        go_on.wait()
+
+    for _ in range(guarding.MOST_ABANDONED):
+        fetched = source_that(fetch, calls=calls).fetch({}, RESOLUTION, access_of(tmp_path))
+        next(fetched)
+        cast("Any", fetched).close()
+    error = failure(lambda: source_that(calls=calls).fetch({}, RESOLUTION, access_of(tmp_path)))
+    assert "is not called any more: 8 calls of it have not ended" in error.message
+    go_on.set()
+    while calls.abandoned:
+        time.sleep(0.01)
+    assert read_all(source_that(calls=calls).fetch({}, RESOLUTION, access_of(tmp_path))) == {}
+
+
+@pytest.mark.parametrize("chunks", [0, 2])
+def test_a_fetch_that_hangs_is_told_in_the_same_words_wherever_it_does(chunks: int, tmp_path: Path) -> None:
+    go_on = threading.Event()
+
+    def fetch() -> Iterator[Entry]:
+        for number in range(chunks):
+            time.sleep(0.6)
+            yield Entry(path=f"{number}")
+        go_on.wait()
+
+    error = failure(lambda: read_all(source_that(fetch).fetch({}, RESOLUTION, access_of(tmp_path, seconds=1.8))))
+    go_on.set()
+    assert "hangs: fetch takes more than 2 s" in error.message
+
+
+@pytest.mark.parametrize("names", [["a"] * 65, ["A"], ["a\n"], [""], [1], "abc", None], ids=repr)
+def test_names_of_secrets_are_names(names: Any) -> None:
+    class Needs(Everything):
+        def find_secrets(self, parameters: Mapping[str, Any]) -> Any:
+            return names
+
+    processor = guard(Needs(lambda _: None), Calls(("processor", "acme.example/a"), "acme 1.0"), "processor")
+    assert failure(lambda: processor.find_secrets({})).reason is Reason.PLUGIN_FAILED
