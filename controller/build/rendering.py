@@ -221,7 +221,10 @@ def prepare(
             secrets=_secrets_of(plugin, processor, secrets),
             means=request.means,
         )
-        prepared = plugin.prepare(asked)
+        try:
+            prepared = plugin.prepare(asked)
+        except BundleError as error:
+            raise _withhold(error, hidden, {}) from None
         hidden += prepared.secrets
         if prepared.files:
             request = replace(request, tree=_replace_files(request, prepared.files, asked.path, index))
@@ -283,12 +286,15 @@ def process(
         )
         try:
             made = plugin.process(asked)
-            rendering = replace(made, secrets=(*rendering.secrets, *made.secrets))
+            # Most processors pass on what they were given: without duplicates, or there are twice as many each time.
+            rendering = replace(made, secrets=tuple(dict.fromkeys((*rendering.secrets, *made.secrets))))
             _check(rendering, place, TextBudget.of(request.means))
         except RecursionError:
             raise BundleError(
                 Reason.INVALID_CONFIG, f"{place}: makes objects too deeply nested; flatten them"
             ) from None
+        except BundleError as error:
+            raise _withhold(error, rendering.secrets, {}) from None
     return rendering
 
 
@@ -354,21 +360,23 @@ def render(
         namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
         request = replace(request, install_namespace=namespace)
         rendering = plugin.render(request)
-        rendering = replace(rendering, secrets=(*hidden, *rendering.secrets))
+        hidden = [*hidden, *rendering.secrets]
+        rendering = replace(rendering, secrets=hidden)
         # Before anything that names an object can fail.
         rendering = _without_secrets(rendering, confidential, request, content)
         if processors:
             rendering = process(processors, rendering, request, secrets)
+            hidden = [*rendering.secrets]
             rendering = _without_secrets(rendering, confidential, request, content)
+        return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
     except BundleError as error:
-        if not (secrets or hidden):
-            raise
         raise _withhold(error, hidden, secrets or {}) from None
-    return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
 
 
 def _withhold(error: BundleError, hidden: Sequence[str], secrets: SecretValues) -> BundleError:
     """Return an error without keys, and without what was decrypted, or may have been made of that."""
+    if not (secrets or hidden):
+        return error
     values = [*hidden, *find_key_words(secrets)]
     if isinstance(error, PluginError):  # names keys of objects
         return PluginError(error.plugin, make_redactor(values)(error.message))

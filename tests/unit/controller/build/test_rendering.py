@@ -25,6 +25,8 @@ from api.plugins import (
     Hook,
     Limits,
     Means,
+    Prepared,
+    PrepareRequest,
     ProcessRequest,
     Refusal,
     Rendering,
@@ -339,6 +341,62 @@ def test_what_is_prepared_is_not_in_messages(case: str, tmp_path: Path, scratch:
     assert "Hunter2" not in raised.value.message
     assert "hunter2" not in raised.value.message
     assert key not in raised.value.message
+
+
+class Revealing(Appending):
+    """Adds an object with a text that must not be shown."""
+
+    def process(self, request: ProcessRequest) -> Rendering:
+        return replace(super().process(request), secrets=["Hunter2-is-long"])
+
+
+class Quoting(Appending):
+    """Quotes what it is given, which it cannot know to be secret."""
+
+    def process(self, request: ProcessRequest) -> Rendering:
+        text = request.rendering.objects[-1]["data"]["a"]
+        raise BundleError(Reason.INVALID_CONFIG, f"{request.path}: not {text}; correct it")
+
+
+class Reading(Appending):
+    """Quotes the content, as others have prepared it."""
+
+    def prepare(self, request: PrepareRequest) -> Prepared:
+        text = (request.tree.root / "manifests" / "a.yaml").read_text()
+        raise BundleError(Reason.INVALID_CONFIG, f"{request.path}: not {text}; correct it")
+
+
+REVEALED = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}, "data": {"a": "Hunter2-is-long"}}
+
+
+def test_what_a_processor_reveals_is_not_in_messages_of_later_ones(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = {"example.com/reveal": Revealing, "example.com/quote": Quoting}
+    install_plugins(monkeypatch, {(plugins.PROCESSORS, kind): made for kind, made in kinds.items()})
+    reveal, quote = (
+        Processor.model_validate({"kind": kind, "parameters": {"object": REVEALED, "times": 1}}) for kind in kinds
+    )
+    asked = request_aside(write(tmp_path / "content", LOCKED), scratch)
+    with pytest.raises(BundleError) as raised:
+        render("plain", asked, [reveal, quote])
+    assert raised.value.message == "spec.processors[1].parameters: not …; correct it"
+
+
+def test_what_is_prepared_is_not_in_messages_of_who_prepares_later(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_plugins(monkeypatch, {(plugins.PROCESSORS, "example.com/read"): Reading})
+    reads = Processor.model_validate({"kind": "example.com/read"})
+    asked = request_aside(write(tmp_path / "content", LOCKED), scratch)
+    with pytest.raises(BundleError, match=r"stringData: \{a: …\}"):
+        render("plain", asked, [unlock("Hunter2-is-long"), reads], None, {"keys": {"key": KEY.encode()}})
+
+
+def test_secrets_are_known_once_however_many_processors_pass_them_on() -> None:
+    marks = Processor.model_validate({"kind": "metadata", "metadata": {"labels": {"a": "b"}}})
+    found = process([marks] * 12, Rendering(objects=[config_map("a")], secrets=["Hunter2-is-long"]), REQUEST)
+    assert list(found.secrets) == ["Hunter2-is-long"]
 
 
 def test_what_is_prepared_has_limits(tmp_path: Path, scratch: Path) -> None:
