@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, PlacesConfig, ReadsSecrets
+from api.plugins import MEBIBYTE, PlacesConfig, PreparesContent, ReadsSecrets
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.fields import parse_field_path
-from api.v1alpha2.types import BundleDeployment, ConfigReference, Spec
+from api.v1alpha2.types import BundleDeployment, ConfigReference, Processor, Spec
 from controller.build.plugins import format_of, processor_of
 from controller.formats.helm.failures import HIDDEN, make_redactor
 from controller.formats.helm.values import merge_values, read_values, scalars_of
@@ -182,8 +182,19 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def reads_secrets(spec: Spec) -> bool:
-    """Whether values from Secrets are part of the config, or processors use some."""
-    return _has_secret_config(spec) or _has_secrets(spec)
+    """Whether values from Secrets are part of the config, or processors may use some.
+
+    The spec may be invalid, as long as what was installed before is repaired: no plug-in is asked what it needs.
+    """
+    return _has_secret_config(spec) or any(map(_may_use_secrets, spec.processors))
+
+
+def _may_use_secrets(processor: Processor) -> bool:
+    try:
+        plugin = processor_of(processor.kind, "spec.processors")
+    except BundleError:
+        return True  # what is installed was rendered while there was a plug-in
+    return isinstance(plugin, ReadsSecrets | PreparesContent)
 
 
 def _has_secret_config(spec: Spec) -> bool:

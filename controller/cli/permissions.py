@@ -6,10 +6,12 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from api.errors import BundleError
 from api.plugins import Capabilities
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.rights import RbacRight, find_rights, make_roles, merge
 from controller.build import capabilities as capabilities_file
+from controller.build.config_values import find_secrets
 from controller.build.revision import Revision
 from controller.cli.command import FailedError, MisuseError, tell
 from controller.cli.content import is_named
@@ -120,7 +122,7 @@ def show_rights(options: argparse.Namespace) -> int:
             "name an account with --service-account"
         )
     resources = _resources(reviewed)
-    found = sorted({*find_rights(reviewed.revision, resources.find), *rights_to_read_secrets(reviewed.deployment)})
+    found = sorted({*find_rights(reviewed.revision, resources.find), *rights_to_read(reviewed.deployment)})
     for kind in sorted(resources.guessed):
         tell(f"warning: {kind}: not served and not defined in the bundle; check its resource in the rules")
     print(_show_roles(options, reviewed, found, account), end="")
@@ -135,20 +137,28 @@ def _resources(reviewed: Reviewed) -> Resources:
     return Resources(reviewed.revision, served, discovery.resource)
 
 
-def rights_to_read_secrets(deployment: BundleDeployment) -> Iterator[RbacRight]:
-    """Yield the right to read each Secret that a source names, which is read as the account.
+def rights_to_read(deployment: BundleDeployment) -> Iterator[RbacRight]:
+    """Yield the right to read each object that a spec names, which is read as the account.
 
-    Not here: imagePullSecrets of the account, which only the cluster knows.
+    Those of `spec.configFrom` and of processors are followed, too. Not here: imagePullSecrets of the account, which
+    only the cluster knows.
     """
-    for source in deployment.spec.sources:
+    spec = deployment.spec
+    namespace = spec.install_namespace or ""
+    for source in spec.sources:
         if source.secret:
-            yield RbacRight(
-                namespace=source.secret.namespace or deployment.spec.install_namespace or "",
-                groups=("",),
-                resources=("secrets",),
-                resource_names=(source.secret.name,),
-                verbs=("get",),
-            )
+            yield _right_to_read("secrets", source.secret.namespace or namespace, source.secret.name, "get")
+    followed = [(f"{each.kind.lower()}s", each.name) for each in spec.config_from]
+    try:
+        followed += [("secrets", name) for _, name in find_secrets(spec)]
+    except BundleError as error:  # a plug-in that is not installed here
+        tell(f"warning: {error.message}; the Secrets that it reads are missing in the rules")
+    for resource, name in dict.fromkeys(followed):
+        yield _right_to_read(resource, namespace, name, "get", "list", "watch")
+
+
+def _right_to_read(resource: str, namespace: str, name: str, *verbs: str) -> RbacRight:
+    return RbacRight(namespace=namespace, groups=("",), resources=(resource,), resource_names=(name,), verbs=verbs)
 
 
 def _show_roles(options: argparse.Namespace, reviewed: Reviewed, rights: list[RbacRight], account: str) -> str:

@@ -10,12 +10,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.errors import BundleError
+from api.plugins import Prepared, PrepareRequest, ProcessRequest, Rendering
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Spec
-from controller.build.config_values import merge_config, withhold
+from controller.build.config_values import find_secrets, merge_config, reads_secrets, withhold
+from controller.build.plugins import PROCESSORS, find_installed
 from controller.formats.manifests import read_documents
 from tests.support.deployments import deployment
 from tests.support.other_programs import HELM, helm
+from tests.support.plugins import install_plugins
 
 
 def spec_of(*references: dict[str, Any], config: dict[str, Any] | None = None, format_name: str = "helm") -> Spec:
@@ -194,3 +197,50 @@ def test_what_a_template_made_of_a_value_of_a_secret_is_not_shown(name: str) -> 
 def test_errors_of_a_rendering_without_secrets_are_shown_as_they_are() -> None:
     error = BundleError(Reason.RENDER_FAILED, f'"c": c/templates/a.yaml:3:4: {ENCODED}')
     assert withhold(error, spec_of({"kind": "ConfigMap"}, format_name="helm")) is error
+
+
+class Needing:
+    """A processor that needs the Secret that its parameters name."""
+
+    def validate(self, parameters: Any, path: str) -> list[str]:
+        return [] if "secret" in parameters else [f"{path}.secret: is required"]
+
+    def find_secrets(self, parameters: Any) -> list[str]:
+        return [parameters["secret"]]
+
+    def process(self, request: ProcessRequest) -> Rendering:
+        return request.rendering
+
+
+class Preparing(Needing):
+    find_secrets = None  # type: ignore[assignment]
+
+    def prepare(self, request: PrepareRequest) -> Prepared:
+        return Prepared()
+
+
+def needing(**parameters: str) -> Spec:
+    return deployment(spec={"processors": [{"kind": "example.com/needing", "parameters": parameters}]}).spec
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a%2f", "Upper", "-a", "a" * 254])
+def test_what_cannot_be_the_name_of_a_secret_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_plugins(monkeypatch, {(PROCESSORS, "example.com/needing"): Needing})
+    with pytest.raises(BundleError, match="find_secrets returns an invalid name of a Secret"):
+        find_secrets(needing(secret=name))
+
+
+def test_a_secret_that_a_processor_needs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    install_plugins(monkeypatch, {(PROCESSORS, "example.com/needing"): Needing})
+    assert find_secrets(needing(secret="keys.v1")) == [("spec.processors[0].parameters", "keys.v1")]
+
+
+@pytest.mark.parametrize("factory", [Needing, Preparing])
+def test_what_an_invalid_processor_may_have_used_is_concealed_without_asking_it(
+    factory: type[Needing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_plugins(monkeypatch, {(PROCESSORS, "example.com/needing"): factory})
+    calls = next(each.calls for each in find_installed() if each.name == "example.com/needing")
+    before = calls.failures
+    assert reads_secrets(needing())
+    assert calls.failures == before

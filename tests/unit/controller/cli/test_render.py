@@ -24,10 +24,11 @@ import pytest
 
 from api.plugins import Hook, ProcessRequest, Rendering
 from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.types import Processor
 from controller.build.plugins import PROCESSORS
 from controller.cli import main
 from controller.cli.content import guess_format
-from controller.cli.permissions import rights_to_read_secrets
+from controller.cli.permissions import rights_to_read
 from controller.formats.applicable import revision_digest
 from tests.support.plugins import install_plugins
 from tests.support.web_servers import FileServer
@@ -371,10 +372,33 @@ def _with_secret(path: str) -> Manifest:
     return value
 
 
-def test_rights_include_the_secrets_of_sources(write: Write) -> None:
+def test_rights_include_what_is_read(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_plugins(monkeypatch, {(PROCESSORS, "example.com/keys"): Keys})
+    value = _with_secret(write())
+    references = [{"kind": kind, "name": "values", "key": "a", "path": "a"} for kind in ("ConfigMap", "Secret")]
+    value["spec"] |= {"configFrom": references, "processors": [{"kind": "example.com/keys"}]}
+    deployment, _ = try_to_read(value)
+    assert deployment
+    assert [str(each) for each in rights_to_read(deployment)] == [
+        'get secrets "login" in namespace "shop"',
+        'get,list,watch configmaps "values" in namespace "shop"',
+        'get,list,watch secrets "values" in namespace "shop"',
+        'get,list,watch secrets "keys" in namespace "shop"',
+    ]
+
+
+def test_rights_that_only_a_missing_plug_in_knows_are_pointed_out(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
     deployment, _ = try_to_read(_with_secret(write()))
     assert deployment
-    assert [str(each) for each in rights_to_read_secrets(deployment)] == ['get secrets "login" in namespace "shop"']
+    processors = (Processor.model_validate({"kind": "example.com/missing"}),)
+    spec = deployment.spec.model_copy(update={"processors": processors})
+    found = list(rights_to_read(deployment.model_copy(update={"spec": spec})))
+    assert [str(each) for each in found] == ['get secrets "login" in namespace "shop"']
+    assert 'warning: spec.processors[0].kind: no plug-in for processors of kind "example.com/missing"' in (
+        capsys.readouterr().err
+    )
 
 
 def test_secrets_of_sources_are_used_only_with_consent(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
@@ -430,6 +454,11 @@ class Keyed:
         about = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}}
         made = {**about, "stringData": {"password": "hunter2"}}
         return replace(request.rendering, objects=[made], hooks=[Hook(manifest=made, events=("pre-install",))])
+
+
+class Keys(Keyed):
+    def find_secrets(self, parameters: Mapping[str, Any]) -> list[str]:
+        return ["keys"]
 
 
 class Unkeyed(Keyed):

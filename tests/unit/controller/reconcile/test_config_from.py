@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
+from api.plugins import ProcessRequest, Rendering
+from controller.build.plugins import PROCESSORS
 from controller.kube.errors import ApiError
 from controller.kube.resources import CONFIG_MAPS, SECRETS
 from controller.observe.following import WatchedObject
 from tests.support.fake_cluster import Json
+from tests.support.plugins import install_plugins
 from tests.support.reconciling import NAME, PATH, World
 
 A = "/api/v1/namespaces/shop/configmaps/a"
@@ -220,3 +224,64 @@ def test_what_was_forbidden_is_read_again_when_rights_change(world: World) -> No
     world.reconciler.retry_rights(NAME)
     world.settle()
     assert world.conditions == READY
+
+
+class Keyed:
+    """A processor that needs a Secret."""
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
+        return []
+
+    def find_secrets(self, parameters: Mapping[str, Any]) -> list[str]:
+        return ["login"]
+
+    def process(self, request: ProcessRequest) -> Rendering:
+        return request.rendering
+
+
+@pytest.fixture
+def keyed(monkeypatch: pytest.MonkeyPatch) -> list[Json]:
+    """`spec.processors` with one that needs the Secret `login`."""
+    install_plugins(monkeypatch, {(PROCESSORS, "example.com/keyed"): Keyed})
+    return [{"kind": "example.com/keyed"}]
+
+
+def builds(world: World) -> int:
+    return len([call for call in world.shelf.calls if call.startswith("build")])
+
+
+def test_the_secret_of_a_processor_is_followed_and_a_change_is_rendered(world: World, keyed: list[Json]) -> None:
+    put_login(world, "hunter2")
+    wish(world, processors=keyed)
+    world.settle()
+    assert world.conditions == READY
+    assert [(each.resource, each.name) for each in world.config_objects.objects] == [(SECRETS, "login")]
+    before = builds(world)
+
+    world.reconciler.config_changed(NAME)
+    world.settle()
+    assert builds(world) == before
+    put_login(world, "correct horse")
+    world.reconciler.config_changed(NAME)
+    world.settle()
+    assert builds(world) == before + 1
+
+
+def test_a_secret_that_a_processor_needs_is_waited_for(world: World, keyed: list[Json]) -> None:
+    wish(world, processors=keyed)
+    world.settle()
+    assert world.conditions["Installed"] == "False ConfigNotFound"
+    assert world.message("Ready").startswith(
+        'spec.processors[0].parameters: Secret "shop/login" does not exist; create it, or correct the name'
+    )
+    put_login(world, "hunter2")
+    world.reconciler.config_changed(NAME)
+    world.settle()
+    assert world.conditions == READY
+
+
+def test_a_processor_that_needs_a_secret_needs_an_install_namespace(world: World, keyed: list[Json]) -> None:
+    wish(world, processors=keyed, installNamespace=None)
+    world.settle()
+    assert world.conditions["Installed"] == "False InvalidConfig"
+    assert world.message("Ready").startswith("spec.installNamespace: required, since a processor needs Secrets")
