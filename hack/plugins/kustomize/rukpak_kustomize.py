@@ -507,7 +507,7 @@ class _Content:
             secrets = {_one_line(text) for text in self._find_secrets()}
         except BundleError as error:  # what kustomize could not read either, with file and line
             return error
-        said = _LAST_ERROR.split(result.stderr)[-1]
+        said = find_message(result.stderr)
         is_whole, said = len(said) <= _READ, said[:_READ]
         for path, shown in ((f"{self._root}/", ""), (str(self._root), ".")):
             said = said.replace(path, shown)
@@ -538,6 +538,20 @@ class _Content:
 
 
 _LAST_ERROR = re.compile(r"(?m)^[Ee]rror: ")
+# Some builds of kubectl log their last error as klog does, with the time and a process id.
+_LOGGED = re.compile(r'(?m)^[EF]\d{4} [\d:.]+ +\d+ \S+:\d+\] "[^"\n]*" err=("(?:[^"\\\n]|\\.)*")')
+
+
+def find_message(stderr: str) -> str:
+    """Return the last error in what kustomize or kubectl has printed."""
+    if found := _LOGGED.findall(stderr):
+        try:
+            return str(json.loads(found[-1]))
+        except ValueError:  # Go quotes a few characters in other ways
+            return str(found[-1]).strip('"')
+    return _LAST_ERROR.split(stderr)[-1]
+
+
 _NESTED = re.compile(r"(?:recursed accumulation of|couldn't make target for) path '([^']*)': ")
 """Before an error in another kustomization than the one that is built."""
 _NOISE = (

@@ -14,7 +14,7 @@ import pytest
 from conftest import Render
 from content import means, request_of, tree_of, write
 from rukpak.plugins import BundleError, ContentTree, LargeTextError, Reason, Refusal
-from rukpak_kustomize import KustomizeFormat
+from rukpak_kustomize import KustomizeFormat, find_message
 
 DEPLOYMENT = """
 apiVersion: apps/v1
@@ -455,3 +455,16 @@ def test_a_build_that_grows_without_end_is_stopped(render: Render) -> None:
         render(files, path="l20", seconds=2.0)
     assert stopped.value.reason is Reason.RENDER_LIMIT_EXCEEDED
     assert "l20/kustomization.yaml" in stopped.value.message
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Error: invalid Kustomization: json: unknown field "resource"',
+        'error: invalid Kustomization: json: unknown field "resource"',
+        '# Warning: a\nError: invalid Kustomization: json: unknown field "resource"',
+        r'E1126 21:39:40.2 16387 run.go:72] "failed" err="invalid Kustomization: json: unknown field \"resource\""',
+    ],
+)
+def test_the_last_error_is_found_in_any_form(said: str) -> None:
+    assert find_message(f"{said}\n").strip() == 'invalid Kustomization: json: unknown field "resource"'
