@@ -109,7 +109,7 @@ _LIST = (
     Described("rukpak_preparations", "gauge", ("state",), "BundleDeployments being fetched or rendered: active (at most --fetch-workers) and waiting."),
     Described("rukpak_confinement", "gauge", ("mechanism",), "Confinement of git and helm by landlock (its ABI version), seccomp and network_namespace; 0 if unavailable."),
     Described("rukpak_plugin_info", "gauge", ("type", "name", "package", "version", "api"), "Always 1, for each installed plug-in: its package, and the versions of the contract that the package names."),
-    Described("rukpak_plugin_failures_total", "counter", ("type", "name"), "Failures of plug-ins of other packages: exceptions, calls that hang, results that break the contract."),
+    Described("rukpak_plugin_failures_total", "counter", ("type", "name"), "Failures of plug-ins of other packages: exceptions, calls that hang, results that break the contract. Those that are built in have none."),
     Described("rukpak_plugin_abandoned_calls", "gauge", ("type", "name"), "Calls of plug-ins of other packages that were abandoned and have not ended. At 8, the plug-in is not called any more."),
     Described("rukpak_build_info", "gauge", ("version",), "Always 1, labeled with the version of RukPak."),
 )
@@ -299,7 +299,7 @@ def _collect_plugins(plugins: Sequence[Installed]) -> Iterator[Metric]:
         (each.type, each.name, each.package, each.version, ",".join(each.api)): 1 for each in plugins
     }
     yield _family("rukpak_plugin_info", known)
-    calls = {(each.type, each.name): each.calls for each in plugins if not each.is_builtin}
+    calls = {(each.type, each.name): each.calls for each in plugins}
     yield _family("rukpak_plugin_failures_total", {key: each.failures for key, each in calls.items()})
     yield _family("rukpak_plugin_abandoned_calls", {key: each.abandoned for key, each in calls.items()})
 

@@ -26,7 +26,7 @@ PACKAGE = ROOT / "hack/plugins/krm"
 SOURCES = ROOT / "tests/support/go_functions"
 FOLDERS = "RUKPAK_KRM_FUNCTIONS"
 PATH = "spec.processors[0].parameters"
-TIMEOUT = 3
+TIMEOUT = 8
 """Seconds."""
 
 

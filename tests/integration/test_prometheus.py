@@ -396,6 +396,9 @@ DO_NOT_MOVE = {
     "process_start_time_seconds": "when the process began",
     "rukpak_build_info": "always 1: its label is what it tells",
     "rukpak_confinement": "what the kernel has",
+    "rukpak_plugin_abandoned_calls": "of plug-ins of other packages, of which there are none",
+    "rukpak_plugin_failures_total": "of plug-ins of other packages, of which there are none",
+    "rukpak_plugin_info": "always 1: its labels are what it tells",
     "rukpak_preparations": "none waits for a turn here, and none takes as long as from one scrape to the next",
     "rukpak_thread_deaths_total": "counts bugs, of which the run is to have none",
 }
