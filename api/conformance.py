@@ -38,6 +38,8 @@ import pytest
 
 from api.errors import BundleError
 from api.plugins import (
+    HOOK_DELETE_POLICIES,
+    HOOK_EVENTS,
     Access,
     Capabilities,
     ContentTree,
@@ -117,8 +119,6 @@ CAPABILITIES = Capabilities(
     },
 )
 
-_EVENTS = {f"{when}-{what}" for when in ("pre", "post") for what in ("install", "upgrade", "rollback", "delete")}
-_POLICIES = {"before-hook-creation", "hook-succeeded", "hook-failed"}
 _LIMITED = {Reason.RENDER_LIMIT_EXCEEDED, Reason.CONTENT_REJECTED, Reason.INVALID_BUNDLE}
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -622,8 +622,8 @@ class _Rendered(_Validated):
         for request in self._requests(tmp_path):
             for hook in self._run(self.make(), request).hooks:
                 assert hook.events, "a hook without an event never runs"
-                assert set(hook.events) <= _EVENTS
-                assert set(hook.delete_policies) <= _POLICIES
+                assert set(hook.events) <= HOOK_EVENTS
+                assert set(hook.delete_policies) <= HOOK_DELETE_POLICIES
                 assert type(hook.weight) is int
 
     def test_secrets_and_marks_of_the_namespace_are_texts(self, tmp_path: Path) -> None:

@@ -372,6 +372,12 @@ class RenderRequest:
     means: Means = field(default_factory=Means)
 
 
+HOOK_EVENTS = frozenset(
+    f"{when}-{what}" for when in ("pre", "post") for what in ("install", "upgrade", "rollback", "delete")
+)
+HOOK_DELETE_POLICIES = frozenset({"before-hook-creation", "hook-succeeded", "hook-failed"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
     """An object that runs at a point of installation or deletion and is not managed. The terms are Helm's."""

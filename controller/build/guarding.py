@@ -32,6 +32,8 @@ from typing import Any, TypeVar
 
 from api.errors import BundleError
 from api.plugins import (
+    HOOK_DELETE_POLICIES,
+    HOOK_EVENTS,
     Access,
     Capabilities,
     Entry,
@@ -73,8 +75,6 @@ _AHEAD = 16
 """Chunks that a source is ahead of who writes them."""
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _OBJECT_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
-_EVENTS = {f"{when}-{what}" for when in ("pre", "post") for what in ("install", "upgrade", "rollback", "delete")}
-_POLICIES = {"before-hook-creation", "hook-succeeded", "hook-failed"}
 _REMEDY = "see the log of the controller, then upgrade the package or report it to its authors"
 
 
@@ -362,9 +362,7 @@ class _Plain:
 
 
 def _json_mapping(value: Any, name: str, limits: Limits = Limits()) -> dict[str, Any]:  # noqa: B008 - immutable
-    _expect(isinstance(value, Mapping), f"{name} that is {_kind(value)}, not a mapping")
-    copied: dict[str, Any] = _Plain(limits).copy(value, name)
-    return copied
+    return _object(value, name, _Plain(limits))
 
 
 def _rendering(value: Any, limits: Limits) -> Rendering:
@@ -397,8 +395,8 @@ def _hook(value: Any, place: str, plain: _Plain) -> Hook:
         _texts(value.events, f"{place}.events"),
         _texts(value.delete_policies, f"{place}.delete_policies"),
     )
-    _expect(events and _EVENTS.issuperset(events), f"{place}.events with an unknown event, or without any")
-    _expect(_POLICIES.issuperset(policies), f"{place}.delete_policies with an unknown policy")
+    _expect(events and HOOK_EVENTS.issuperset(events), f"{place}.events with an unknown event, or without any")
+    _expect(HOOK_DELETE_POLICIES.issuperset(policies), f"{place}.delete_policies with an unknown policy")
     _expect(type(value.weight) is int, f"{place}.weight that is no integer")
     manifest = _object(value.manifest, f"{place}.manifest", plain)
     return Hook(manifest=manifest, events=tuple(events), weight=value.weight, delete_policies=tuple(policies))

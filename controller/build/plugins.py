@@ -8,7 +8,7 @@ and are called through a guard (guarding.py). One that cannot be used is refused
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -221,21 +221,15 @@ def find_programs(means: Means) -> dict[str, ProgramVersion | BundleError]:
     Args:
         means: of a rendering, with a scratch folder.
     """
-    used: dict[str, Any] = {}
-    lookups: tuple[tuple[str, Callable[[str], Any]], ...] = (
-        (FORMATS, format_of),
-        (PROCESSORS, lambda name: processor_of(name, "spec.processors")),
-    )
-    for group, lookup in lookups:
-        used.update(_usable(sorted(entry_points(group=group).names), lookup))
+    used = {name: plugin for group in (FORMATS, PROCESSORS) for name, plugin in _usable(group)}
     runs = {name: plugin for name, plugin in used.items() if isinstance(plugin, RunsProgram)}
     return {name: _find_program(plugin, means) for name, plugin in runs.items()}
 
 
-def _usable(names: Iterable[str], lookup: Callable[[str], Any]) -> Iterator[tuple[str, Any]]:
-    for name in names:
+def _usable(group: str) -> Iterator[tuple[str, Any]]:
+    for name in sorted(entry_points(group=group).names):
         try:
-            yield name, lookup(name)
+            yield name, _load(group, name, "spec.format" if group == FORMATS else "spec.processors")
         except BundleError:
             continue  # `check` tells
 

@@ -27,6 +27,8 @@ from typing import Any
 
 from api.errors import BundleError
 from api.plugins import (
+    HOOK_DELETE_POLICIES,
+    HOOK_EVENTS,
     Capabilities,
     ContentTree,
     Hook,
@@ -212,12 +214,8 @@ _OF_CRDS = re.compile(r"[^/]+(?:/charts/[^/]+)*/crds/")  # of the chart or a dep
 _EVENT = "helm.sh/hook"
 _WEIGHT = "helm.sh/hook-weight"
 _DELETE_POLICY = "helm.sh/hook-delete-policy"
-_EVENTS = frozenset(
-    f"{when}-{what}" for when in ("pre", "post") for what in ("install", "upgrade", "rollback", "delete")
-)
 _TESTS = frozenset({"test", "test-success"})
 _EVENTS_OF_TESTS = ("post-install", "post-upgrade")
-_DELETE_POLICIES = frozenset({"before-hook-creation", "hook-succeeded", "hook-failed"})
 # As Helm 3 and Helm 4 write it.
 _UNKNOWN = re.compile(r'skipping unknown hooks?(?:: |" hookTypes?=)("[^"\n]*"|[^\s"]+)')
 _EVENT_NAME = re.compile(r"[a-z]+(?:-[a-z]+){0,3}")
@@ -297,7 +295,9 @@ def find_unknown_hooks(said: str) -> tuple[str, ...]:
         said: the stderr of `helm template`. It may contain secrets, but no such word can be one.
     """
     events = (event for match in _UNKNOWN.finditer(said) for event in match[1].strip('"').split(","))
-    return tuple(sorted({event for event in events if event not in _EVENTS | _TESTS and _EVENT_NAME.fullmatch(event)}))
+    return tuple(
+        sorted({event for event in events if event not in HOOK_EVENTS | _TESTS and _EVENT_NAME.fullmatch(event)})
+    )
 
 
 def _split(text: bytes) -> Iterator[tuple[str, bytes]]:
@@ -332,7 +332,7 @@ def _make_hooks(document: Document, *, skip_tests: bool) -> Iterator[Hook]:
     if not events:
         return
     named = _words(str(annotations.get(_DELETE_POLICY, "")))
-    policies = tuple(policy for policy in dict.fromkeys(named) if policy in _DELETE_POLICIES)
+    policies = tuple(policy for policy in dict.fromkeys(named) if policy in HOOK_DELETE_POLICIES)
     for manifest in collect_objects([document]):
         yield Hook(
             manifest=manifest,
@@ -344,7 +344,7 @@ def _make_hooks(document: Document, *, skip_tests: bool) -> Iterator[Hook]:
 
 def _read_events(text: str, *, skip_tests: bool) -> tuple[str, ...]:
     words = _words(text)
-    events = [word for word in words if word in _EVENTS]
+    events = [word for word in words if word in HOOK_EVENTS]
     if not skip_tests and not _TESTS.isdisjoint(words):
         events.extend(_EVENTS_OF_TESTS)
     return tuple(dict.fromkeys(events))

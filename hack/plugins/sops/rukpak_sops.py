@@ -41,6 +41,7 @@ from rukpak.plugins import (
     Rendering,
     TextBudget,
     name_key,
+    program_memory,
     quote,
     read_documents,
     run_program,
@@ -49,9 +50,6 @@ from rukpak.plugins import (
 _FIELDS = frozenset({"secret", "allowOtherKinds"})
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?").fullmatch
 _VERSION = re.compile(r"sops v?(3\.(?:9|[1-9][0-9])\.[0-9]+)").match
-_RESERVED_BYTES = 832 * MEBIBYTE
-"""Address space that a Go program reserves without using it."""
-_LEAST_BYTES = 64 * MEBIBYTE
 _MARK = b"ENC[AES256_GCM,"
 """How each encrypted value starts."""
 _CLOUDS = {
@@ -106,7 +104,7 @@ class SopsProcessor:
 
     def program_bytes(self, means: Means) -> int:
         """Return the bytes of memory that sops may use."""
-        return max(means.memory_bytes - _RESERVED_BYTES, _LEAST_BYTES)
+        return program_memory(means)
 
     def prepare(self, request: PrepareRequest) -> Prepared:
         """Return the decrypted content of the encrypted files.
