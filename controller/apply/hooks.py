@@ -29,10 +29,10 @@ from controller.build.revision import Revision
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource
-from controller.observe.explanations import PODS, Explanations, list_pods
+from controller.observe.explanations import FEW_PODS, PODS, Explanations, list_pods
 from controller.observe.following import Contested
 from controller.observe.health import rules
-from controller.observe.health.explain import CRASH_LOOP, NOT_OBSERVED, NOT_READY, PENDING, pods_of
+from controller.observe.health.explain import CRASH_LOOP, NOT_OBSERVED, NOT_READY, PENDING, explain, pods_of
 from controller.observe.health.rules import SUSPENDED
 from controller.observe.health.verdict import Context, State, Subject, Verdict, progressing, subject_of
 from controller.observe.progress import Explain, HealthTracker
@@ -453,6 +453,9 @@ class HookRunner:
         options.progress.running.pop(identity, None)
         if status.state is HookState.SUCCEEDED:
             return None
+        verdict, cause = self._explain(hook, live), status.message
+        if verdict and verdict.reason != cause:
+            cause += f"; {_describe(verdict)}"
         remedy = "check the logs of its pods"
         if FAILED in hook.delete_policies:
             self._remove(hook, options)
@@ -462,7 +465,17 @@ class HookRunner:
             )
         if hook.event.is_of_teardown:
             remedy += f"; {_WAY_OUT}"
-        return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({status.message}); {remedy}")
+        return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({cause}); {remedy}")
+
+    def _explain(self, hook: PlannedHook, live: dict[str, Any]) -> Verdict | None:
+        """Return how the pods of a failed hook have ended; None if that cannot be told."""
+        if hook.key.kind == "Pod":
+            return explain([live])
+        try:
+            return explain(list_pods(self._client, make_running_record(live, hook.key), FEW_PODS))
+        except ApiError as error:
+            log.debug("pods of a hook not read", extra={"object": str(hook.key), "reply": str(error)})
+            return None
 
     def _await(self, hook: PlannedHook, record: Record, options: HookOptions) -> BundleError:
         """Return that a hook is running, with the reason of its pods, or that it has failed by the deadline."""

@@ -43,9 +43,10 @@ def job(deployed: Deployed, name: str) -> Manifest | None:
     return deployed.get(name, "jobs", JOBS)
 
 
-def end(world: World, deployed: Deployed, name: str, phase: str = "Succeeded") -> None:
+def end(world: World, deployed: Deployed, name: str, phase: str = "Succeeded", message: str = "") -> None:
     """Let the pod of a Job end, as a kubelet does."""
-    terminated = {"exitCode": 0 if phase == "Succeeded" else 1, "finishedAt": "2026-01-01T00:00:00Z"}
+    code = 0 if phase == "Succeeded" else 1
+    terminated = {"exitCode": code, "finishedAt": "2026-01-01T00:00:00Z", "message": message}
     report(world, deployed, name, phase, container(terminated=terminated))
 
 
@@ -259,9 +260,10 @@ def test_an_upgrade_still_waits_for_its_hook_after_a_repair_that_was_refused_and
 
 def test_a_hook_that_fails_is_told_and_run_again_when_somebody_asks(world: World) -> None:
     deployed = deploy(world, config_map("settings"), hook("migrate", "pre-install"))
-    end(world, deployed, "migrate", "Failed")
+    end(world, deployed, "migrate", "Failed", message="no table named\norders")
     found = deployed.wait_for("Installed", "False", "HookFailed")
-    assert "migrate: pre-install hook failed (BackoffLimitExceeded); check the logs of its pods" in found["message"]
+    why = 'BackoffLimitExceeded; ContainerFailed: container "main" exited with code 1: no table named orders'
+    assert f"migrate: pre-install hook failed ({why}); check the logs of its pods" in found["message"]
     assert deployed.conditions()["Stalled"]["reason"] == "HookFailed"
 
     failed = job(deployed, "migrate")

@@ -1,6 +1,7 @@
 """Why a workload is not healthy, from its pods. Pure.
 
-Messages name the container only: those of the Pod contain times, its name and counters.
+Messages name the container, and quote what it has written to its terminationMessagePath. Those of the Pod contain
+times, its name and counters.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def _ended(subject: Subject) -> Verdict:
     for label, status in _containers(subject):
         code = integer(status, "state", "terminated", "exitCode")
         if code:
-            return failed(reason or _exit_reason(status), f"{label} exited with code {code}")
+            said = _termination_message(subject, status)
+            return failed(reason or _exit_reason(status), f"{label} exited with code {code}{said}")
     return failed(reason or "PodFailed", "status.phase is Failed")
 
 
@@ -93,17 +95,33 @@ def _exit_reason(status: Manifest) -> str:
 
 
 def _worst_container(subject: Subject) -> Verdict | None:
-    verdicts = [verdict for label, status in _containers(subject) if (verdict := _container(label, status))]
+    verdicts = [each for label, status in _containers(subject) if (each := _container(subject, label, status))]
     return min(verdicts, key=lambda verdict: verdict.state is not State.FAILED, default=None)
 
 
-def _container(label: str, status: Manifest) -> Verdict | None:
+def _container(subject: Subject, label: str, status: Manifest) -> Verdict | None:
     waiting = reason_or(text(status, "state", "waiting", "reason"), "")
     if waiting in FATAL:
-        return failed(waiting, label)
+        return failed(waiting, f"{label}{_termination_message(subject, status)}")
     if _crash_loops(status):
-        return failed(CRASH_LOOP, label)
+        return failed(CRASH_LOOP, f"{label}{_termination_message(subject, status)}")
     return progressing(waiting, label) if _is_hindered(waiting) else None
+
+
+def _termination_message(subject: Subject, status: Manifest) -> str:
+    """Return what a container wrote when it ended last, after a colon; empty if it wrote nothing.
+
+    The kubelet may take the end of the log instead (`FallbackToLogsOnError`). Nobody chose that text for others to
+    read, so it is left out: a log may contain values of Secrets.
+    """
+    name = text(status, "name")
+    containers = (each for key in ("initContainers", "containers") for each in mappings(subject.manifest, "spec", key))
+    policies = {text(each, "name"): text(each, "terminationMessagePolicy") for each in containers}
+    if policies.get(name) == "FallbackToLogsOnError":
+        return ""
+    ends = (text(status, state, "terminated", "message").strip() for state in ("state", "lastState"))
+    message = next(filter(None, ends), "")
+    return f": {message}" if message else ""
 
 
 def _is_hindered(reason: str) -> bool:
@@ -135,8 +153,9 @@ def _waiting(subject: Subject, phase: str) -> Verdict:
         return progressing(NOT_OBSERVED, "the pod has no status yet")
     if phase == "Pending":
         return progressing(PENDING, "containers are not running yet")
-    unready = next((label for label, status in _containers(subject) if status.get("ready") is not True), "")
-    return progressing(NOT_READY, unready)
+    unready = (each for each in _containers(subject) if each[1].get("ready") is not True)
+    label, status = next(unready, ("", {}))
+    return progressing(NOT_READY, f"{label}{_termination_message(subject, status)}" if label else "")
 
 
 def _containers(subject: Subject) -> Iterator[tuple[str, Manifest]]:

@@ -72,15 +72,16 @@ def waiting(reason: str, name: str = "app") -> Manifest:
     return {"name": name, "ready": False, "restartCount": 0, "state": {"waiting": {"reason": reason}}}
 
 
-def crashed(restarts: int, *, ready: bool = False, name: str = "app") -> Manifest:
+def crashed(restarts: int, *, ready: bool = False, name: str = "app", message: str = "") -> Manifest:
     """Return the status of a container that runs again after crashes."""
-    last = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    last = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
     return {"name": name, "ready": ready, "restartCount": restarts, "state": {"running": {}}, "lastState": last}
 
 
-def ended(code: int, reason: str = "Error", name: str = "app") -> Manifest:
+def ended(code: int, reason: str = "Error", name: str = "app", message: str = "") -> Manifest:
     """Return the status of a container that has ended for good."""
-    return {"name": name, "ready": False, "state": {"terminated": {"exitCode": code, "reason": reason}}}
+    terminated = {"exitCode": code, "reason": reason, "message": message}
+    return {"name": name, "ready": False, "state": {"terminated": terminated}}
 
 
 def job(*given: str, spec: Any = None, **status: Any) -> Manifest:
