@@ -61,10 +61,12 @@ class Host:
     Args:
         root: an empty folder.
         mounts: commands that run before the agent is called, with the root folder as `$ROOT`.
+        by_namespaces: whether the agent enters the namespaces of a process, as in a pod, and not the root folder.
     """
 
-    def __init__(self, root: Path, mounts: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, mounts: Sequence[str] = (), *, by_namespaces: bool = False) -> None:
         self.root, self.state, self._mounts = root, root / "var/lib/rukpak/hosts", mounts
+        self._by_namespaces = by_namespaces
         for name in ("etc", "tmp", "root", "var/lib"):
             (root / name).mkdir(parents=True)
         (root / "etc/os-release").write_text(OS_RELEASE)
@@ -77,7 +79,13 @@ class Host:
             kill: which of them is killed, before which of its changes; 0 for none.
         """
         command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, __file__]
-        work = {"root": str(self.root), "mounts": list(self._mounts), "calls": calls, "kill": kill}
+        work = {
+            "root": str(self.root),
+            "mounts": self._mounts,
+            "namespaces": self._by_namespaces,
+            "calls": calls,
+            "kill": kill,
+        }
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert process.stdin
         process.stdin.write(json.dumps(work, default=str))
@@ -149,17 +157,44 @@ def _mount(root: str, commands: Sequence[str]) -> None:
 def _main() -> None:
     work = json.load(sys.stdin)
     _mount(work["root"], work["mounts"])
+    root: Path | None = Path(work["root"])
+    if work["namespaces"]:
+        _start_host(work["root"])
+        root = None
     killed, kill_at = work["kill"]
     counter = _Counter()
     results = []
     for index, (name, plan, *arguments) in enumerate(work["calls"]):
         counter.left = kill_at if index == killed else 0
         try:
-            value = getattr(agent, name)(plan, *map(Path, arguments), root=Path(work["root"]))
+            value = getattr(agent, name)(plan, *map(Path, arguments), root=root)
             results.append({"value": value})
         except agent.HostError as error:
             results.append({"error": str(error)})
     sys.stdout.write(f"\n\0{json.dumps(results)}")
+
+
+def _start_host(root: str) -> None:
+    """Start what is taken for process 1 of the host, and ends with this process."""
+    script = """
+    mount --rbind "$ROOT" "$ROOT"
+    cd "$ROOT"
+    mkdir -p old
+    pivot_root . old
+    umount -l old
+    hostname the-host
+    echo started
+    exec cat
+    """
+    process = subprocess.Popen(
+        ["unshare", "--mount", "--uts", "--ipc", "--net", "sh", "-ec", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "ROOT": root},
+    )
+    assert process.stdout
+    assert process.stdout.readline() == b"started\n"
+    agent._HOST_PROCESS = process.pid
 
 
 class _Counter:

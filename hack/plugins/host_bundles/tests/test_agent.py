@@ -215,6 +215,21 @@ def test_os_release_may_be_an_absolute_link(host: Host, write: Any) -> None:
     host.install(content, make_plan(content, hosts=[{"id": "nixos"}]))
 
 
+def test_namespaces_of_the_host_are_entered(tmp_path: Path, write: Any) -> None:
+    host = Host(tmp_path / "root", by_namespaces=True)
+    content = write(install="hostname > /log; ls -d /old/* >> /log || echo nothing of the pod >> /log")
+    host.call(["install", make_plan(content), content], ["verify", make_plan(content)])
+    assert host.read("log") == "the-host\nnothing of the pod\n"
+
+
+def test_pod_that_may_not_enter_the_host_says_what_it_needs(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = write(install="true")
+    monkeypatch.setattr(agent, "_NAMESPACES", ("user",))  # of this process, which nobody can enter once more
+    monkeypatch.setattr(agent, "_HOST_PROCESS", os.getpid())
+    with pytest.raises(agent.HostError, match=r"^cannot enter the host: .*; the pod must be privileged, with hostPID$"):
+        agent.install(make_plan(content), content)
+
+
 # scripts
 
 
