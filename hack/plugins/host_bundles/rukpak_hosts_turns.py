@@ -1,0 +1,454 @@
+"""What runs in the pods: an agent on each node that waits for its turn, and the Job that has the bundle removed.
+
+All agents read and write one Lease. Its annotation `hosts.rukpak.io/nodes` has an entry for each node that is being
+worked on or has failed, and the API server refuses a write of one who has not seen the last: so no two agents take the
+last place, or begin after a failure that they do not know of. A node without an entry is done, or has not begun; which
+of them, only its own journal tells.
+
+Entries do not expire: a node that does not answer may be down because of what was installed there. Those of a node that
+has no agent any more are dropped, since Kubernetes deletes the pods of nodes that were deleted.
+
+Each step reads what is there and does what is missing, so that an agent may be killed at any time, and the API server
+may be away. Nothing but Python's library. Not here: what is done on the host (rukpak_hosts_agent.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import select
+import signal
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Collection, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import rukpak_hosts_agent
+from rukpak_hosts_agent import HostError
+
+NODES, REMOVE = "hosts.rukpak.io/nodes", "hosts.rukpak.io/remove"
+"""Annotations of the Lease."""
+INSTALLING, REBOOTING, FAILED = "Installing", "Rebooting", "Failed"
+REMOVING, REMOVED, REMOVAL_FAILED = "Removing", "Removed", "RemovalFailed"
+WORKING = (INSTALLING, REBOOTING, REMOVING)
+"""States in which a node has one of `maxUnavailable` places."""
+READY = Path("/run/rukpak-hosts/ready")
+_PLAN = Path("/agent/plan.json")
+_CONTENTS = (Path("/content/parts"), Path("/content/image"))
+_TERMINATION_LOG = Path("/dev/termination-log")
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_POLL_SECONDS = 20.0
+_GONE_SECONDS = 60.0  # while a DaemonSet replaces its pod, a node has none
+_RETRY_SECONDS = 1.0
+_REQUEST_SECONDS = 30.0
+_REMOVAL_SECONDS = 120.0  # in which some agent must begin, beside the time limit of its script
+_SHOWN = 300  # characters of a message in the Lease: it may have to hold many
+_SHOWN_NODES = 10
+
+Entry: TypeAlias = dict[str, str]
+"""Of a node: plan, state, message, since."""
+Entries: TypeAlias = dict[str, Entry]
+
+
+class Host(Protocol):
+    """What is done on this host. Each raises HostError."""
+
+    def install(self, plan: Mapping[str, Any], content: Path) -> None:
+        """Install the bundle, unless it is installed already, and verify it."""
+
+    def verify(self, plan: Mapping[str, Any]) -> None:
+        """Check that the bundle is installed and works."""
+
+    def remove(self, plan: Mapping[str, Any]) -> None:
+        """Undo what was installed, if anything was."""
+
+    def reboot(self, plan: Mapping[str, Any]) -> None:
+        """Begin to reboot."""
+
+    def is_installed(self, plan: Mapping[str, Any]) -> bool:
+        """Return whether exactly this was installed."""
+
+    def needs_reboot(self, plan: Mapping[str, Any]) -> bool:
+        """Return whether what is installed takes effect with the next boot only."""
+
+
+# whose turn it is
+
+
+class Turn(NamedTuple):
+    """Whether a node may go ahead."""
+
+    entries: Entries
+    """With that of the node, if it may."""
+    waits_for: str = ""
+    """Why it may not."""
+
+
+def ask_for_turn(node: str, wanted: Entry, entries: Mapping[str, Entry], turns: Mapping[str, Any]) -> Turn:
+    """Return whether a node may be worked on.
+
+    Args:
+        node: that asks.
+        wanted: its entry if it may, with the state Installing, Rebooting or Removing.
+        entries: of all nodes that have an agent.
+        turns: maxUnavailable and maxFailures.
+    """
+    # Failures of another plan do not count: this one may be what corrects them.
+    known = {name: each for name, each in entries.items() if each["state"] != FAILED or each["plan"] == wanted["plan"]}
+    mine = known.get(node)
+    if mine and mine["state"] == FAILED and wanted["state"] != REMOVING:
+        return Turn(known)  # it still counts as failed while it tries again
+    if not mine or mine["state"] not in WORKING:
+        failed = sorted(name for name, each in known.items() if each["state"] == FAILED)
+        if wanted["state"] != REMOVING and len(failed) >= turns["maxFailures"]:
+            return Turn({}, f"{_list(failed)} failed: {known[failed[0]]['message']}")
+        working = sorted(name for name, each in known.items() if each["state"] in WORKING)
+        if len(working) >= turns["maxUnavailable"]:
+            return Turn({}, f"{_list(working)} {'is' if len(working) == 1 else 'are'} being worked on")
+    return Turn({**known, node: wanted})
+
+
+def _list(nodes: Collection[str]) -> str:
+    shown = sorted(nodes)[:_SHOWN_NODES]
+    return ", ".join(shown) + (f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else "")
+
+
+def plan_id(plan: Mapping[str, Any]) -> str:
+    """Return what identifies what is installed by a plan."""
+    return hashlib.sha256(json.dumps(plan["install"], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def make_entry(plan: Mapping[str, Any], state: str, message: str = "") -> Entry:
+    """Return the entry of a node, as of now."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"plan": plan_id(plan), "state": state, "message": " ".join(message.split())[:_SHOWN], "since": now}
+
+
+# the cluster
+
+
+class ClusterError(Exception):
+    """The API server did not do what it was asked for."""
+
+
+class ConflictError(ClusterError):
+    """Somebody else has written the Lease."""
+
+
+class Cluster:
+    """The Lease, and the pods of the agents.
+
+    Args:
+        url: of the API server.
+        namespace: of the Lease and of the pods.
+        lease: its name, which is also in a label of the pods.
+        token: returns that of the account, which changes by and by.
+        tls: None for a URL without it.
+    """
+
+    def __init__(
+        self, url: str, namespace: str, lease: str, *, token: Callable[[], str], tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._url, self._token = url, token
+        self._lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease}"
+        self._pods = f"/api/v1/namespaces/{namespace}/pods"
+        self._selector = f"hosts.rukpak.io/deployment={lease},hosts.rukpak.io/part=agent"
+        handlers = [urllib.request.ProxyHandler({})]
+        self._opener = urllib.request.build_opener(*handlers, urllib.request.HTTPSHandler(context=tls))
+
+    def read(self) -> dict[str, Any]:
+        """Return the Lease. Raises: ClusterError."""
+        return self._request("GET", self._lease)
+
+    def write(self, lease: Mapping[str, Any], **annotations: str) -> None:
+        """Change annotations of the Lease as it was read. Raises: ClusterError, ConflictError if it has changed."""
+        metadata = lease["metadata"]
+        changed = {**(metadata.get("annotations") or {}), **annotations}
+        self._request("PUT", self._lease, {**lease, "metadata": {**metadata, "annotations": changed}})
+
+    def nodes(self, node: str = "") -> set[str]:
+        """Return the nodes that have an agent: of one node, if it is given, and else of all. Raises: ClusterError."""
+        query = {"labelSelector": self._selector, **({"fieldSelector": f"spec.nodeName={node}"} if node else {})}
+        found = self._request("GET", f"{self._pods}?{urllib.parse.urlencode(query)}")
+        return {name for item in found["items"] if (name := item["spec"].get("nodeName"))}
+
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        request = urllib.request.Request(  # noqa: S310 - the URL is that of the API server
+            f"{self._url}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"},
+        )
+        try:
+            with self._opener.open(request, timeout=_REQUEST_SECONDS) as response:
+                answer: dict[str, Any] = json.load(response)
+        except urllib.error.HTTPError as error:
+            kind = ConflictError if error.code == HTTPStatus.CONFLICT else ClusterError
+            raise kind(f"{method} {path.partition('?')[0]}: {error.code} {error.reason}") from error
+        except (OSError, ValueError) as error:
+            raise ClusterError(f"{method} {path.partition('?')[0]}: {error}") from error
+        return answer
+
+
+def entries_of(lease: Mapping[str, Any]) -> Entries:
+    """Return the entries in a Lease. Raises: ClusterError if somebody else has written something there."""
+    try:
+        entries = json.loads((lease["metadata"].get("annotations") or {}).get(NODES) or "{}")
+        return {
+            node: {key: str(entry[key]) for key in ("plan", "state", "message", "since")}
+            for node, entry in entries.items()
+        }
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ClusterError(f"the annotation {NODES} of the Lease cannot be read; remove it") from error
+
+
+def is_being_removed(lease: Mapping[str, Any]) -> bool:
+    """Return whether all nodes are asked to remove the bundle."""
+    return REMOVE in (lease["metadata"].get("annotations") or {})
+
+
+class Stop:
+    """Whether this process is asked to end. An Event must not be set by what handles a signal: it may be locked."""
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe()
+
+    def set(self, *_signal: object) -> None:
+        """Ask it to end."""
+        os.write(self._writing, b"\0")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for some time or until it is asked, and return whether it is."""
+        return bool(select.select([self._reading], [], [], seconds)[0])
+
+
+# the agent of a node
+
+
+class Agent:
+    """Has the bundle installed on its node, or removed, when it is its turn.
+
+    Args:
+        plan: of the bundle.
+        node: the name of this one.
+        cluster: with the Lease.
+        host: this one.
+        ready: a file that exists while the bundle is installed and works.
+        pace: what the number of seconds between two steps is multiplied by.
+    """
+
+    def __init__(
+        self,
+        plan: Mapping[str, Any],
+        node: str,
+        cluster: Cluster,
+        *,
+        host: Host = rukpak_hosts_agent,
+        content: Path,
+        ready: Path = READY,
+        pace: float = 1.0,
+    ) -> None:
+        self._plan, self._node, self._cluster, self._host = plan, node, cluster, host
+        self._content, self._ready, self._pace = content, ready, pace
+        self._missing: dict[str, float] = {}
+        self._said = ""
+
+    def run(self, stop: Stop) -> None:
+        """Work until this process is asked to end. Raises: HostError if the host has not what it should have."""
+        self._ready.unlink(missing_ok=True)  # of a container that ran before in this pod
+        while not stop.wait(0):
+            try:
+                seconds = self._step(stop)
+            except ConflictError:
+                seconds = _RETRY_SECONDS
+            except ClusterError as error:
+                self._say(f"the API server cannot be used now: {error}")
+                seconds = _POLL_SECONDS
+            stop.wait(self._pace * seconds * random.uniform(0.5, 1.5))  # noqa: S311 - not a secret
+
+    def _step(self, stop: Stop) -> float:
+        """Do what is to be done now, and return how many seconds that holds. Raises: HostError, ClusterError."""
+        lease = self._cluster.read()
+        if is_being_removed(lease):
+            self._remove(lease, stop)
+        elif not self._ready.exists():
+            self._install(lease, stop)
+        return _POLL_SECONDS
+
+    def _install(self, lease: Mapping[str, Any], stop: Stop) -> None:
+        host, plan = self._host, self._plan
+        try:
+            is_installed = host.is_installed(plan)
+            if not is_installed or host.needs_reboot(plan):
+                if not self._take_turn(lease, REBOOTING if is_installed else INSTALLING):
+                    return
+                if not is_installed:
+                    self._say(f"installing {plan['install']['name']} {plan['install']['version']}")
+                    host.install(plan, self._content)
+            else:
+                host.verify(plan)
+            if host.needs_reboot(plan):
+                self._reboot(stop)
+                return
+        except HostError as error:
+            self._record(make_entry(plan, FAILED, str(error)), stop)
+            raise
+        self._record(None, stop)
+        self._say("installed")
+        self._ready.touch()
+
+    def _reboot(self, stop: Stop) -> None:
+        if not self._plan["allowReboot"]:
+            raise HostError(
+                "it needs a reboot, which spec.config.allowReboot does not allow; set it, or reboot the node"
+            )
+        self._record(make_entry(self._plan, REBOOTING), stop)
+        self._say("rebooting")
+        self._host.reboot(self._plan)
+
+    def _remove(self, lease: Mapping[str, Any], stop: Stop) -> None:
+        self._ready.unlink(missing_ok=True)
+        mine = entries_of(lease).get(self._node)
+        if (mine and mine["state"] == REMOVED) or not self._take_turn(lease, REMOVING):
+            return
+        self._say("removing")
+        try:
+            self._host.remove(self._plan)
+        except HostError as error:
+            self._record(make_entry(self._plan, REMOVAL_FAILED, str(error)), stop)
+            raise
+        self._record(make_entry(self._plan, REMOVED), stop)
+
+    def _take_turn(self, lease: Mapping[str, Any], state: str) -> bool:
+        """Return whether it is the turn of this node, which is then written to the Lease. Raises: ClusterError."""
+        entries = self._drop_gone(entries_of(lease))
+        turn = ask_for_turn(self._node, make_entry(self._plan, state), entries, self._plan["turns"])
+        if turn.waits_for:
+            self._say(f"waiting: {turn.waits_for}")
+        else:
+            self._cluster.write(lease, **{NODES: json.dumps(turn.entries, sort_keys=True)})
+        return not turn.waits_for
+
+    def _drop_gone(self, entries: Entries) -> Entries:
+        """Return the entries of nodes that still have an agent."""
+        kept = {}
+        for node, entry in entries.items():
+            if node == self._node or entry["state"] == REMOVED or self._cluster.nodes(node):
+                self._missing.pop(node, None)
+                kept[node] = entry
+            elif time.monotonic() - self._missing.setdefault(node, time.monotonic()) < self._pace * _GONE_SECONDS:
+                kept[node] = entry
+        return kept
+
+    def _record(self, entry: Entry | None, stop: Stop) -> None:
+        """Write the entry of this node to the Lease, however long that takes, unless this process is asked to end.
+
+        What is not written is found again by the next agent of this node.
+        """
+        while True:
+            seconds = _POLL_SECONDS
+            try:
+                lease = self._cluster.read()
+                entries = entries_of(lease)
+                if entry is None and self._node not in entries:
+                    return
+                others = {node: each for node, each in entries.items() if node != self._node}
+                changed = others if entry is None else {**others, self._node: entry}
+                self._cluster.write(lease, **{NODES: json.dumps(changed, sort_keys=True)})
+            except ConflictError:
+                seconds = _RETRY_SECONDS
+            except ClusterError as error:  # what was installed may be the API server
+                self._say(f"the API server cannot be used now: {error}")
+            else:
+                return
+            if stop.wait(self._pace * seconds * random.uniform(0.5, 1.5)):  # noqa: S311 - not a secret
+                return
+
+    def _say(self, message: str) -> None:
+        if message != self._said:
+            print(message, flush=True)  # noqa: T201 - its log
+        self._said = message
+
+
+# the removal
+
+
+def remove_everywhere(plan: Mapping[str, Any], cluster: Cluster, stop: Stop, *, pace: float = 1.0) -> None:
+    """Ask all agents to remove the bundle, and wait for them.
+
+    Raises: HostError, with the nodes that still have it, if none has got rid of it for longer than a script may take.
+    """
+    limit = pace * (plan["timeoutSeconds"] + _REMOVAL_SECONDS)
+    deadline, before, told = time.monotonic() + limit, set[str](), ""
+    while True:
+        try:
+            lease = cluster.read()
+            if not is_being_removed(lease):
+                cluster.write(lease, **{REMOVE: "true"})
+            entries, nodes = entries_of(lease), cluster.nodes()
+            left = {node for node in nodes if entries.get(node, {}).get("state") != REMOVED}
+            if not left:
+                return
+            if left != before:  # and not the entries: those of nodes that try again change, too
+                deadline, before = time.monotonic() + limit, left
+            told = f"{len(left)} of {len(nodes)} nodes still have it: {_describe(left, entries)}"
+        except ClusterError as error:
+            told = f"the API server cannot be used: {error}"
+        if time.monotonic() > deadline or stop.wait(pace * _RETRY_SECONDS * 5):
+            raise HostError(told)
+
+
+def _describe(nodes: Collection[str], entries: Entries) -> str:
+    shown = sorted(nodes)[:_SHOWN_NODES]
+    texts = [f"{node} ({_describe_entry(entries.get(node))})" for node in shown]
+    return ", ".join(texts) + (f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else "")
+
+
+def _describe_entry(entry: Entry | None) -> str:
+    if entry is None or entry["state"] not in (REMOVING, REMOVAL_FAILED):
+        return "its agent does not answer"
+    return entry["message"] or "not done yet"
+
+
+# the program
+
+
+def _in_cluster(lease: str) -> Cluster:
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+    return Cluster(
+        f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        os.environ["POD_NAMESPACE"],
+        lease,
+        token=lambda: (_ACCOUNT / "token").read_text(encoding="ascii"),
+        tls=ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt")),
+    )
+
+
+def main(role: str) -> int:
+    """Run as the agent of a node ("node"), or as the Job that removes the bundle ("remove")."""
+    plan, stop = json.loads(_PLAN.read_bytes()), Stop()
+    signal.signal(signal.SIGTERM, stop.set)
+    cluster = _in_cluster(plan["turns"]["lease"])
+    try:
+        if role == "remove":
+            remove_everywhere(plan, cluster, stop)
+        else:
+            content = next(path for path in _CONTENTS if path.exists())
+            Agent(plan, os.environ["NODE_NAME"], cluster, content=content).run(stop)
+    except HostError as error:
+        print(error, file=sys.stderr, flush=True)  # noqa: T201 - its log
+        _TERMINATION_LOG.write_text(str(error), encoding="utf-8")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

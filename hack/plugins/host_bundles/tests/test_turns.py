@@ -1,0 +1,411 @@
+"""Whose turn it is: one decision at a time, and fleets of agents that share a Lease."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from fake_cluster import FakeCluster, serve
+from rukpak_hosts_agent import HostError
+from rukpak_hosts_turns import (
+    FAILED,
+    INSTALLING,
+    REBOOTING,
+    REMOVAL_FAILED,
+    REMOVE,
+    REMOVED,
+    REMOVING,
+    Agent,
+    ClusterError,
+    Entry,
+    Stop,
+    ask_for_turn,
+    entries_of,
+    make_entry,
+    plan_id,
+    remove_everywhere,
+)
+
+PACE = 0.002  # 40 ms in place of 20 s
+SECONDS = 20.0
+
+
+def make_plan(version: str = "v1", *, reboot: bool = False, places: int = 1, failures: int = 1) -> dict[str, Any]:
+    return {
+        "install": {"name": "tool", "version": version},
+        "allowReboot": reboot,
+        "timeoutSeconds": 600,
+        "turns": {"lease": "tool", "maxUnavailable": places, "maxFailures": failures},
+    }
+
+
+OLD, NEW = make_plan("v1"), make_plan("v2")
+
+
+def entry(state: str, plan: Mapping[str, Any] = NEW, message: str = "") -> Entry:
+    return make_entry(plan, state, message)
+
+
+class Case(NamedTuple):
+    """A question of node "a", as a sentence."""
+
+    name: str
+    entries: Mapping[str, Entry]
+    waits_for: str = ""
+    state: str = INSTALLING
+    places: int = 1
+    failures: int = 1
+
+
+CASES = [
+    Case("the first node begins", {}),
+    Case("a second one waits", {"b": entry(INSTALLING)}, "b is being worked on"),
+    Case("one that reboots has a place", {"b": entry(REBOOTING)}, "b is being worked on"),
+    Case("a second place is free", {"b": entry(INSTALLING)}, places=2),
+    Case("both are taken", {"b": entry(INSTALLING), "c": entry(REBOOTING)}, "b, c are being worked on", places=2),
+    Case("a failure stops all others", {"b": entry(FAILED, message="no disk")}, "b failed: no disk", places=2),
+    Case("a failure that is allowed does not", {"b": entry(FAILED)}, failures=2),
+    Case("a failure of another plan does not", {"b": entry(FAILED, OLD)}),
+    Case("a node of another plan that is being worked on does", {"b": entry(INSTALLING, OLD)}, "b is being worked on"),
+    Case("what had a place goes on", {"a": entry(INSTALLING), "b": entry(FAILED)}),
+    Case("what had a place goes on with another plan", {"a": entry(INSTALLING, OLD), "b": entry(INSTALLING)}),
+    Case("what has failed tries again", {"a": entry(FAILED), "b": entry(INSTALLING)}),
+    Case("a node whose failure is forgotten waits, too", {"a": entry(FAILED, OLD), "b": entry(FAILED)}, "b failed: "),
+    Case("a removal waits for its turn", {"b": entry(REMOVING)}, "b is being worked on", state=REMOVING),
+    Case("a failure stops no removal", {"b": entry(FAILED), "c": entry(REMOVAL_FAILED)}, state=REMOVING),
+    Case("what has been removed has no place", {"b": entry(REMOVED)}, state=REMOVING),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_whose_turn_it_is(case: Case) -> None:
+    turns = {"maxUnavailable": case.places, "maxFailures": case.failures}
+    turn = ask_for_turn("a", entry(case.state), case.entries, turns)
+    assert turn.waits_for == case.waits_for
+    assert ("a" in turn.entries) is not bool(case.waits_for)
+
+
+def test_a_node_that_tries_again_still_counts_as_failed() -> None:
+    turn = ask_for_turn("a", entry(INSTALLING), {"a": entry(FAILED)}, {"maxUnavailable": 2, "maxFailures": 1})
+    assert turn.entries["a"]["state"] == FAILED
+
+
+def test_failures_of_another_plan_are_forgotten() -> None:
+    turn = ask_for_turn("a", entry(INSTALLING), {"b": entry(FAILED, OLD)}, NEW["turns"])
+    assert set(turn.entries) == {"a"}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}', '{"a": {"state": "Failed"}}', "null1"])
+def test_an_annotation_that_somebody_has_damaged_is_said_to_be(text: str) -> None:
+    with pytest.raises(ClusterError, match=r"hosts\.rukpak\.io/nodes of the Lease cannot be read; remove it$"):
+        entries_of({"metadata": {"annotations": {"hosts.rukpak.io/nodes": text}}})
+
+
+def test_a_long_message_is_one_short_line() -> None:
+    assert make_entry(NEW, FAILED, "a\nb " + "c" * 5000)["message"] == "a b " + "c" * 296
+
+
+# fleets
+
+
+class FakeHost:
+    """A host on which nothing runs."""
+
+    def __init__(self, fleet: Fleet, node: str) -> None:
+        self._fleet, self._node = fleet, node
+        self.installed = ""
+        self.booted = True
+
+    def install(self, plan: Mapping[str, Any], content: Path) -> None:
+        with self._fleet.working(self._node):
+            if self._node in self._fleet.broken:
+                raise HostError(self._fleet.broken[self._node])
+            self.installed, self.booted = plan_id(plan), not self._fleet.reboots
+
+    def verify(self, plan: Mapping[str, Any]) -> None:
+        if self._node in self._fleet.broken:
+            raise HostError(self._fleet.broken[self._node])
+        assert self.is_installed(plan)
+
+    def remove(self, plan: Mapping[str, Any]) -> None:
+        with self._fleet.working(self._node):
+            if self._node in self._fleet.broken:
+                raise HostError(self._fleet.broken[self._node])
+            self.installed = ""
+
+    def reboot(self, plan: Mapping[str, Any]) -> None:
+        with self._fleet.working(self._node):
+            self.booted = True
+
+    def is_installed(self, plan: Mapping[str, Any]) -> bool:
+        return self.installed == plan_id(plan)
+
+    def needs_reboot(self, plan: Mapping[str, Any]) -> bool:
+        return not self.booted
+
+
+class Fleet:
+    """Nodes with agents, whose containers are started again when they fail, as the kubelet does."""
+
+    def __init__(self, cluster: FakeCluster, folder: Path) -> None:
+        self.cluster, self._folder = cluster, folder
+        self.hosts: dict[str, FakeHost] = {}
+        self.broken: dict[str, str] = {}
+        self.reboots = False
+        self.seconds = 0.01
+        """For which a node is worked on."""
+        self.most = 0
+        """Nodes that were worked on at the same time."""
+        self.order: list[str] = []
+        self._busy: set[str] = set()
+        self._lock = threading.Lock()
+        self._running: dict[str, tuple[Stop, threading.Thread]] = {}
+
+    def working(self, node: str) -> Any:
+        """Return a block in which a node is worked on."""
+        return _Working(self, node)
+
+    def begin(self, node: str) -> None:
+        with self._lock:
+            self._busy.add(node)
+            self.order.append(node)
+            self.most = max(self.most, len(self._busy))
+
+    def end(self, node: str) -> None:
+        with self._lock:
+            self._busy.remove(node)
+
+    def start(self, plan: Mapping[str, Any], *nodes: str) -> None:
+        """Start the agents of nodes, in place of those that run there."""
+        for node in nodes:
+            self.stop(node)
+            host = self.hosts.setdefault(node, FakeHost(self, node))
+            self.cluster.nodes.add(node)
+            stop, ready = Stop(), self._folder / node
+            agent = Agent(plan, node, self.cluster.client(), host=host, content=self._folder, ready=ready, pace=PACE)
+            thread = threading.Thread(target=self._run, args=(agent, stop), daemon=True)
+            self._running[node] = stop, thread
+            thread.start()
+
+    def _run(self, agent: Agent, stop: Stop) -> None:
+        while not stop.wait(0.02):
+            with suppress(HostError):
+                agent.run(stop)
+
+    def stop(self, *nodes: str) -> None:
+        for node in nodes:
+            if node in self._running:
+                stop, thread = self._running.pop(node)
+                stop.set()
+                thread.join(SECONDS)
+
+    def stop_all(self) -> None:
+        self.stop(*list(self._running))
+
+    def ready(self) -> set[str]:
+        return {path.name for path in self._folder.iterdir()}
+
+    def installed(self, plan: Mapping[str, Any]) -> set[str]:
+        return {node for node, host in self.hosts.items() if host.is_installed(plan)}
+
+
+class _Working:
+    def __init__(self, fleet: Fleet, node: str) -> None:
+        self._fleet, self._node = fleet, node
+
+    def __enter__(self) -> None:
+        self._fleet.begin(self._node)
+        time.sleep(self._fleet.seconds)  # so that others could begin meanwhile
+
+    def __exit__(self, *_: object) -> None:
+        self._fleet.end(self._node)
+
+
+TEN = [f"node-{index}" for index in range(10)]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    """Return a fleet without nodes."""
+    with serve() as cluster:
+        fleet = Fleet(cluster, tmp_path)
+        yield fleet
+        fleet.stop_all()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Log:
+    """What agents print, until all have said something."""
+
+    def __init__(self, capfd: pytest.CaptureFixture[str], text: str, count: int) -> None:
+        self._capfd, self._text, self._count, self._seen = capfd, text, count, ""
+
+    def is_complete(self) -> bool:
+        self._seen += self._capfd.readouterr().out
+        return self._seen.count(self._text) >= self._count
+
+
+def test_ten_nodes_are_installed_one_at_a_time(fleet: Fleet) -> None:
+    fleet.start(NEW, *TEN)
+    wait_until(lambda: fleet.ready() == set(TEN))
+    assert fleet.most == 1
+    assert sorted(fleet.order) == TEN
+    assert fleet.cluster.entries() == {}
+
+
+def test_no_more_are_worked_on_than_are_allowed(fleet: Fleet) -> None:
+    fleet.seconds = 0.3
+    fleet.start(make_plan(places=3), *TEN)
+    wait_until(lambda: fleet.ready() == set(TEN))
+    assert fleet.most == 3
+
+
+def test_an_upgrade_goes_in_turns_and_a_rollback_too(fleet: Fleet) -> None:
+    for plan in (OLD, NEW, OLD):
+        fleet.start(plan, *TEN)
+        wait_until(lambda plan=plan: fleet.installed(plan) == set(TEN) == fleet.ready())  # type: ignore[misc]
+    assert fleet.most == 1
+    assert len(fleet.order) == 30
+
+
+def test_what_is_installed_is_not_installed_again(fleet: Fleet) -> None:
+    for _ in range(2):
+        fleet.start(NEW, "a", "b")
+        wait_until(lambda: fleet.ready() == {"a", "b"})
+        fleet.stop_all()
+    assert sorted(fleet.order) == ["a", "b"]
+
+
+def test_a_node_that_fails_stops_the_others_which_say_why(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
+    fleet.broken = {"node-0": "install.sh: exited with status 3"}
+    fleet.start(NEW, "node-0")
+    wait_until(lambda: fleet.cluster.entries().get("node-0", {}).get("state") == FAILED)
+    fleet.start(NEW, *TEN[1:])
+    said = "waiting: node-0 failed: install.sh: exited with status 3"
+    wait_until(Log(capfd, said, 9).is_complete)
+    assert fleet.ready() == set()
+    assert fleet.cluster.entries()["node-0"]["message"] == "install.sh: exited with status 3"
+    assert set(fleet.order) == {"node-0"}
+
+
+def test_another_plan_goes_on_after_a_failure(fleet: Fleet) -> None:
+    fleet.broken = {"a": "no"}
+    fleet.start(OLD, "a", "b")
+    wait_until(lambda: fleet.cluster.entries().get("a", {}).get("state") == FAILED)
+    fleet.broken = {}
+    fleet.start(NEW, "a", "b")
+    wait_until(lambda: fleet.installed(NEW) == {"a", "b"} == fleet.ready())
+
+
+def test_a_node_that_recovers_lets_the_others_go_on(fleet: Fleet) -> None:
+    fleet.broken = {"a": "no"}
+    fleet.start(NEW, "a")
+    wait_until(lambda: "a" in fleet.cluster.entries())
+    fleet.start(NEW, "b")
+    fleet.broken = {}
+    wait_until(lambda: fleet.ready() == {"a", "b"})
+    assert fleet.cluster.entries() == {}
+
+
+def test_a_node_that_joins_later_gets_it(fleet: Fleet) -> None:
+    fleet.start(NEW, "a")
+    wait_until(lambda: fleet.ready() == {"a"})
+    fleet.start(NEW, "b")
+    wait_until(lambda: fleet.ready() == {"a", "b"})
+
+
+@pytest.mark.parametrize("state", [INSTALLING, FAILED])
+def test_a_node_that_is_gone_blocks_nothing(fleet: Fleet, state: str) -> None:
+    lease = fleet.cluster.client().read()
+    write(fleet, lease, {"gone": entry(state)})
+    fleet.start(NEW, "a")
+    wait_until(lambda: fleet.ready() == {"a"})
+    assert fleet.cluster.entries() == {}
+
+
+def test_a_node_that_does_not_answer_blocks_the_others(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
+    fleet.cluster.nodes.add("silent")
+    write(fleet, fleet.cluster.client().read(), {"silent": entry(INSTALLING)})
+    fleet.start(NEW, "a")
+    wait_until(Log(capfd, "waiting: silent is being worked on", 1).is_complete)
+    time.sleep(PACE * 60 * 3)  # for longer than a node may be without a pod
+    assert fleet.ready() == set()
+    assert set(fleet.cluster.entries()) == {"silent"}
+
+
+def write(fleet: Fleet, lease: Mapping[str, Any], entries: Mapping[str, Entry]) -> None:
+    fleet.cluster.client().write(lease, **{"hosts.rukpak.io/nodes": json.dumps(entries)})
+
+
+def test_an_api_server_that_goes_away_delays_all_and_spoils_nothing(fleet: Fleet) -> None:
+    fleet.start(NEW, *TEN)
+    wait_until(lambda: len(fleet.ready()) >= 2)
+    fleet.cluster.is_away = True
+    time.sleep(0.1)
+    fleet.cluster.is_away = False
+    wait_until(lambda: fleet.ready() == set(TEN))
+    assert fleet.most == 1
+
+
+def test_a_reboot_keeps_the_place(fleet: Fleet) -> None:
+    fleet.reboots = True
+    fleet.start(make_plan(reboot=True), *TEN)
+    wait_until(lambda: fleet.ready() == set(TEN))
+    assert fleet.most == 1
+    assert fleet.order[::2] == fleet.order[1::2]  # installed and rebooted, before another
+
+
+def test_a_reboot_that_is_not_allowed_is_a_failure(fleet: Fleet) -> None:
+    fleet.reboots = True
+    fleet.start(NEW, "a")
+    wait_until(lambda: fleet.cluster.entries().get("a", {}).get("state") == FAILED)
+    assert fleet.cluster.entries()["a"]["message"].startswith("it needs a reboot, which spec.config.allowReboot")
+    assert fleet.order == ["a"]
+
+
+# removal
+
+
+def remove(fleet: Fleet, pace: float = 1.0) -> None:
+    remove_everywhere(NEW, fleet.cluster.client(), Stop(), pace=pace)
+
+
+def test_all_nodes_remove_it_in_turns(fleet: Fleet) -> None:
+    fleet.start(NEW, *TEN)
+    wait_until(lambda: fleet.ready() == set(TEN))
+    remove(fleet, pace=0.02)
+    assert fleet.installed(NEW) == fleet.ready() == set()
+    assert fleet.most == 1
+
+
+def test_the_job_names_the_nodes_that_still_have_it(fleet: Fleet) -> None:
+    fleet.start(NEW, "a", "b")
+    wait_until(lambda: fleet.ready() == {"a", "b"})
+    fleet.broken, fleet.cluster.nodes = {"b": "uninstall.sh: exited with status 1"}, {"a", "b", "silent"}
+    with pytest.raises(HostError) as caught:
+        remove(fleet, pace=0.001)
+    assert "2 of 3 nodes still have it" in str(caught.value)
+    assert "b (uninstall.sh: exited with status 1), silent (its agent does not answer)" in str(caught.value)
+
+
+def test_a_node_without_an_agent_is_not_waited_for(fleet: Fleet) -> None:
+    remove(fleet)
+    assert fleet.cluster.annotations() == {REMOVE: "true"}
+
+
+def test_the_job_fails_with_what_the_api_server_says(fleet: Fleet) -> None:
+    fleet.cluster.is_away = True
+    with pytest.raises(HostError, match=r"^the API server cannot be used: GET /apis/.*/leases/tool: 503 "):
+        remove(fleet, pace=0.0001)
