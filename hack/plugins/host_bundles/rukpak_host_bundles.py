@@ -515,13 +515,11 @@ class _Objects:
             "periodSeconds": 10,
             "timeoutSeconds": 10,
         }
-        container["volumeMounts"] += [
-            {"name": "content", "mountPath": "/content/parts" if parts else "/content/image", "readOnly": True},
-            {"name": "host", "mountPath": "/host", "mountPropagation": "Bidirectional"},
-        ]
-        pod["volumes"] += [self._content(parts), {"name": "host", "hostPath": {"path": "/", "type": "Directory"}}]
+        path = "/content/parts" if parts else "/content/image"
+        container["volumeMounts"].append({"name": "content", "mountPath": path, "readOnly": True})
+        pod["volumes"].append(self._content(parts))
         pod |= {
-            "hostPID": True,
+            "hostPID": True,  # the agent enters the namespaces of process 1
             "hostNetwork": True,  # what is installed may be what other networks depend on
             "priorityClassName": "system-node-critical",
             "nodeSelector": {"kubernetes.io/os": "linux", **self._config.get("nodeSelector", {})},

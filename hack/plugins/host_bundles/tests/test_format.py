@@ -234,6 +234,12 @@ def test_a_pod_may_finish_a_script_before_it_ends(render: Render) -> None:
     assert pod_of(render({"timeoutSeconds": 1800}))["terminationGracePeriodSeconds"] > 1800
 
 
+def test_a_pod_can_enter_the_host_and_has_nothing_else_of_it(render: Render) -> None:
+    pod = pod_of(render())
+    assert pod["hostPID"] is pod["containers"][0]["securityContext"]["privileged"] is True
+    assert {next(iter(volume.keys() - {"name"})) for volume in pod["volumes"]} == {"configMap", "emptyDir", "projected"}
+
+
 def test_selected_nodes_get_it(render: Render) -> None:
     toleration = {"key": "example.com/gpu", "operator": "Exists"}
     pod = pod_of(render(nodeSelector={"example.com/gpu": "a100"}, tolerations=[toleration]))
