@@ -697,7 +697,7 @@ class _Host:
         }
         if self._plan["reboot"] != "Never":
             env["HOST_BUNDLE_REBOOT_FILE"] = str(self._reboot_file)
-        runner.run([*_interpreter(folder / script), f"./{script}"], script, folder, env)
+        runner.run([*interpreter_of(folder / script), f"./{script}"], script, folder, env)
 
     def _verify(self, runner: _Runner, record: Mapping[str, Any] | None = None) -> None:
         folder = self._content_of(self._wanted)
@@ -735,7 +735,7 @@ class _Host:
         return Path(f"/usr/lib/extension-release.d/extension-release.{self._wanted['name']}").exists()
 
 
-def _interpreter(script: Path) -> list[str]:
+def interpreter_of(script: Path) -> list[str]:
     """Return what runs a script: what its first line says. Whether it is executable, not every source knows."""
     with script.open("rb") as file:
         line = file.readline(_LINE_BYTES).decode(errors="replace").strip()

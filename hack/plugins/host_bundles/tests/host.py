@@ -1,7 +1,4 @@
-"""A host for tests: a root folder with the programs of this machine, in user and mount namespaces of its own.
-
-As a program, it enters them, and calls the agent as its standard input says.
-"""
+"""A host for tests: a root folder with the programs of this machine, in user and mount namespaces of its own."""
 
 from __future__ import annotations
 
@@ -11,17 +8,20 @@ import shlex
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+import pytest
+import rukpak_hosts
 import rukpak_hosts_agent as agent
 
 OS_RELEASE = 'PRETTY_NAME="A host"\nID=debian\nVERSION_ID="12"\n'
 ARCHITECTURE = agent.ARCHITECTURES[os.uname().machine]
-SCRIPTS = "Scripts"
+Call = Sequence[Any]
+"""The name of a function of the agent, and its arguments but the root."""
+NEVER = (0, 0)
 
 
 def write_content(folder: Path, **scripts: str) -> Path:
@@ -40,7 +40,7 @@ def make_plan(content: Path, **changes: Any) -> dict[str, Any]:
             "owner": "k3s/k3s",
             "name": "k3s",
             "version": "v1",
-            "type": SCRIPTS,
+            "type": "Scripts",
             "digest": agent.digest_of_folder(content),
             "env": {},
         },
@@ -55,11 +55,55 @@ def make_plan(content: Path, **changes: Any) -> dict[str, Any]:
     return plan
 
 
+def replace_program(name: str, script: str) -> list[str]:
+    """Return mounts with a program of the host that is another."""
+    lines = ["#!/bin/sh -e", script]
+    return [
+        "mount -t tmpfs t $ROOT/usr/local; mkdir $ROOT/usr/local/bin",
+        f"printf '%s\\n' {shlex.join(lines)} > $ROOT/usr/local/bin/{name}; chmod +x $ROOT/usr/local/bin/{name}",
+    ]
+
+
+class Results(NamedTuple):
+    """What calls have printed, and the "value" or "error" of each."""
+
+    output: str
+    each: list[dict[str, Any]]
+
+    def get(self) -> Any:
+        """Return the value of the last call. Raises: HostError, with the output as a note."""
+        if "error" not in self.each[-1]:
+            return self.each[-1]["value"]
+        error = agent.HostError(self.each[-1]["error"])
+        error.add_note(self.output)
+        raise error
+
+
+class Calls(NamedTuple):
+    """Calls that were started, in a process."""
+
+    process: int
+    output: int
+    results: int
+
+    def wait(self) -> Results:
+        with os.fdopen(self.output) as output, os.fdopen(self.results) as results:
+            found = Results(output.read(), json.loads(results.read()))
+        os.waitpid(self.process, 0)
+        return found
+
+    def kill(self) -> None:
+        os.kill(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)
+        os.close(self.output)
+        os.close(self.results)
+
+
 class Host:
     """The root folder keeps what was done from call to call.
 
     Args:
-        root: an empty folder.
+        root: a new folder.
         mounts: commands that run before the agent is called, with the root folder as `$ROOT`.
         by_namespaces: whether the agent enters the namespaces of a process, as in a pod, and not the root folder.
     """
@@ -71,35 +115,23 @@ class Host:
             (root / name).mkdir(parents=True)
         (root / "etc/os-release").write_text(OS_RELEASE)
 
-    def start(self, *calls: Sequence[Any], kill: tuple[int, int] = (0, 0)) -> subprocess.Popen[str]:
-        """Start calls of functions of the agent, one after the other: their names and arguments but the root.
+    def start(self, *calls: Call, kill: tuple[int, int] = NEVER) -> Calls:
+        """Start calls, one after the other. With `kill`: which is killed, before which of its changes."""
+        (output, printing), (results, writing) = os.pipe(), os.pipe()
+        process = os.fork()
+        if not process:
+            self._call(calls, kill, printing, writing)
+        os.close(printing)
+        os.close(writing)
+        return Calls(process, output, results)
 
-        Args:
-            calls: the names of functions, with all arguments but the root.
-            kill: which of them is killed, before which of its changes; 0 for none.
-        """
-        command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, __file__]
-        work = {
-            "root": str(self.root),
-            "mounts": self._mounts,
-            "namespaces": self._by_namespaces,
-            "calls": calls,
-            "kill": kill,
-        }
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert process.stdin
-        process.stdin.write(json.dumps(work, default=str))
-        process.stdin.close()
-        process.stdin = None
-        return process
-
-    def call_all(self, *calls: Sequence[Any], kill: tuple[int, int] = (0, 0)) -> list[dict[str, Any]]:
+    def call_all(self, *calls: Call, kill: tuple[int, int] = NEVER) -> list[dict[str, Any]]:
         """Return the "value" or "error" of each call."""
-        return read_results(self.start(*calls, kill=kill))[1]
+        return self.start(*calls, kill=kill).wait().each
 
-    def call(self, *calls: Sequence[Any]) -> Any:
+    def call(self, *calls: Call) -> Any:
         """Return what the last of some calls returns. Raises: HostError."""
-        return read_result(self.start(*calls))
+        return self.start(*calls).wait().get()
 
     def install(self, content: Path, plan: Mapping[str, Any] | None = None) -> None:
         self.call(["install", plan or make_plan(content), content])
@@ -111,90 +143,38 @@ class Host:
     def journal(self, name: str = "k3s") -> Any:
         return json.loads((self.state / name / "journal.json").read_text())
 
-
-def read_results(process: subprocess.Popen[str]) -> tuple[str, list[dict[str, Any]]]:
-    """Return the output and the results of calls that were started."""
-    output, _ = process.communicate(timeout=60)
-    printed, _, last = output.rpartition("\n\0")
-    return printed, json.loads(last)
-
-
-def read_result(process: subprocess.Popen[str]) -> Any:
-    """Return the result of the last call. Raises: HostError, with the output as a note."""
-    printed, (*_, result) = read_results(process)
-    if "error" in result:
-        error = agent.HostError(result["error"])
-        error.add_note(printed)
-        raise error
-    return result["value"]
-
-
-# inside
-
-
-def replace_program(name: str, script: str) -> list[str]:
-    """Return mounts with a program of the host that is another."""
-    lines = ["#!/bin/sh -e", script]
-    return [
-        "mount -t tmpfs t $ROOT/usr/local; mkdir $ROOT/usr/local/bin",
-        f"printf '%s\\n' {shlex.join(lines)} > $ROOT/usr/local/bin/{name}; chmod +x $ROOT/usr/local/bin/{name}",
-    ]
+    def _call(self, calls: Sequence[Call], kill: tuple[int, int], printing: int, writing: int) -> None:
+        """Do the calls in this process, which ends."""
+        try:
+            os.dup2(printing, 1)
+            os.close(printing)
+            rukpak_hosts.enter_namespaces(as_user=True)
+            rukpak_hosts.mount_programs(self.root)
+            env = {**os.environ, "ROOT": str(self.root)}
+            subprocess.run(["sh", "-ec", "\n".join(self._mounts)], check=True, env=env)
+            root = None if self._by_namespaces else self.root
+            if self._by_namespaces:
+                _start_process_of_host(env)
+            results = _call_each(calls, root, kill)
+            os.close(1)
+            with os.fdopen(writing, "w") as file:
+                file.write(json.dumps(results))
+        except BaseException:  # noqa: BLE001 - this process ends here, whatever happens
+            traceback.print_exc()
+        finally:
+            os._exit(0)
 
 
-def _mount(root: str, commands: Sequence[str]) -> None:
-    lines = []
-    for name in ("usr", "bin", "sbin", "lib", "lib64"):
-        outside, inside = Path("/", name), Path(root, name)
-        if outside.is_symlink() and not inside.is_symlink():
-            inside.symlink_to(outside.readlink())
-        elif outside.is_dir() and not outside.is_symlink():
-            lines.append(f"mkdir -p {inside}; mount --rbind {outside} {inside}; mount -o remount,bind,ro {inside}")
-    lines += [f"mkdir -p {root}/{name}; mount --rbind /{name} {root}/{name}" for name in ("dev", "proc")]
-    script = "\n".join([*lines, *commands])
-    subprocess.run(["sh", "-ec", script], check=True, env={**os.environ, "ROOT": root})
-
-
-def _main() -> None:
-    work = json.load(sys.stdin)
-    _mount(work["root"], work["mounts"])
-    root: Path | None = Path(work["root"])
-    if work["namespaces"]:
-        _start_host(work["root"])
-        root = None
-    killed, kill_at = work["kill"]
+def _call_each(calls: Sequence[Call], root: Path | None, kill: tuple[int, int]) -> list[dict[str, Any]]:
     counter = _Counter()
     results = []
-    for index, (name, plan, *arguments) in enumerate(work["calls"]):
-        counter.left = kill_at if index == killed else 0
+    for index, (name, *arguments) in enumerate(calls):
+        counter.left = kill[1] if index == kill[0] else 0
         try:
-            value = getattr(agent, name)(plan, *map(Path, arguments), root=root)
-            results.append({"value": value})
+            results.append({"value": getattr(agent, name)(*arguments, root=root)})
         except agent.HostError as error:
             results.append({"error": str(error)})
-    sys.stdout.write(f"\n\0{json.dumps(results)}")
-
-
-def _start_host(root: str) -> None:
-    """Start what is taken for process 1 of the host, and ends with this process."""
-    script = """
-    mount --rbind "$ROOT" "$ROOT"
-    cd "$ROOT"
-    mkdir -p old
-    pivot_root . old
-    umount -l old
-    hostname the-host
-    echo started
-    exec cat
-    """
-    process = subprocess.Popen(
-        ["unshare", "--mount", "--uts", "--ipc", "--net", "sh", "-ec", script],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "ROOT": root},
-    )
-    assert process.stdout
-    assert process.stdout.readline() == b"started\n"
-    agent._HOST_PROCESS = process.pid
+    return results
 
 
 class _Counter:
@@ -217,5 +197,30 @@ def _is_change(event: str, arguments: tuple[Any, ...]) -> bool:
     return event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.symlink", "subprocess.Popen")
 
 
-if __name__ == "__main__":
-    _main()
+def _start_process_of_host(env: Mapping[str, str]) -> None:
+    """Start what is taken for process 1 of the host, and ends with this process."""
+    script = """
+    mount --rbind "$ROOT" "$ROOT"
+    cd "$ROOT"
+    mkdir -p old
+    pivot_root . old
+    umount -l old
+    hostname the-host
+    echo started
+    exec cat
+    """
+    process = subprocess.Popen(
+        ["unshare", "--mount", "--uts", "--ipc", "--net", "sh", "-ec", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=env,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == b"started\n"
+    agent._HOST_PROCESS = process.pid
+
+
+needs_user_namespaces = pytest.mark.skipif(
+    subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "true"], check=False).returncode != 0,
+    reason="needs user namespaces: without them scripts would change this machine",
+)

@@ -16,16 +16,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import rukpak_hosts_agent as agent
-from host import ARCHITECTURE, Host, make_plan, read_result, replace_program, write_content
+from host import ARCHITECTURE, Host, make_plan, needs_user_namespaces, replace_program, write_content
 
 LOG = "echo {} >> /log"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _needs_user_namespaces() -> None:
-    command = ["unshare", "--user", "--map-root-user", "--mount", "true"]
-    if not shutil.which("unshare") or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("needs user namespaces: without them scripts would change this machine")
+pytestmark = needs_user_namespaces
 
 
 @pytest.fixture
@@ -334,11 +330,12 @@ def test_script_of_a_bundle_without_reboot_cannot_ask_for_one(host: Host, write:
 
 def test_reboot_uses_the_service_manager_of_the_host(tmp_path: Path, write: Any) -> None:
     content = write(install="true")
-    programs = [replace_program("systemctl", "echo $0 $* >> /log"), replace_program("reboot", "echo $0 >> /log")]
+    programs = [
+        ["mkdir -p $ROOT/run/systemd/system", *replace_program("systemctl", "echo $0 $* >> /log")],
+        replace_program("reboot", "echo $0 >> /log"),
+    ]
     for index, mounts in enumerate(programs):
         host = Host(tmp_path / f"root-{index}", mounts)
-        if not index:
-            (host.root / "run/systemd/system").mkdir(parents=True)
         host.call(["reboot", make_plan(content)])
         assert host.read("log") == ["/usr/local/bin/systemctl reboot\n", "/usr/local/bin/reboot\n"][index]
 
@@ -354,18 +351,12 @@ def test_pending_reboot_is_no_verification(host: Host, write: Any) -> None:
 # system extensions
 
 
-SYSEXT_MOUNTS = [
-    "mkdir -p $ROOT/run $ROOT/sys; mount -t tmpfs t $ROOT/run; mount --rbind /sys $ROOT/sys",
-    "mount --make-rshared /",  # systemd-sysext merges in a namespace of its own, from which it propagates
-]
-
-
 @pytest.fixture
 def sysext_host(tmp_path: Path) -> Host:
     """Return a host with this machine's systemd-sysext. What is merged is gone after each call, as after a boot."""
     if not shutil.which("systemd-sysext"):
         pytest.skip("needs systemd-sysext")
-    return Host(tmp_path / "root", SYSEXT_MOUNTS)
+    return Host(tmp_path / "root")
 
 
 def write_extension(folder: Path, text: str, release: str = "ID=debian\nVERSION_ID=12\n") -> Path:
@@ -595,7 +586,6 @@ def test_script_of_a_killed_agent_does_not_go_on(host: Host, write: Any) -> None
     script = int(host.read("pid"))
     assert is_running(script)
     process.kill()
-    process.communicate()
     wait_for(lambda: not is_running(script))
 
 
@@ -603,7 +593,7 @@ def test_two_agents_at_once_install_once(host: Host, write: Any) -> None:
     content = write(install="echo begin >> /log; sleep 0.5; echo end >> /log")
     started = [host.start(["install", make_plan(content), content]) for _ in range(2)]
     for process in started:
-        read_result(process)
+        process.wait().get()
     assert host.read("log").split() == ["begin", "end"]
 
 
@@ -612,7 +602,7 @@ def test_scripts_of_two_bundles_never_run_at_once(host: Host, write: Any) -> Non
     plans = [make_plan(content, name=name) for content, name in zip(contents, "ab", strict=True)]
     started = [host.start(["install", plan, content]) for plan, content in zip(plans, contents, strict=True)]
     for process in started:
-        read_result(process)
+        process.wait().get()
     first, second, third, fourth = host.read("log").split()
     assert (first == second, third == fourth) == (True, True)
 
@@ -623,7 +613,6 @@ def test_lock_is_held_while_a_process_of_a_script_lives(host: Host, write: Any) 
     process = host.start(["install", make_plan(content), content])
     wait_for(lambda: host.read("pid"))
     process.kill()
-    process.communicate()
     other = write(install=LOG.format("other"))
     try:
         with pytest.raises(agent.HostError, match=r'^the host is still busy with "k3s" after 1 s$'):
