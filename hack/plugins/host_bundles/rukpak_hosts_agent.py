@@ -27,8 +27,7 @@ import hashlib
 import io
 import json
 import os
-import selectors
-import shlex
+import select
 import shutil
 import signal
 import stat
@@ -65,7 +64,8 @@ _CHUNK = 1 << 20
 _KEPT_LINES, _LINE_BYTES = 12, 300
 """Of the output of a script, for the message: a termination message has 4 KiB."""
 _KILL_SECONDS = 10.0
-_LOCK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
+"""Between two looks at the lock, or at a program: pidfds are too new for some hosts."""
 _HOST_PROCESS = 1
 _NAMESPACES = ("ipc", "uts", "net", "mnt")
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -154,10 +154,10 @@ def _enter_and(root: Path | None, work: Callable[[int], object]) -> Any:
     """
     with _opened(Path("/proc")) as proc:
         reading, writing = os.pipe()
-        child = os.fork()
+        parent, child = os.getpid(), os.fork()
         if not child:
             os.close(reading)
-            _work(root, work, proc, writing)
+            _work(root, work, proc, writing, parent)
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
             text = pipe.read()
@@ -170,12 +170,13 @@ def _enter_and(root: Path | None, work: Callable[[int], object]) -> Any:
     return result["value"]
 
 
-def _work(root: Path | None, work: Callable[[int], object], proc: int, writing: int) -> NoReturn:
-    """Do the work in this process, write its result to a pipe, and end."""
-    status = 0
+def _work(root: Path | None, work: Callable[[int], object], proc: int, writing: int, parent: int) -> NoReturn:
+    """Do the work in this process, write its result to a pipe, and end; at once, if the parent ends."""
     try:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        if os.getppid() != parent:
+            os._exit(1)
         _enter(root)
         result = {"value": work(proc)}
     except HostError as error:
@@ -187,7 +188,7 @@ def _work(root: Path | None, work: Callable[[int], object], proc: int, writing: 
         result = {"error": f"the agent has a bug: {type(error).__name__}: {error}"}
     with os.fdopen(writing, "wb") as pipe:
         pipe.write(json.dumps(result).encode())
-    os._exit(status)
+    os._exit(0)
 
 
 def _enter(root: Path | None) -> None:
@@ -308,24 +309,20 @@ class _Output:
         self._pipe: IO[bytes] = process.stdout or io.BytesIO()
         self._lines: deque[bytes] = deque(maxlen=_KEPT_LINES)
         self._rest = b""
+        self._is_open = True
         os.set_blocking(self._pipe.fileno(), False)
 
     def follow(self, deadline: float) -> bool:
-        """Return whether the program has ended before a time."""
-        end = os.pidfd_open(self._process.pid)
-        with selectors.DefaultSelector() as selector:
-            selector.register(end, selectors.EVENT_READ)
-            selector.register(self._pipe, selectors.EVENT_READ)
-            try:
-                while (left := deadline - time.monotonic()) > 0:
-                    ready = {key.fileobj for key, _ in selector.select(left)}
-                    if self._pipe in ready and not self._read():
-                        selector.unregister(self._pipe)
-                    if end in ready:
-                        return True
-            finally:
-                os.close(end)
-        return False
+        """Return whether the program has ended before a time. Others may still have its output open."""
+        while self._process.poll() is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            if not self._is_open:
+                time.sleep(min(left, _POLL_SECONDS))
+            elif select.select([self._pipe], [], [], min(left, _POLL_SECONDS))[0]:
+                self._read()
+        return True
 
     def drain(self) -> None:
         """Read what is left, once no process can write more."""
@@ -339,6 +336,7 @@ class _Output:
             data = os.read(self._pipe.fileno(), 1 << 16)
         except BlockingIOError:
             return b""
+        self._is_open = bool(data)
         with suppress(OSError):  # of a log that nobody reads
             os.write(1, data)
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -536,8 +534,11 @@ class _Host:
 
     def remove(self) -> None:
         with self._locked() as runner:
-            if record := self._read():
-                self._undo(runner, record)
+            if record := self._read_any():
+                if self._is_mine(record):
+                    self._undo(runner, record)
+                else:
+                    return  # this one has installed nothing here
             shutil.rmtree(self._folder)
 
     def _undo(self, runner: _Runner, record: Mapping[str, Any]) -> None:
@@ -568,19 +569,26 @@ class _Host:
 
     def _read(self) -> dict[str, Any]:
         """Return what the journal says; nothing if there is none. Raises: HostError if it is of another owner."""
+        record = self._read_any()
+        if record and not self._is_mine(record):
+            name, owner = self._wanted["name"], record["install"]["owner"]
+            raise HostError(f'"{name}" was installed on this host by BundleDeployment "{owner}"; delete that one first')
+        return record
+
+    def _read_any(self) -> dict[str, Any]:
         try:
             record: dict[str, Any] = json.loads(self._journal.read_bytes())
-            owner = record["install"]["owner"]
+            record["install"]["owner"]
         except FileNotFoundError:
             return {}
         except (ValueError, LookupError, TypeError) as error:
             raise HostError(
                 f'"{self._journal}" cannot be read; delete it to have the bundle installed again'
             ) from error
-        if owner != self._wanted["owner"]:
-            name = self._wanted["name"]
-            raise HostError(f'"{name}" was installed on this host by BundleDeployment "{owner}"; delete that one first')
         return record
+
+    def _is_mine(self, record: Mapping[str, Any]) -> bool:
+        return bool(record["install"]["owner"] == self._wanted["owner"])
 
     def _write(self, record: Mapping[str, Any]) -> None:
         """Replace the journal, durably."""
@@ -595,7 +603,7 @@ class _Host:
     @contextmanager
     def _locked(self) -> Iterator[_Runner]:
         """Hold the lock of the host. Raises: HostError if others do not give it up in the time of a script."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
         path, seconds = STATE / "lock", float(self._plan["timeoutSeconds"])
         deadline = time.monotonic() + seconds
         with path.open("a+b") as lock:
@@ -608,7 +616,7 @@ class _Host:
                     who = lock.read(_LINE_BYTES).decode(errors="replace") or "another bundle"
                     if time.monotonic() > deadline:
                         raise HostError(f"the host is still busy with {who} after {seconds:g} s") from None
-                    time.sleep(_LOCK_SECONDS)
+                    time.sleep(_POLL_SECONDS)
             lock.truncate(0)
             lock.write(f'"{self._wanted["name"]}"'.encode())
             lock.flush()
@@ -650,8 +658,9 @@ class _Host:
         """
         folder, digest = self._content_of(self._wanted), self._wanted["digest"]
         if folder.exists():
-            if digest_of_folder(folder) == digest:
-                return folder
+            with suppress(HostError):
+                if digest_of_folder(folder) == digest:
+                    return folder
             shutil.rmtree(folder)  # changed by a script, or by somebody
         partial = folder.with_suffix(".partial")
         if partial.exists():
@@ -748,7 +757,7 @@ def _read_os_release() -> dict[str, str]:
         with suppress(FileNotFoundError):
             lines = path.read_text(errors="replace").splitlines()
             pairs = [line.partition("=") for line in lines if "=" in line and not line.startswith("#")]
-            return {key.strip(): "".join(shlex.split(value)) for key, _, value in pairs}
+            return {key.strip(): value.strip().strip("'\"") for key, _, value in pairs}
     return {}
 
 

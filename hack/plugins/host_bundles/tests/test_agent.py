@@ -140,9 +140,11 @@ def test_bundle_of_another_owner_is_refused(host: Host, write: Any) -> None:
     content = write(install="true", uninstall=LOG.format("removed"))
     host.install(content)
     other = make_plan(content, owner="test/k3s")
-    for call in (["install", other, content], ["remove", other], ["verify", other]):
+    for call in (["install", other, content], ["verify", other], ["is_installed", other]):
         with pytest.raises(agent.HostError, match=r'^"k3s" was installed .* by BundleDeployment "k3s/k3s"; delete'):
             host.call(call)
+    host.call(["remove", other])  # and so it can be deleted
+    assert host.call(["is_installed", make_plan(content)])
     assert not host.read("log")
 
 
@@ -177,6 +179,12 @@ REFUSALS = [
         "ID='alpine'\n",
         {"hosts": [{"id": "debian"}, {"id": "flatcar"}]},
         "the host is alpine, and the bundle is for debian, flatcar; correct the nodeSelector",
+    ),
+    Refusal(
+        "an unusual file",
+        "# a comment=1\n\nNAME='It's one\nID=\"arch\"\n",
+        {},
+        "the host is arch, and the bundle is for debian 11 12; correct the nodeSelector",
     ),
     Refusal(
         "no os-release, as on Talos",
@@ -278,6 +286,13 @@ def test_script_that_forks_until_its_time_is_over_leaves_nothing(host: Host, wri
     with pytest.raises(agent.HostError, match="did not end within 2 s"):
         host.install(content, make_plan(content, timeoutSeconds=2))
     assert "987.6" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+
+
+def test_script_that_closes_its_output_goes_on_until_its_time_is_over(host: Host, write: Any) -> None:
+    content = write(install="exec > /dev/null 2>&1; sleep 0.5; echo done > /log; exec sleep 1000")
+    with pytest.raises(agent.HostError, match=r"^install.sh: did not end within 2 s, and was killed$"):
+        host.install(content, make_plan(content, timeoutSeconds=2))
+    assert host.read("log") == "done\n"
 
 
 def test_script_cannot_wait_for_input(host: Host, write: Any) -> None:
@@ -512,6 +527,14 @@ def test_content_that_was_changed_on_the_host_is_unpacked_again(host: Host, writ
     (host.root / "works").touch()
     host.install(content)
     assert host.read("log") == "original\noriginal\n"
+
+
+def test_link_that_a_script_leaves_in_its_folder_is_no_reason_to_fail(host: Host, write: Any) -> None:
+    content = write(install="ln -s /etc link; test -e /works")
+    with pytest.raises(agent.HostError, match=r"^install.sh"):
+        host.install(content)
+    (host.root / "works").touch()
+    host.install(content)
 
 
 # failures of the machine
