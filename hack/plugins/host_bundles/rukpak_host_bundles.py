@@ -49,6 +49,7 @@ _MODULES = ("rukpak_hosts_agent.py", "rukpak_hosts_turns.py")
 _MANIFEST_BYTES = 64 * KIBIBYTE  # it is read in each pass, for the namespace
 _SECONDS = 600
 _MOST_SECONDS, _MOST_NODES = 3600, 100
+_DRAIN_SECONDS, _MOST_DRAIN_SECONDS = 600, 24 * 3600
 _GRACE_SECONDS = 60  # beside the time limit of a script that is running when a pod is to end
 _IMAGE_VOLUMES_SINCE = 35  # minor version of Kubernetes that has them without a feature gate
 
@@ -220,6 +221,10 @@ def _image_volume(value: Any, path: str) -> Iterator[str]:
         yield f"{path}: must be an image with a digest, quay.io/example/bundle@sha256:…"
 
 
+def _drain(value: Any, path: str) -> Iterator[str]:
+    yield from _check_fields(value, {"timeoutSeconds": _number(1, _MOST_DRAIN_SECONDS), "force": _boolean}, path)
+
+
 _CONFIG_FIELDS: Mapping[str, Check] = {
     "image": _image,
     "digest": _text(_DIGEST, "a digest, sha256:…"),
@@ -229,6 +234,7 @@ _CONFIG_FIELDS: Mapping[str, Check] = {
     "tolerations": _each(_toleration, "tolerations"),
     "maxUnavailable": _number(1, _MOST_NODES),
     "maxFailures": _number(1, _MOST_NODES),
+    "drain": _drain,
     "env": _entries(_VARIABLE, _scalar, "variables"),
     "allowReboot": _boolean,
 }
@@ -413,6 +419,9 @@ def make_plan(bundle: Bundle, config: Mapping[str, Any], digest: str, *, owner: 
     if bundle.reboot == "Always" and not config.get("allowReboot"):
         problem = "the bundle reboots each node that it is installed on; set it to true if that is wanted"
         raise BundleError(Reason.INVALID_CONFIG, f"{_CONFIG}.allowReboot: {problem}")
+    turns = {"maxUnavailable": config.get("maxUnavailable", 1), "maxFailures": config.get("maxFailures", 1)}
+    if "drain" in config:
+        turns["drain"] = {"timeoutSeconds": _DRAIN_SECONDS, "force": False, **config["drain"]}
     return {
         "install": {
             "owner": owner,
@@ -427,10 +436,7 @@ def make_plan(bundle: Bundle, config: Mapping[str, Any], digest: str, *, owner: 
         "timeoutSeconds": bundle.timeout_seconds,
         "reboot": bundle.reboot,
         "allowReboot": config.get("allowReboot", False),
-        "turns": {
-            "maxUnavailable": config.get("maxUnavailable", 1),
-            "maxFailures": config.get("maxFailures", 1),
-        },
+        "turns": turns,
     }
 
 
@@ -471,25 +477,26 @@ class _Objects:
         """Yield the Lease, and what lets agents use it."""
         yield self._object("coordination.k8s.io/v1", "Lease")
         yield self._object("v1", "ServiceAccount")
-        yield self._object(
-            "rbac.authorization.k8s.io/v1",
-            "Role",
-            rules=[
-                {
-                    "apiGroups": ["coordination.k8s.io"],
-                    "resources": ["leases"],
-                    "resourceNames": [self._name],
-                    "verbs": ["get", "update"],
-                },
-                {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
-            ],
-        )
-        yield self._object(
-            "rbac.authorization.k8s.io/v1",
-            "RoleBinding",
-            roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": self._name},
-            subjects=[{"kind": "ServiceAccount", "name": self._name, "namespace": self._namespace}],
-        )
+        lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [self._name]}
+        pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+        yield from self._grant("", self._name, [{**lease, "verbs": ["get", "update"]}, pods])
+        if "drain" in self._config:
+            nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}
+            evictions = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
+            name = f"hosts.rukpak.io:{self._namespace}:{self._name}"
+            yield from self._grant("Cluster", name, [nodes, pods, evictions])
+
+    def _grant(self, scope: str, name: str, rules: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Yield a role and its binding; `scope` is "" or "Cluster"."""
+        group = "rbac.authorization.k8s.io"
+        account = {"kind": "ServiceAccount", "name": self._name, "namespace": self._namespace}
+        role = {"apiGroup": group, "kind": f"{scope}Role", "name": name}
+        for item in (
+            self._object(f"{group}/v1", f"{scope}Role", rules=rules),
+            self._object(f"{group}/v1", f"{scope}RoleBinding", roleRef=role, subjects=[account]),
+        ):
+            item["metadata"]["name"] = name
+            yield item
 
     def parts(self, archive: bytes) -> Iterator[dict[str, Any]]:
         """Yield the content in parts, in order."""

@@ -36,6 +36,8 @@ from rukpak_hosts_agent import HostError
 
 NODES, REMOVE = "hosts.rukpak.io/nodes", "hosts.rukpak.io/remove"
 """Annotations of the Lease."""
+CORDONED_FOR = "hosts.rukpak.io/cordoned-for"
+"""Annotation of a Node that an agent has cordoned: the owner in its plan. What others have cordoned has none."""
 INSTALLING, REBOOTING, FAILED = "Installing", "Rebooting", "Failed"
 REMOVING, REMOVED, REMOVAL_FAILED = "Removing", "Removed", "RemovalFailed"
 WORKING = (INSTALLING, REBOOTING, REMOVING)
@@ -113,7 +115,8 @@ def ask_for_turn(node: str, wanted: Entry, entries: Mapping[str, Entry], turns: 
         working = sorted(name for name, each in known.items() if each["state"] in WORKING)
         if len(working) >= turns["maxUnavailable"]:
             return Turn({}, f"{_list(working)} {'is' if len(working) == 1 else 'are'} being worked on")
-    return Turn({**known, node: wanted})
+    before = mine["message"] if mine and mine["state"] == REMOVAL_FAILED else ""
+    return Turn({**known, node: {**wanted, "message": before}})  # what tries again still says why
 
 
 def _list(nodes: Collection[str]) -> str:
@@ -141,6 +144,21 @@ class ClusterError(Exception):
 
 class ConflictError(ClusterError):
     """Somebody else has written the Lease."""
+
+
+class MissingError(ClusterError):
+    """There is no such object, or not any more."""
+
+
+class BudgetError(ClusterError):
+    """A PodDisruptionBudget does not allow it now."""
+
+
+_ERRORS = {
+    HTTPStatus.CONFLICT: ConflictError,
+    HTTPStatus.NOT_FOUND: MissingError,
+    HTTPStatus.TOO_MANY_REQUESTS: BudgetError,
+}
 
 
 class Cluster:
@@ -180,22 +198,60 @@ class Cluster:
         found = self._request("GET", f"{self._pods}?{urllib.parse.urlencode(query)}")
         return {name for item in found["items"] if (name := item["spec"].get("nodeName"))}
 
+    def read_node(self, node: str) -> dict[str, Any]:
+        """Return a Node. Raises: ClusterError."""
+        return self._request("GET", f"/api/v1/nodes/{node}")
+
+    def cordon(self, node: str, *, owner: str | None) -> None:
+        """Have no pods scheduled to a node, and note for whom; None: undo both. Raises: ClusterError."""
+        body = {
+            "metadata": {"annotations": {CORDONED_FOR: owner}},
+            "spec": {"unschedulable": True if owner else None},
+        }
+        self._request("PATCH", f"/api/v1/nodes/{node}", body)
+
+    def pods_of(self, node: str) -> list[dict[str, Any]]:
+        """Return the pods of a node that a drain evicts. Raises: ClusterError."""
+        query = urllib.parse.urlencode({"fieldSelector": f"spec.nodeName={node}"})
+        return [pod for pod in self._request("GET", f"/api/v1/pods?{query}")["items"] if not _stays(pod)]
+
+    def evict(self, pod: Mapping[str, Any]) -> None:
+        """Have a pod deleted if its disruption budget allows that. Raises: ClusterError."""
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
+
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         request = urllib.request.Request(  # noqa: S310 - the URL is that of the API server
             f"{self._url}{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"},
+            headers={"Authorization": f"Bearer {self._token()}", "Content-Type": kind},
         )
         try:
             with self._opener.open(request, timeout=_REQUEST_SECONDS) as response:
                 answer: dict[str, Any] = json.load(response)
         except urllib.error.HTTPError as error:
-            kind = ConflictError if error.code == HTTPStatus.CONFLICT else ClusterError
-            raise kind(f"{method} {path.partition('?')[0]}: {error.code} {error.reason}") from error
+            failure = _ERRORS.get(HTTPStatus(error.code), ClusterError)
+            raise failure(f"{method} {path.partition('?')[0]}: {error.code} {error.reason}") from error
         except (OSError, ValueError) as error:
             raise ClusterError(f"{method} {path.partition('?')[0]}: {error}") from error
         return answer
+
+
+def _stays(pod: Mapping[str, Any]) -> bool:
+    """Whether a drain leaves a pod: it would be back at once, cannot be deleted, or has ended."""
+    metadata = pod["metadata"]
+    return (
+        any(owner["kind"] == "DaemonSet" for owner in metadata.get("ownerReferences") or [])
+        or "kubernetes.io/config.mirror" in (metadata.get("annotations") or {})
+        or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    )
 
 
 def entries_of(lease: Mapping[str, Any]) -> Entries:
@@ -233,6 +289,10 @@ class Stop:
 # the agent of a node
 
 
+def _print(message: str) -> None:
+    print(message, flush=True)  # noqa: T201 - its log
+
+
 class Agent:
     """Has the bundle installed on its node, or removed, when it is its turn.
 
@@ -243,6 +303,7 @@ class Agent:
         host: this one.
         ready: a file that exists while the bundle is installed and works.
         pace: what the number of seconds between two steps is multiplied by.
+        say: writes its log.
     """
 
     def __init__(
@@ -255,10 +316,12 @@ class Agent:
         content: Path,
         ready: Path = READY,
         pace: float = 1.0,
+        say: Callable[[str], object] = _print,
     ) -> None:
         self._plan, self._node, self._cluster, self._host = plan, node, cluster, host
-        self._content, self._ready, self._pace = content, ready, pace
+        self._content, self._ready, self._pace, self._write_log = content, ready, pace, say
         self._missing: dict[str, float] = {}
+        self._drained_since = 0.0
         self._said = ""
 
     def run(self, stop: Stop) -> None:
@@ -291,6 +354,8 @@ class Agent:
                 if not self._take_turn(lease, REBOOTING if is_installed else INSTALLING):
                     return
                 if not is_installed:
+                    if not self._drain():
+                        return
                     self._say(f"installing {plan['install']['name']} {plan['install']['version']}")
                     host.install(plan, self._content)
             else:
@@ -301,6 +366,7 @@ class Agent:
         except HostError as error:
             self._record(make_entry(plan, FAILED, str(error)), stop)
             raise
+        self._uncordon()
         self._record(None, stop)
         self._say("installed")
         self._ready.touch()
@@ -325,7 +391,47 @@ class Agent:
         except HostError as error:
             self._record(make_entry(self._plan, REMOVAL_FAILED, str(error)), stop)
             raise
+        self._uncordon()
         self._record(make_entry(self._plan, REMOVED), stop)
+
+    def _drain(self) -> bool:
+        """Cordon the node, evict its pods, and return whether none is left. Raises: HostError, ClusterError."""
+        drain = self._plan["turns"].get("drain")
+        if not drain:
+            return True
+        if not self._cluster.read_node(self._node)["spec"].get("unschedulable"):
+            self._cluster.cordon(self._node, owner=self._plan["install"]["owner"])
+        problems = [problem for pod in self._cluster.pods_of(self._node) if (problem := self._evict(pod, drain))]
+        self._drained_since = self._drained_since or time.monotonic()
+        if problems and time.monotonic() - self._drained_since > self._pace * drain["timeoutSeconds"]:
+            self._uncordon()  # nothing was changed yet
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            raise HostError(f"drain: {problems[0]}{more}; correct that, or raise spec.config.drain.timeoutSeconds")
+        if problems:
+            self._say("draining")
+        return not problems
+
+    def _evict(self, pod: Mapping[str, Any], drain: Mapping[str, Any]) -> str:
+        """Evict a pod, and return why it is still there. Raises: ClusterError."""
+        metadata = pod["metadata"]
+        name = f"pod {metadata['namespace']}/{metadata['name']}"
+        if not (metadata.get("ownerReferences") or drain["force"]):
+            return f"{name} has no controller that would replace it, and spec.config.drain.force is not set"
+        try:
+            if not metadata.get("deletionTimestamp"):
+                self._cluster.evict(pod)
+        except BudgetError:
+            return f"the disruption budget of {name} does not allow to evict it"
+        except MissingError:
+            return ""
+        return f"{name} has not ended"
+
+    def _uncordon(self) -> None:
+        """Undo what an agent has done to the Node, and nothing that others have. Raises: ClusterError."""
+        if self._plan["turns"].get("drain"):
+            annotations = self._cluster.read_node(self._node)["metadata"].get("annotations") or {}
+            if annotations.get(CORDONED_FOR) == self._plan["install"]["owner"]:
+                self._cluster.cordon(self._node, owner=None)
 
     def _take_turn(self, lease: Mapping[str, Any], state: str) -> bool:
         """Return whether it is the turn of this node, which is then written to the Lease. Raises: ClusterError."""
@@ -374,7 +480,7 @@ class Agent:
 
     def _say(self, message: str) -> None:
         if message != self._said:
-            print(message, flush=True)  # noqa: T201 - its log
+            self._write_log(message)
         self._said = message
 
 

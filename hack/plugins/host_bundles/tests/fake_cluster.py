@@ -1,4 +1,4 @@
-"""An API server that has one Lease and pods, over HTTP, as far as agents use it."""
+"""An API server that has one Lease, pods and nodes, over HTTP, as far as agents use it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from urllib.parse import parse_qs, urlsplit
 from rukpak_hosts_turns import Cluster
 
 TOKEN = "let-me-in"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/hosts/leases/tool"
-PODS = "/api/v1/namespaces/hosts/pods"
 SELECTOR = "hosts.rukpak.io/deployment=tool,hosts.rukpak.io/part=agent"
 
 
@@ -26,6 +24,12 @@ class FakeCluster:
         self.lease: dict[str, Any] = {"metadata": {"name": "tool", "resourceVersion": "1"}}
         self.nodes: set[str] = set()
         """That have a pod of an agent."""
+        self.node: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {}}
+        """The Node "a"."""
+        self.pods: dict[str, dict[str, Any]] = {}
+        """Of others on that node, in the namespace "shop", by name."""
+        self.protected: set[str] = set()
+        """Pods that a disruption budget protects."""
         self.is_away = False
         """Whether it answers all requests with an error."""
         self.conflicts = 0
@@ -49,16 +53,37 @@ class FakeCluster:
     def answer(self, method: str, url: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """Return status and body of the answer to a request."""
         parts = urlsplit(url)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         with self.lock:
-            if self.is_away:
-                return 503, {}
-            if (method, parts.path) == ("GET", LEASE):
-                return 200, self.lease
-            if (method, parts.path) == ("PUT", LEASE):
-                return self._put(body)
-            if (method, parts.path) == ("GET", PODS):
-                return self._list({name: values[0] for name, values in parse_qs(parts.query).items()})
-        return 403, {}  # agents may not do anything else
+            return (503, {}) if self.is_away else self._answer(method, parts.path, query, body)
+
+    def _answer(
+        self, method: str, path: str, query: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
+        answer: tuple[int, dict[str, Any]] = (403, {})  # agents may not do anything else
+        match method, path.split("/")[1:]:
+            case "GET", ["apis", "coordination.k8s.io", "v1", "namespaces", "hosts", "leases", "tool"]:
+                answer = (200, self.lease)
+            case "PUT", ["apis", "coordination.k8s.io", "v1", "namespaces", "hosts", "leases", "tool"]:
+                answer = self._put(body)
+            case "GET", ["api", "v1", "namespaces", "hosts", "pods"]:
+                answer = self._list(query)
+            case "GET", ["api", "v1", "pods"]:
+                answer = (
+                    200,
+                    {"items": list(self.pods.values())} if query == {"fieldSelector": "spec.nodeName=a"} else {},
+                )
+            case "GET" | "PATCH", ["api", "v1", "nodes", "a"]:
+                self.node = merge(self.node, body)
+                answer = (200, self.node)
+            case "POST", ["api", "v1", "namespaces", "shop", "pods", name, "eviction"]:
+                answer = self._evict(name)
+        return answer
+
+    def _evict(self, name: str) -> tuple[int, dict[str, Any]]:
+        if name in self.protected:
+            return 429, {}
+        return (201, {}) if self.pods.pop(name, None) else (404, {})
 
     def _put(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         version = self.lease["metadata"]["resourceVersion"]
@@ -73,6 +98,12 @@ class FakeCluster:
         wanted = query.get("fieldSelector", "").removeprefix("spec.nodeName=")
         nodes = sorted(name for name in self.nodes if wanted in ("", name))
         return 200, {"items": [*({"spec": {"nodeName": name}} for name in nodes), *([] if wanted else [{"spec": {}}])]}
+
+
+def merge(value: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a JSON merge patch."""
+    merged = {key: merge(value.get(key, {}), each) if isinstance(each, dict) else each for key, each in patch.items()}
+    return {key: each for key, each in {**value, **merged}.items() if each is not None}
 
 
 @contextmanager
@@ -91,7 +122,7 @@ def serve() -> Iterator[FakeCluster]:
             self.end_headers()
             self.wfile.write(text)
 
-        do_GET = do_PUT = _reply  # noqa: N815 - the names of the library
+        do_GET = do_PUT = do_PATCH = do_POST = _reply  # noqa: N815 - the names of the library
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""

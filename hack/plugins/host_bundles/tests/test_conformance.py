@@ -40,7 +40,12 @@ class TestHostBundlesFormat(FormatContract):
         {"image": IMAGE, "allowUnverified": True, "env": {"MAX_PODS": 20, "DEBUG": True}},
         {"image": IMAGE, "digest": f"sha256:{'1' * 64}", "maxUnavailable": 3, "maxFailures": 2, "allowReboot": True},
         {"image": "python:3.13", "allowUnverified": True, "nodeSelector": {"example.com/gpu": ""}},
-        {"image": IMAGE, "imageVolume": IMAGE, "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}]},
+        {
+            "image": IMAGE,
+            "imageVolume": IMAGE,
+            "drain": {},
+            "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
+        },
     ]
     bad_config: ClassVar = [
         ({}, "spec.config.image: missing"),
@@ -54,6 +59,8 @@ class TestHostBundlesFormat(FormatContract):
         ({"image": IMAGE, "tolerations": [{"effect": "None"}]}, "spec.config.tolerations[0].effect: "),
         ({"image": IMAGE, "env": {"A": [1]}}, "spec.config.env.A: "),
         ({"image": IMAGE, "drain": True}, "spec.config.drain: "),
+        ({"image": IMAGE, "drain": {"timeoutSeconds": "10m"}}, "spec.config.drain.timeoutSeconds: "),
+        ({"image": IMAGE, "hooks": []}, "spec.config.hooks: "),
     ]
     bad_content: ClassVar = [
         ({"install.sh": b"true"}, Reason.NO_CONTENT),

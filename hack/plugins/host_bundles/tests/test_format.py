@@ -223,6 +223,15 @@ def test_agents_may_only_use_their_lease_and_list_pods(render: Render) -> None:
     assert only(made, "RoleBinding")["subjects"][0]["namespace"] == "hosts"
 
 
+def test_only_a_drain_needs_rights_in_the_whole_cluster(render: Render) -> None:
+    made = render(drain={"force": True})
+    assert plan_of(made)["turns"]["drain"] == {"timeoutSeconds": 600, "force": True}
+    rules = [(rule["resources"], rule["verbs"]) for rule in only(made, "ClusterRole")["rules"]]
+    assert rules == [(["nodes"], ["get", "patch"]), (["pods"], ["list"]), (["pods/eviction"], ["create"])]
+    names = {only(made, kind)["metadata"]["name"] for kind in ("ClusterRole", "ClusterRoleBinding")}
+    assert names == {only(made, "ClusterRoleBinding")["roleRef"]["name"]} == {"hosts.rukpak.io:hosts:tool"}
+
+
 def test_all_agents_start_at_once_since_they_order_themselves(render: Render) -> None:
     strategy = only(render(maxUnavailable=2), "DaemonSet")["spec"]["updateStrategy"]
     assert strategy["rollingUpdate"] == {"maxUnavailable": "100%"}

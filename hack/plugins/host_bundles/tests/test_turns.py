@@ -163,6 +163,8 @@ class Fleet:
         self.most = 0
         """Nodes that were worked on at the same time."""
         self.order: list[str] = []
+        self.said: list[str] = []
+        """By all agents."""
         self._busy: set[str] = set()
         self._lock = threading.Lock()
         self._running: dict[str, tuple[Stop, threading.Thread]] = {}
@@ -188,7 +190,10 @@ class Fleet:
             host = self.hosts.setdefault(node, FakeHost(self, node))
             self.cluster.nodes.add(node)
             stop, ready = Stop(), self._folder / node
-            agent = Agent(plan, node, self.cluster.client(), host=host, content=self._folder, ready=ready, pace=PACE)
+            agent = Agent(
+                plan, node, self.cluster.client(), host=host, content=self._folder, ready=ready, pace=PACE,
+                say=self.said.append,
+            )  # fmt: skip
             thread = threading.Thread(target=self._run, args=(agent, stop), daemon=True)
             self._running[node] = stop, thread
             thread.start()
@@ -246,17 +251,6 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-class Log:
-    """What agents print, until all have said something."""
-
-    def __init__(self, capfd: pytest.CaptureFixture[str], text: str, count: int) -> None:
-        self._capfd, self._text, self._count, self._seen = capfd, text, count, ""
-
-    def is_complete(self) -> bool:
-        self._seen += self._capfd.readouterr().out
-        return self._seen.count(self._text) >= self._count
-
-
 def test_ten_nodes_are_installed_one_at_a_time(fleet: Fleet) -> None:
     fleet.start(NEW, *TEN)
     wait_until(lambda: fleet.ready() == set(TEN))
@@ -288,13 +282,13 @@ def test_what_is_installed_is_not_installed_again(fleet: Fleet) -> None:
     assert sorted(fleet.order) == ["a", "b"]
 
 
-def test_a_node_that_fails_stops_the_others_which_say_why(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_node_that_fails_stops_the_others_which_say_why(fleet: Fleet) -> None:
     fleet.broken = {"node-0": "install.sh: exited with status 3"}
     fleet.start(NEW, "node-0")
     wait_until(lambda: fleet.cluster.entries().get("node-0", {}).get("state") == FAILED)
     fleet.start(NEW, *TEN[1:])
     said = "waiting: node-0 failed: install.sh: exited with status 3"
-    wait_until(Log(capfd, said, 9).is_complete)
+    wait_until(lambda: fleet.said.count(said) == 9)
     assert fleet.ready() == set()
     assert fleet.cluster.entries()["node-0"]["message"] == "install.sh: exited with status 3"
     assert set(fleet.order) == {"node-0"}
@@ -335,11 +329,11 @@ def test_a_node_that_is_gone_blocks_nothing(fleet: Fleet, state: str) -> None:
     assert fleet.cluster.entries() == {}
 
 
-def test_a_node_that_does_not_answer_blocks_the_others(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_node_that_does_not_answer_blocks_the_others(fleet: Fleet) -> None:
     fleet.cluster.nodes.add("silent")
     write(fleet, fleet.cluster.client().read(), {"silent": entry(INSTALLING)})
     fleet.start(NEW, "a")
-    wait_until(Log(capfd, "waiting: silent is being worked on", 1).is_complete)
+    wait_until(lambda: "waiting: silent is being worked on" in fleet.said)
     time.sleep(PACE * 60 * 3)  # for longer than a node may be without a pod
     assert fleet.ready() == set()
     assert set(fleet.cluster.entries()) == {"silent"}
@@ -373,6 +367,93 @@ def test_a_reboot_that_is_not_allowed_is_a_failure(fleet: Fleet) -> None:
     wait_until(lambda: fleet.cluster.entries().get("a", {}).get("state") == FAILED)
     assert fleet.cluster.entries()["a"]["message"].startswith("it needs a reboot, which spec.config.allowReboot")
     assert fleet.order == ["a"]
+
+
+# drain
+
+
+DRAIN: dict[str, Any] = make_plan()
+DRAIN["install"]["owner"] = "hosts/tool"
+DRAIN["turns"]["drain"] = {"timeoutSeconds": 600, "force": False}
+
+
+def pod(name: str, *, owner: str = "ReplicaSet", phase: str = "Running", **annotations: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "shop", "annotations": annotations}
+    owners = {"ownerReferences": [{"kind": owner}]} if owner else {}
+    return {"metadata": {**metadata, **owners}, "status": {"phase": phase}}
+
+
+def add_pods(fleet: Fleet, *pods: dict[str, Any]) -> None:
+    fleet.cluster.pods = {each["metadata"]["name"]: each for each in pods}
+
+
+def is_cordoned(fleet: Fleet) -> bool:
+    return "unschedulable" in fleet.cluster.node["spec"]
+
+
+def test_pods_are_evicted_before_and_may_come_back_afterwards(fleet: Fleet) -> None:
+    mirror = {"kubernetes.io/config.mirror": "1"}
+    stays = [pod("proxy", owner="DaemonSet"), pod("done", phase="Succeeded"), pod("apiserver", owner="Node", **mirror)]
+    add_pods(fleet, pod("web"), *stays)
+    fleet.start(DRAIN, "a")
+    wait_until(lambda: fleet.ready() == {"a"})
+    assert set(fleet.cluster.pods) == {"proxy", "done", "apiserver"}
+    assert fleet.cluster.node == {"metadata": {"name": "a", "annotations": {}}, "spec": {}}
+
+
+def test_nothing_is_done_while_a_disruption_budget_protects_a_pod(fleet: Fleet) -> None:
+    add_pods(fleet, pod("web"))
+    fleet.cluster.protected = {"web"}
+    fleet.start(DRAIN, "a")
+    wait_until(lambda: is_cordoned(fleet))
+    time.sleep(PACE * 100)
+    assert fleet.order == []
+    fleet.cluster.protected = set()
+    wait_until(lambda: fleet.ready() == {"a"})
+    assert not is_cordoned(fleet)
+
+
+@pytest.mark.parametrize(
+    ("owner", "message"),
+    [
+        ("ReplicaSet", "drain: the disruption budget of pod shop/web does not allow to evict it; correct that, or"),
+        ("", "drain: pod shop/web has no controller that would replace it, and spec.config.drain.force is not set"),
+    ],
+)
+def test_a_drain_that_fails_leaves_the_node_as_it_was(fleet: Fleet, owner: str, message: str) -> None:
+    add_pods(fleet, pod("web", owner=owner))
+    fleet.cluster.protected = {"web"}
+    turns = {**DRAIN["turns"], "drain": {"timeoutSeconds": 30, "force": False}}
+    fleet.start({**DRAIN, "turns": turns}, "a")
+    wait_until(lambda: fleet.cluster.entries().get("a", {}).get("state") == FAILED)
+    fleet.stop_all()
+    assert fleet.cluster.entries()["a"]["message"].startswith(message)
+    assert fleet.order == []
+
+
+def test_a_node_that_others_have_cordoned_stays_so(fleet: Fleet) -> None:
+    fleet.cluster.node["spec"]["unschedulable"] = True
+    fleet.start(DRAIN, "a")
+    wait_until(lambda: fleet.ready() == {"a"})
+    assert is_cordoned(fleet)
+
+
+def test_a_node_stays_cordoned_until_what_was_installed_works(fleet: Fleet) -> None:
+    fleet.broken = {"a": "no"}
+    fleet.start(DRAIN, "a")
+    wait_until(lambda: fleet.cluster.entries().get("a", {}).get("state") == FAILED)
+    assert fleet.cluster.node["metadata"]["annotations"] == {"hosts.rukpak.io/cordoned-for": "hosts/tool"}
+    assert is_cordoned(fleet)
+    fleet.broken = {}
+    wait_until(lambda: fleet.ready() == {"a"})
+    assert not is_cordoned(fleet)
+
+
+def test_a_pod_without_a_controller_is_evicted_by_force(fleet: Fleet) -> None:
+    add_pods(fleet, pod("web", owner=""))
+    fleet.start({**DRAIN, "turns": {**DRAIN["turns"], "drain": {"timeoutSeconds": 600, "force": True}}}, "a")
+    wait_until(lambda: fleet.ready() == {"a"})
+    assert fleet.cluster.pods == {}
 
 
 # removal
