@@ -1,4 +1,4 @@
-"""What config/policy/strict refuses besides references that move: secrets that all would see, and unknown kinds."""
+"""What config/policy/strict refuses besides references that move: secrets that all would see, and unknown plug-ins."""
 
 from __future__ import annotations
 
@@ -125,6 +125,8 @@ KINDS = [
     Case("a listed one", plug_in("example.com/listed", bucket="a")),
     Case("a plug-in's processor", {"processors": [{"kind": "example.com/x"}]}, "the kind example.com/x is forbidden"),
     Case("a listed processor", {"processors": [{"kind": "example.com/listed"}]}),
+    Case("a plug-in's format", {"format": "example.com/hosts"}, "spec.format: example.com/hosts is forbidden"),
+    Case("a listed format", {"format": "example.com/listed"}),
     Case("a built-in processor", {"processors": [{"kind": "metadata", "metadata": {"labels": {"team": "shop"}}}]}),
     Case(
         "a listed one without verification",
