@@ -514,7 +514,7 @@ class _Objects:
 
     def daemon_set(self, agent: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the agents of all nodes."""
-        pod = self._pod(agent, "node")
+        pod = self._pod(agent, "node", container="root-on-host")  # "rukpak permissions" names it
         container = pod["containers"][0]
         container["securityContext"] |= {"privileged": True, "runAsUser": 0, "runAsGroup": 0}
         container["readinessProbe"] = {
@@ -550,7 +550,7 @@ class _Objects:
 
     def removal(self, agent: Mapping[str, Any]) -> dict[str, Any]:
         """Return the Job that has all agents remove the bundle from their hosts, and waits for them."""
-        pod = self._pod(agent, "remove")
+        pod = self._pod(agent, "remove", container="remove")
         pod["containers"][0]["securityContext"] |= {
             "allowPrivilegeEscalation": False,
             "runAsNonRoot": True,
@@ -563,11 +563,11 @@ class _Objects:
         }
         return self._object("batch/v1", "Job", suffix="remove", spec=spec)
 
-    def _pod(self, agent: Mapping[str, Any], role: str) -> dict[str, Any]:
-        """Return the spec of a pod that runs the agent."""
+    def _pod(self, agent: Mapping[str, Any], role: str, *, container: str) -> dict[str, Any]:
+        """Return the spec of a pod that runs the agent in a container of this name."""
         fields = {"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
-        container = {
-            "name": "agent",
+        program = {
+            "name": container,
             "image": self._config["image"],
             "command": ["python3", "-u", "/agent/rukpak_hosts_turns.py", role],
             "env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
@@ -580,7 +580,7 @@ class _Objects:
         }
         return {
             "serviceAccountName": self._name,
-            "containers": [container],
+            "containers": [program],
             "volumes": [
                 {"name": "agent", "configMap": {"name": agent["metadata"]["name"]}},
                 {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},

@@ -550,8 +550,10 @@ def main(role: str) -> int:
             content = next(path for path in _CONTENTS if path.exists())
             Agent(plan, os.environ["NODE_NAME"], cluster, content=content).run(stop)
     except HostError as error:
-        print(error, file=sys.stderr, flush=True)  # noqa: T201 - its log
-        _TERMINATION_LOG.write_text(str(error), encoding="utf-8")
+        # Whoever reads it may see only that of one of many pods.
+        message = str(error) if role == "remove" else f"{os.environ['NODE_NAME']}: {error}"
+        print(message, file=sys.stderr, flush=True)  # noqa: T201 - its log
+        _TERMINATION_LOG.write_text(message, encoding="utf-8")
         return 1
     return 0
 

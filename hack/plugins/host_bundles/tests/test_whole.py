@@ -165,5 +165,5 @@ def test_the_program_leaves_its_failure_as_a_termination_message(
         monkeypatch.setattr(turns.Agent, "run", fail)
         monkeypatch.setenv("NODE_NAME", "node")
         assert turns.main(role) == 1
-    told = {"node": "no room", "remove": "1 of 1 nodes still have it: node (its agent does not answer)"}
+    told = {"node": "node: no room", "remove": "1 of 1 nodes still have it: node (its agent does not answer)"}
     assert (tmp_path / "log").read_text() == told[role]
