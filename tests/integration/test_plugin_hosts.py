@@ -1,0 +1,244 @@
+"""rukpak-host-bundles, installed by pip beside RukPak: its own tests, its example, and ten nodes of a control plane."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.playground.cluster import ControlPlane
+from controller.playground.settings import Settings
+from tests.support.bundles import ROOT, Deployed, Manifest, World, image, new_name, new_world
+from tests.support.controller import Controller
+from tests.support.kubelet import Nodes, skip_without_namespaces
+from tests.support.packages import Environment, Install
+from tests.support.registry import LocalRegistry
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long, pytest.mark.thorough]
+FORMAT = "hosts.rukpak.io/v1"
+PACKAGE = ROOT / "hack" / "plugins" / "host_bundles"
+EXAMPLE = PACKAGE / "examples" / "k3s-agent"
+TEN = [f"node-{number}" for number in range(10)]
+SECONDS = 300.0
+"""For a whole rollout, on a busy machine."""
+POLL_SECONDS = 2.0
+# Agents look at the Lease less often in production, and have more patience.
+CHANGES = {
+    "_POLL_SECONDS = 20.0": f"_POLL_SECONDS = {POLL_SECONDS}",
+    "_GONE_SECONDS = 60.0": "_GONE_SECONDS = 5.0",
+    "_REMOVAL_SECONDS = 120.0": "_REMOVAL_SECONDS = 10.0",
+}
+ENTRIES = "hosts.rukpak.io/nodes"
+BEGIN = b"""
+echo "begin $HOST_BUNDLE_VERSION $(date +%s%N)" >> /etc/rollout
+[ ! -e /etc/hangs ] || sleep 1000
+"""
+END = b"""
+sleep 1
+echo "end $HOST_BUNDLE_VERSION $(date +%s%N)" >> /etc/rollout
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(environment_with: Install) -> Environment:
+    """RukPak and the package."""
+    return environment_with(PACKAGE)
+
+
+@pytest.fixture(scope="module")
+def world(
+    environment: Environment, fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings
+) -> Iterator[World]:
+    """A world whose controller has the package, and whose nodes are those of a test."""
+    installed = environment
+
+    def make(folder: Path, kubeconfig: Path, *options: str, environment: Mapping[str, str]) -> Controller:
+        return installed.controller(folder, kubeconfig, *options, environment=environment)
+
+    with new_world(fresh_cluster, registry, settings.running, is_shared=False, make=make) as started:
+        yield started
+
+
+@pytest.fixture
+def nodes(world: World, tmp_path: Path) -> Iterator[Nodes]:
+    """Ten nodes."""
+    skip_without_namespaces()
+    started = Nodes(world.client, world.cluster.server, tmp_path, CHANGES)
+    with started.running():
+        for name in TEN:
+            started.add(name).write("etc/rancher/k3s/token", "a token")
+        yield started
+        print(started.logs()[-20000:])  # noqa: T201 - pytest shows it where the test has failed
+    for name in TEN:
+        world.client.request("DELETE", f"/api/v1/nodes/{name}")
+
+
+def bundle(name: str, version: str, seconds: int = 20) -> dict[str, bytes]:
+    """Return the example with another name and version, which notes when it begins and ends."""
+    files = {path.relative_to(EXAMPLE).as_posix(): path.read_bytes() for path in EXAMPLE.rglob("*") if path.is_file()}
+    manifest = files["host-bundle.yaml"].replace(b"name: k3s-agent", f"name: {name}".encode())
+    manifest = manifest.replace(b"timeoutSeconds: 120", f"timeoutSeconds: {seconds}".encode())
+    files |= {"host-bundle.yaml": manifest, "install.sh": b"#!/bin/sh" + BEGIN + files["install.sh"] + END}
+    return {path: data.replace(b"v1.31.4+k3s1", version.encode()) for path, data in files.items()}
+
+
+def deploy(world: World, version: str, **config: Any) -> Deployed:
+    name = new_name()
+    settings = {"image": "python:3.13", "allowUnverified": True, "env": {"K3S_URL": "https://10.0.0.1:6443"}}
+    return world.deploy(bundle(name, version), name=name, format=FORMAT, config=settings | config)
+
+
+def upgrade(world: World, deployed: Deployed, version: str, seconds: int = 20) -> None:
+    ref = world.push(deployed.name, bundle(deployed.name, version, seconds), tag=version)
+    deployed.change(sources=[image(ref)])
+
+
+def versions(nodes: Nodes) -> dict[str, str]:
+    """Return the version of k3s that each node has; nothing for those without one."""
+    found = {name: host.read("opt/bin/k3s").partition("k3s version ")[2] for name, host in nodes.hosts.items()}
+    return {name: text.split()[0] for name, text in found.items() if text}
+
+
+def wait_for_version(world: World, deployed: Deployed, nodes: Nodes, version: str) -> None:
+    """Wait until all nodes have a version, and the BundleDeployment is Ready."""
+
+    def holds() -> bool:
+        ready = deployed.conditions().get("Ready", {}).get("status") == "True"
+        return ready and versions(nodes) == dict.fromkeys(nodes.hosts, version)
+
+    world.wait(holds, f"{version} on {len(nodes.hosts)} nodes", SECONDS)
+
+
+def rollout(nodes: Nodes, version: str) -> list[tuple[int, str, str]]:
+    """Return the time, the node and what happened there, "begin" or "end", in order."""
+    texts = {name: host.read("etc/rollout").splitlines() for name, host in nodes.hosts.items()}
+    lines = [(name, line.split()) for name, each in texts.items() for line in each]
+    return sorted((int(line[2]), name, line[0]) for name, line in lines if line[1:2] == [version])
+
+
+def most_at_once(nodes: Nodes, version: str) -> int:
+    """Return on how many nodes the scripts of a version ran at the same time."""
+    running = most = 0
+    for _, _, what in rollout(nodes, version):
+        running += 1 if what == "begin" else -1
+        most = max(most, running)
+    return most
+
+
+def entries(deployed: Deployed) -> dict[str, dict[str, str]]:
+    """Return what the Lease says of nodes."""
+    lease = deployed.get(deployed.name, "leases", "/apis/coordination.k8s.io/v1") or {"metadata": {}}
+    found: dict[str, dict[str, str]] = json.loads(lease["metadata"].get("annotations", {}).get(ENTRIES, "{}"))
+    return found
+
+
+def test_its_own_tests_pass(environment: Environment) -> None:
+    environment.test(PACKAGE)
+
+
+def test_authors_check_the_example_and_try_it_on_a_folder(environment: Environment, tmp_path: Path) -> None:
+    skip_without_namespaces()
+    checked = environment.run("rukpak-hosts", "lint", str(EXAMPLE)).stdout
+    assert checked.startswith("k3s-agent v1.31.4+k3s1: sha256:")
+    (tmp_path / "etc/rancher/k3s").mkdir(parents=True)
+    (tmp_path / "etc/os-release").write_text("ID=flatcar\n")
+    run = ["run", str(EXAMPLE), f"--root={tmp_path}", "--env", "K3S_URL=https://10.0.0.1:6443"]
+    refused = environment.run("rukpak-hosts", *run, status=1)
+    assert "/etc/rancher/k3s/token: missing; write the token of the server to it" in refused.stderr
+    (tmp_path / "etc/rancher/k3s/token").write_text("a token")
+    for _ in range(2):
+        environment.run("rukpak-hosts", *run)
+    assert 'server: "https://10.0.0.1:6443"' in (tmp_path / "etc/rancher/k3s/config.yaml").read_text()
+    environment.run("rukpak-hosts", "remove", str(EXAMPLE), f"--root={tmp_path}")
+    assert [*(tmp_path / "opt/bin").iterdir(), *(tmp_path / "etc/systemd/system").iterdir()] == []
+
+
+def test_ten_nodes_are_installed_upgraded_and_rolled_back_in_waves(
+    world: World, nodes: Nodes, environment: Environment
+) -> None:
+    deployed = deploy(world, "v1", maxUnavailable=3)
+    wait_for_version(world, deployed, nodes, "v1")
+    upgrade(world, deployed, "v2")
+    wait_for_version(world, deployed, nodes, "v2")
+    assert [most_at_once(nodes, version) <= 3 for version in ("v1", "v2")] == [True, True]
+    variables = {"KUBECONFIG": str(world.cluster.kubeconfig)}
+    said = environment.run("rukpak", "permissions", deployed.name, variables=variables).stdout
+    assert "runs privileged in container root-on-host" in said
+
+    broken = {"node-2", "node-5", "node-8"}
+    for name in broken:
+        (nodes.hosts[name].root / "etc/rancher/k3s/token").unlink()
+    deployed.change(config={"maxUnavailable": 1})
+    wait_for_version(world, deployed, nodes, "v2")
+    upgrade(world, deployed, "v3")
+    message = world.wait(lambda: not_ready(deployed, "install.sh: exited with status 1"), "it says why", SECONDS)
+    [failed] = [name for name in broken if name in message]
+    assert f'container "root-on-host": {failed}: install.sh: exited with status 1' in message
+    assert "/etc/rancher/k3s/token: missing" in message
+    begun = {name for _, name, _ in rollout(nodes, "v3")}
+    time.sleep(5 * POLL_SECONDS)
+    assert {name for _, name, _ in rollout(nodes, "v3")} == begun
+    assert begun & broken == {failed}
+    assert f"waiting: {failed} failed: install.sh: exited with status 1" in nodes.logs()
+
+    before = len(rollout(nodes, "v2"))
+    for name in broken:
+        nodes.hosts[name].write("etc/rancher/k3s/token", "a token")
+    deployed.change(sources=[image(f"{world.registry.host}/{deployed.name}:v2")])
+    wait_for_version(world, deployed, nodes, "v2")
+    assert len(rollout(nodes, "v2")) == before + 2 * len(begun)  # only where something had begun
+    assert entries(deployed) == {}
+    deployed.delete()
+    world.wait(lambda: not versions(nodes), "nothing left on hosts", SECONDS)
+    deployed.wait_gone()
+
+
+def not_ready(deployed: Deployed, text: str) -> str:
+    """Return the message about an object in `status.notReady` that has a text."""
+    messages = (each.get("message", "") for each in deployed.status().get("notReady", []))
+    return next((message for message in messages if text in message), "")
+
+
+def test_nodes_come_and_go(world: World, nodes: Nodes) -> None:
+    deployed = deploy(world, "v1", maxUnavailable=5)
+    wait_for_version(world, deployed, nodes, "v1")
+    nodes.add("node-10").write("etc/rancher/k3s/token", "a token")
+    wait_for_version(world, deployed, nodes, "v1")
+
+    nodes.hosts["node-3"].write("etc/hangs", "")
+    deployed.change(config={"maxUnavailable": 1})
+    upgrade(world, deployed, "v2", seconds=600)
+    world.wait(lambda: ("begin", "node-3") in begun(nodes, "v2"), "node-3 has the only place", SECONDS)
+    nodes.cut_off("node-3")
+    world.client.delete("/api/v1/nodes/node-3")
+    wait_for_version(world, deployed, nodes, "v2")
+    world.client.delete("/api/v1/nodes/node-10")
+
+
+def begun(nodes: Nodes, version: str) -> set[tuple[str, str]]:
+    return {(what, name) for _, name, what in rollout(nodes, version)}
+
+
+def test_a_removal_names_nodes_that_do_not_answer_and_waits_for_none_that_is_gone(world: World, nodes: Nodes) -> None:
+    deployed = deploy(world, "v1", maxUnavailable=10)
+    wait_for_version(world, deployed, nodes, "v1")
+    nodes.cut_off("node-7")
+    deployed.delete()
+    world.wait(lambda: not versions(nodes), "nothing left on the other nodes", SECONDS)
+    said = "1 of 10 nodes still have it: node-7 (its agent does not answer)"
+    world.wait(lambda: said in condition(deployed, "HookFailed"), "it names the node", SECONDS)
+    world.client.delete("/api/v1/nodes/node-7")
+    pods = f"/api/v1/namespaces/{deployed.namespace}/pods"
+    world.wait(lambda: not [*world.client.list(pods, field_selector="spec.nodeName=node-7")], "pod collected", SECONDS)
+    deployed.request_reconcile("now")
+    deployed.wait_gone()
+
+
+def condition(deployed: Deployed, reason: str) -> str:
+    """Return the message of a condition that is False for a reason."""
+    found: list[Manifest] = deployed.status().get("conditions", [])
+    return next((each["message"] for each in found if each["reason"] == reason), "")
