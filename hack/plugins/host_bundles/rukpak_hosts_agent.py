@@ -497,7 +497,8 @@ class _Host:
     def __init__(self, plan: Mapping[str, Any], proc: int) -> None:
         self._plan, self._proc = plan, proc
         self._wanted: Mapping[str, Any] = plan["install"]
-        self._folder: Path = STATE / self._wanted["name"]
+        self.name: str = self._wanted["name"]
+        self._folder = STATE / self.name
         self._journal = self._folder / "journal.json"
         self._reboot_file = self._folder / "reboot-required"
 
@@ -509,6 +510,7 @@ class _Host:
                     self._verify(runner)
                 return
             record = self._read()
+            self._refuse_renamed()
             folder = self._place(content)
             previous = record.get("previous") if record.get("state") != _INSTALLED else record["install"]
             record = {"state": _INSTALLING, "install": self._wanted, "previous": previous, "bootID": self._boot_id()}
@@ -524,6 +526,13 @@ class _Host:
             self._write({**record, "state": _INSTALLED, "reboot": reboot})
             self._prune({self._wanted["digest"], (previous or self._wanted)["digest"]})
 
+    def _refuse_renamed(self) -> None:
+        """Refuse a bundle whose name has changed: what it has installed would be forgotten. Raises: HostError."""
+        for other in self._find_renamed():
+            owner, names = self._wanted["owner"], (other.name, self.name)
+            problem = '"{}" was installed on this host, and the bundle is called "{}" now'.format(*names)
+            raise HostError(f'{problem}; keep the name, or delete BundleDeployment "{owner}" first')
+
     def verify(self) -> None:
         with self._locked() as runner:
             if not self.is_installed():
@@ -534,12 +543,17 @@ class _Host:
 
     def remove(self) -> None:
         with self._locked() as runner:
-            if record := self._read_any():
-                if self._is_mine(record):
-                    self._undo(runner, record)
-                else:
-                    return  # this one has installed nothing here
-            shutil.rmtree(self._folder)
+            for bundle in (self, *self._find_renamed()):
+                bundle.undo(runner)
+
+    def undo(self, runner: _Runner) -> None:
+        """Undo what is installed under this name, unless another owner has installed it. Raises: HostError."""
+        record = self._read_any()
+        if record and not self._is_mine(record):
+            return
+        if record:
+            self._undo(runner, record)
+        shutil.rmtree(self._folder)
 
     def _undo(self, runner: _Runner, record: Mapping[str, Any]) -> None:
         installed = record["install"]
@@ -551,6 +565,20 @@ class _Host:
             self._run(runner, folder, UNINSTALL, installed, installed)
         self._prune(set())
         self._journal.unlink()
+
+    def _find_renamed(self) -> list[_Host]:
+        """Return what the same owner has installed on this host under other names."""
+        names = sorted({path.parent.name for path in STATE.glob("*/journal.json")} - {self.name})
+        others = [_Host({**self._plan, "install": {**self._wanted, "name": name}}, self._proc) for name in names]
+        return [other for other in others if other.has_same_owner()]
+
+    def has_same_owner(self) -> bool:
+        """Return whether this owner has installed what is there; of what is damaged, nobody knows."""
+        try:
+            record = self._read_any()
+        except HostError:
+            return False
+        return bool(record) and self._is_mine(record)
 
     def is_installed(self) -> bool:
         record = self._read()
@@ -571,8 +599,10 @@ class _Host:
         """Return what the journal says; nothing if there is none. Raises: HostError if it is of another owner."""
         record = self._read_any()
         if record and not self._is_mine(record):
-            name, owner = self._wanted["name"], record["install"]["owner"]
-            raise HostError(f'"{name}" was installed on this host by BundleDeployment "{owner}"; delete that one first')
+            owner = record["install"]["owner"]
+            raise HostError(
+                f'"{self.name}" was installed on this host by BundleDeployment "{owner}"; delete that one first'
+            )
         return record
 
     def _read_any(self) -> dict[str, Any]:
@@ -618,7 +648,7 @@ class _Host:
                         raise HostError(f"the host is still busy with {who} after {seconds:g} s") from None
                     time.sleep(_POLL_SECONDS)
             lock.truncate(0)
-            lock.write(f'"{self._wanted["name"]}"'.encode())
+            lock.write(f'"{self.name}"'.encode())
             lock.flush()
             yield _Runner(self._proc, lock.fileno(), seconds)
 
@@ -723,25 +753,25 @@ class _Host:
         new = self._folder / "extension"
         new.unlink(missing_ok=True)
         new.symlink_to(folder / SYSEXT)
-        new.replace(EXTENSIONS / self._wanted["name"])
+        new.replace(EXTENSIONS / self.name)
         self._refresh(runner)
 
     def _retract(self, runner: _Runner) -> None:
-        (EXTENSIONS / self._wanted["name"]).unlink(missing_ok=True)
+        (EXTENSIONS / self.name).unlink(missing_ok=True)
         self._sysext(runner)
 
     def _refresh(self, runner: _Runner) -> None:
         """Merge the extensions of the host. systemd-sysext succeeds if it leaves out one that is for another system."""
         self._sysext(runner)
         if not self._is_merged():
-            name = self._wanted["name"]
-            raise HostError(f'systemd-sysext has not merged "{name}"; compare its extension-release with os-release')
+            problem = f'systemd-sysext has not merged "{self.name}"'
+            raise HostError(f"{problem}; compare its extension-release with os-release")
 
     def _sysext(self, runner: _Runner) -> None:
         runner.run(["systemd-sysext", "refresh"], "systemd-sysext", Path("/"), {"PATH": _PATH})
 
     def _is_merged(self) -> bool:
-        return Path(f"/usr/lib/extension-release.d/extension-release.{self._wanted['name']}").exists()
+        return Path(f"/usr/lib/extension-release.d/extension-release.{self.name}").exists()
 
 
 def interpreter_of(script: Path) -> list[str]:

@@ -34,7 +34,9 @@ def write_content(folder: Path, **scripts: str) -> Path:
 
 
 def make_plan(content: Path, **changes: Any) -> dict[str, Any]:
-    """Return a plan for content; names of `install` can be changed as well as others."""
+    """Return a plan for content. Fields of `install` can be changed as others; another name is of another owner."""
+    if "name" in changes:
+        changes = {"owner": f"{changes['name']}/{changes['name']}", **changes}
     plan: dict[str, Any] = {
         "install": {
             "owner": "k3s/k3s",

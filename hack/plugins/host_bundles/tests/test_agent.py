@@ -148,6 +148,19 @@ def test_bundle_of_another_owner_is_refused(host: Host, write: Any) -> None:
     assert not host.read("log")
 
 
+def test_a_renamed_bundle_is_refused_and_what_was_installed_is_removed(host: Host, write: Any) -> None:
+    old, new = write(install="true", uninstall=LOG.format("removed")), write(install=LOG.format("wrong"))
+    host.install(old)
+    (host.state / "damaged").mkdir()
+    (host.state / "damaged/journal.json").write_text("[]")
+    plan = make_plan(new, name="k3s-agent", owner="k3s/k3s")
+    with pytest.raises(agent.HostError, match=r'^"k3s" was installed .*, and the bundle is called "k3s-agent" now; '):
+        host.install(new, plan)
+    host.call(["remove", plan])
+    assert host.read("log") == "removed\n"
+    assert {path.name for path in host.state.iterdir()} == {"lock", "damaged"}
+
+
 def test_bundles_of_two_names_are_independent(host: Host, write: Any) -> None:
     first, second = write(install=LOG.format("first")), write(install=LOG.format("second"))
     host.install(first)
