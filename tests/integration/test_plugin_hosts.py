@@ -73,8 +73,8 @@ def nodes(world: World, tmp_path: Path) -> Iterator[Nodes]:
             started.add(name).write("etc/rancher/k3s/token", "a token")
         yield started
         print(started.logs()[-20000:])  # noqa: T201 - pytest shows it where the test has failed
-    for name in TEN:
-        world.client.request("DELETE", f"/api/v1/nodes/{name}")
+    for node in world.client.list("/api/v1/nodes"):
+        world.client.delete(f"/api/v1/nodes/{node['metadata']['name']}")
 
 
 def bundle(name: str, version: str, seconds: int = 20) -> dict[str, bytes]:
@@ -216,7 +216,9 @@ def test_nodes_come_and_go(world: World, nodes: Nodes) -> None:
     nodes.cut_off("node-3")
     world.client.delete("/api/v1/nodes/node-3")
     wait_for_version(world, deployed, nodes, "v2")
-    world.client.delete("/api/v1/nodes/node-10")
+    deployed.delete()
+    deployed.wait_gone()
+    assert versions(nodes) == {}
 
 
 def begun(nodes: Nodes, version: str) -> set[tuple[str, str]]:
