@@ -203,6 +203,35 @@ def not_ready(deployed: Deployed, text: str) -> str:
     return next((message for message in messages if text in message), "")
 
 
+def test_a_drained_node_takes_pods_again_once_it_works(world: World, nodes: Nodes) -> None:
+    pods, selector = "/api/v1/namespaces/default/pods", {"app": "web"}
+    container = {"name": "main", "image": "example.com/web:1", "command": ["sleep", "1000"]}
+    template = {"metadata": {"labels": selector}, "spec": {"containers": [container]}}
+    replica_set = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": selector}, "template": template},
+    }
+    world.client.create("/apis/apps/v1/namespaces/default/replicasets", replica_set)
+    before = world.wait(lambda: running(world, pods), "pods run", SECONDS)
+    deployed = deploy(world, "v1", maxUnavailable=10, drain={})
+    wait_for_version(world, deployed, nodes, "v1")
+    after = world.wait(lambda: running(world, pods), "pods run again", SECONDS)
+    assert not before & after
+    assert not [node for node in world.client.list("/api/v1/nodes") if node["spec"].get("unschedulable")]
+    world.client.delete("/apis/apps/v1/namespaces/default/replicasets/web")
+    deployed.delete()
+    deployed.wait_gone()
+
+
+def running(world: World, pods: str) -> set[str]:
+    """Return the names of three pods, once all run."""
+    found = [*world.client.list(pods, label_selector="app=web")]
+    names = {pod["metadata"]["name"] for pod in found if pod["status"]["phase"] == "Running"}
+    return names if len(names) == len(found) == 3 else set()
+
+
 def test_nodes_come_and_go(world: World, nodes: Nodes) -> None:
     deployed = deploy(world, "v1", maxUnavailable=5)
     wait_for_version(world, deployed, nodes, "v1")
