@@ -498,7 +498,7 @@ class _Host:
         self._plan, self._proc = plan, proc
         self._wanted: Mapping[str, Any] = plan["install"]
         self.name: str = self._wanted["name"]
-        self._folder = STATE / self.name
+        self._folder: Path = STATE / self.name
         self._journal = self._folder / "journal.json"
         self._reboot_file = self._folder / "reboot-required"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import io
 import json
 import tarfile
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
+import rukpak_hosts_agent
+import rukpak_hosts_turns
 from rukpak.plugins import BundleError, Capabilities, ContentTree, Reason, Rendering, RenderRequest
 from rukpak_host_bundles import PART_BYTES, HostBundlesFormat
 from rukpak_hosts_agent import digest_of_folder
@@ -280,5 +283,5 @@ def test_long_names_leave_room_for_suffixes_and_remain_distinct(render: Render) 
 
 def test_the_agent_is_rendered_as_it_is(render: Render) -> None:
     data = config_maps(render(), "agent")[0]["data"]
-    for name in ("rukpak_hosts_agent.py", "rukpak_hosts_turns.py"):
-        assert data[name] == (Path(__file__).parent.parent / name).read_text()
+    for module in (rukpak_hosts_agent, rukpak_hosts_turns):
+        assert data[f"{module.__name__}.py"] == inspect.getsource(module)
