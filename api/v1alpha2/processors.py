@@ -22,7 +22,8 @@ from api.v1alpha2.fields import (
     rules,
 )
 
-_KINDS = ("patch", "images", "metadata")
+_WITH_BLOCK = ("patch", "images", "metadata")
+_KINDS = (*_WITH_BLOCK, "rollouts")
 
 _POINTER = r"^(/([^/~]|~[01])*)*$"
 _IMAGE_PART = r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"
@@ -155,6 +156,17 @@ class MetadataChanges(Api):
     """Whether to set them on the pod templates of workloads, too."""
 
 
+class Rollouts(Api):
+    """Replaces pods when ConfigMaps and Secrets of the bundle that they read change, by a digest in their template."""
+
+    kinds: Annotated[
+        tuple[Literal["CronJob", "DaemonSet", "Deployment", "Job", "StatefulSet"], ...],
+        Field(min_length=1, max_length=5, json_schema_extra=list_of("set")),
+    ] = ("CronJob", "DaemonSet", "Deployment", "StatefulSet")
+    """Kinds of the workloads. Of Jobs, only those with the annotation core.rukpak.io/recreate: "true", since pod
+    templates of Jobs are immutable; they run again when their config changes."""
+
+
 class Processor(Api):
     """A change of the rendered objects."""
 
@@ -166,8 +178,9 @@ class Processor(Api):
                     f'must be set when kind is "{kind}", and only then',
                     f".{kind}",
                 )
-                for kind in _KINDS
+                for kind in _WITH_BLOCK
             ),
+            rule("!has(self.rollouts) || self.kind == 'rollouts'", "is only for the kind rollouts", ".rollouts"),
             rule("!has(self.imageFields) || self.kind == 'images'", "is only for the kind images", ".imageFields"),
             rule(
                 f"!has(self.parameters) || !(self.kind in {list(_KINDS)})",
@@ -184,13 +197,13 @@ class Processor(Api):
             json_schema_extra=rules(
                 rule(
                     f"self in {list(_KINDS)} || self.matches(r'{QUALIFIED_NAME}')",
-                    "must be patch, images, metadata, or the <domain>/<name> of an installed plug-in",
+                    "must be patch, images, metadata, rollouts, or the <domain>/<name> of an installed plug-in",
                 )
             ),
         ),
     ]
-    """Kind of the processor: patch, images, metadata, or the <domain>/<name> of an installed plug-in. Of patch, images
-    and metadata, only the field of this name may be set, and must be."""
+    """Kind of the processor: patch, images, metadata, rollouts, or the <domain>/<name> of an installed plug-in. Of
+    patch, images, metadata and rollouts, only the field of this name may be set; all but rollouts must be."""
     patch: Patch | None = None
     """The patch to apply, if kind is patch."""
     images: (
@@ -205,6 +218,8 @@ class Processor(Api):
     """Where custom resources have images, if kind is images."""
     metadata: MetadataChanges | None = None
     """The labels and annotations to set, if kind is metadata."""
+    rollouts: Rollouts | None = None
+    """Which workloads to roll out when config changes, if kind is rollouts."""
     parameters: Annotated[dict[str, Any], _MARKS] | None = None
     """Parameters of a kind that is not built in, as its plug-in documents them."""
 

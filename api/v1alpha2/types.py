@@ -179,7 +179,23 @@ class Spec(Api):
     are read with serviceAccountName, which needs get, list and watch. Values from Secrets never appear in status,
     Events or logs: a bundle that makes them names of objects is refused, unless it contains the same text. But the
     digest of the rendered objects does: use secrets that cannot be guessed."""
-    processors: Annotated[tuple[Processor, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
+    processors: Annotated[
+        tuple[Processor, ...],
+        Field(
+            max_length=32,
+            json_schema_extra={
+                **list_of("atomic"),
+                **rules(
+                    # A later one could change config that the digests do not cover then, or remove the annotations.
+                    rule(
+                        "self.all(each, each.kind != 'rollouts') || self[size(self) - 1].kind == 'rollouts'"
+                        " && self.exists_one(each, each.kind == 'rollouts')",
+                        "only the last processor may be of the kind rollouts; move it to the end",
+                    )
+                ),
+            },
+        ),
+    ] = ()
     """Changes of the rendered objects before they are applied, such as patches and other registries for images, in
     order."""
     allow_downgrade: bool = False

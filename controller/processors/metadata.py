@@ -8,7 +8,7 @@ from typing import Any
 from api.plugins import ProcessRequest, Rendering
 from controller.formats.applicable import RESERVED
 from controller.formats.objects import Object, group_of, identify, pod_template_path
-from controller.processors.rendered import change_each, refused
+from controller.processors.rendered import change_each, refused, with_marks
 from controller.untrusted import mapping
 
 _FIELDS = ("labels", "annotations")
@@ -36,24 +36,14 @@ class MetadataProcessor:
         marks = {field: request.parameters[field] for field in _FIELDS if request.parameters.get(field)}
 
         def _set(item: Object) -> Object:
-            result = _with_marks(item, (), marks)
+            result = with_marks(item, (), marks)
             path = pod_template_path(group_of(item), item["kind"])
             if path and request.parameters.get("podTemplates"):
                 _check_selector(item, marks.get("labels", {}), request.path)
-                result = _with_marks(result, path, marks)
+                result = with_marks(result, path, marks)
             return result
 
         return change_each(request.rendering, _set, request.charge)
-
-
-def _with_marks(value: dict[str, Any], path: tuple[str, ...], marks: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """Return the value with labels and annotations added to the metadata at a path, unless nothing is there."""
-    if path:
-        inner = value.get(path[0])
-        return {**value, path[0]: _with_marks(inner, path[1:], marks)} if isinstance(inner, dict) else value
-    metadata = mapping(value, "metadata")
-    changed = {field: {**mapping(metadata, field), **given} for field, given in marks.items()}
-    return {**value, "metadata": {**metadata, **changed}}
 
 
 def _check_selector(item: Object, labels: Mapping[str, str], path: str) -> None:

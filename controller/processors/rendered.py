@@ -1,16 +1,17 @@
-"""Applies a function to every object of a rendering: objects and the manifests of hooks."""
+"""What processors share: a function applied to all objects of a rendering, labels and annotations, refusals."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from api.errors import BundleError
 from api.plugins import Rendering
 from api.v1alpha2.conditions import Reason
 from controller.formats.objects import Object
+from controller.untrusted import mapping
 
 Charge: TypeAlias = Callable[[int, int], None]
 _ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
@@ -38,6 +39,16 @@ def change_each(
         objects=[_change(item) for item in rendering.objects],
         hooks=[replace(hook, manifest=_change(hook.manifest)) for hook in rendering.hooks],
     )
+
+
+def with_marks(value: dict[str, Any], path: tuple[str, ...], marks: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Return the value with labels and annotations added to the metadata at a path, unless nothing is there."""
+    if path:
+        inner = value.get(path[0])
+        return {**value, path[0]: with_marks(inner, path[1:], marks)} if isinstance(inner, dict) else value
+    metadata = mapping(value, "metadata")
+    changed = {field: {**mapping(metadata, field), **given} for field, given in marks.items()}
+    return {**value, "metadata": {**metadata, **changed}}
 
 
 def refused(problem: str) -> BundleError:

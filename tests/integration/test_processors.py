@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from api import names
 from controller.playground.cluster import ControlPlane, KubectlError
 from controller.playground.settings import Settings
-from tests.support.bundles import World, config_map, new_world
-from tests.support.objects import deployment
+from tests.support.bundles import World, config_map, image, new_world
+from tests.support.objects import deployment, secret
 from tests.support.registry import LocalRegistry
 
 pytestmark = pytest.mark.timeout(120)
@@ -30,6 +31,15 @@ def patch(color: str | None, name: str = "settings") -> dict[str, Any]:
 def world(kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
     with new_world(kwok_cluster, registry, settings.running) as made:
         yield made
+
+
+def reading(config: str, password: str) -> dict[str, Any]:
+    """Return a Deployment that reads a ConfigMap and a Secret."""
+    item = deployment("web", 1)
+    pod = item["spec"]["template"]["spec"]
+    pod["containers"][0]["envFrom"] = [{"configMapRef": {"name": config}}]
+    pod["volumes"] = [{"name": "password", "secret": {"secretName": password}}]
+    return item
 
 
 def requests_for(registry: LocalRegistry, repository: str) -> list[str]:
@@ -81,9 +91,38 @@ def test_a_kind_without_a_plug_in_is_told(world: World) -> None:
     deployed.wait_for("Installed", "False", "UnknownProcessor", 'no plug-in for processors of kind "example.com/none"')
 
 
+def test_changed_config_rolls_out_what_reads_it_and_nothing_else_does(world: World) -> None:
+    def _bundle(color: str, password: str, unrelated: str) -> list[dict[str, Any]]:
+        config = [config_map("settings", color=color), secret("login", password=password)]
+        return [*config, config_map("unrelated", value=unrelated), reading("settings", "login"), deployment("idle", 1)]
+
+    def _read() -> tuple[int, str | None, int]:
+        web, idle = (deployed.get(name, "deployments", "/apis/apps/v1") for name in ("web", "idle"))
+        assert web is not None
+        assert idle is not None
+        annotations = web["spec"]["template"]["metadata"].get("annotations") or {}
+        return web["metadata"]["generation"], annotations.get(names.CONFIG_DIGEST), idle["metadata"]["generation"]
+
+    deployed = world.deploy(*_bundle("blue", "x", "1"), processors=[{"kind": "rollouts"}])
+    revision = deployed.wait_ready()["installedRevision"]
+    generation, digest, idle = _read()
+    assert digest
+    for expected, change in ((1, ("green", "x", "1")), (2, ("green", "y", "1")), (2, ("green", "y", "2"))):
+        ref = world.push(deployed.name, *_bundle(*change), tag="-".join(change))
+        deployed.change(sources=[image(ref)])
+        revision = deployed.wait_installed(revision)["installedRevision"]
+        assert _read()[0] == generation + expected
+    after = _read()
+    assert after[1] not in (None, digest)
+    assert after[2] == idle
+    deployed.edit("settings", color="red")
+    deployed.wait(lambda: (deployed.data("settings") or {}).get("color") == "green", "repair")
+    assert _read() == after
+
+
 REFUSED = {
     "no kind": ([{"patch": {}}], "spec.processors[0].kind: Required value"),
-    "an unknown kind": ([{"kind": "melt"}], "must be patch, images, metadata, or the <domain>/<name>"),
+    "an unknown kind": ([{"kind": "melt"}], "must be patch, images, metadata, rollouts, or the <domain>/<name>"),
     "another block": ([{**METADATA, "kind": "images"}], "spec.processors[0].images: Invalid value"),
     "two patches": (
         [{"kind": "patch", "patch": {"target": {"kind": "A"}, "merge": {}, "strategic": {}}}],
@@ -95,6 +134,19 @@ REFUSED = {
         "spec.processors[0].patch.json[0].op: Unsupported value",
     ),
     "an image without a change": ([{"kind": "images", "images": [{"from": "a"}]}], "set at least one of to, tag"),
+    "a block of another kind": (
+        [{**METADATA, "rollouts": {}}],
+        "spec.processors[0].rollouts: Invalid value: is only for the kind rollouts",
+    ),
+    "rollouts of pods": (
+        [{"kind": "rollouts", "rollouts": {"kinds": ["Pod"]}}],
+        "spec.processors[0].rollouts.kinds[0]: Unsupported value",
+    ),
+    "a processor after rollouts": (
+        [{"kind": "rollouts"}, METADATA],
+        "spec.processors: Invalid value: only the last processor may be of the kind rollouts; move it to the end",
+    ),
+    "rollouts twice": ([{"kind": "rollouts"}, {"kind": "rollouts", "rollouts": {}}], "only the last processor may be"),
     "a typo": ([{"kind": "metadata", "metadata": {"label": {}}}], 'unknown field "spec.processors[0].metadata.label"'),
 }
 

@@ -13,6 +13,7 @@ from api.plugins import Processor
 from controller.processors.images import ImagesProcessor
 from controller.processors.metadata import MetadataProcessor
 from controller.processors.patch import PatchProcessor
+from controller.processors.rollouts import RolloutsProcessor
 from tests.support.rendered import processed
 
 SCALARS = (
@@ -31,7 +32,19 @@ NAMES = st.sampled_from(
             "template",
             "containers",
         ),
-        *("ports", "containerPort", "env", "image", "selector", "matchLabels", "volumes", "tolerations", "$patch"),
+        *(
+            "ports",
+            "containerPort",
+            "env",
+            "envFrom",
+            "configMapRef",
+            "image",
+            "selector",
+            "matchLabels",
+            "volumes",
+            "tolerations",
+            "$patch",
+        ),
         *("$retainKeys", "$setElementOrder/finalizers", "$setElementOrder/containers", "$setElementOrder/ports"),
         *("$deleteFromPrimitiveList/finalizers", "$setElementOrder/tolerations", "$setElementOrder/x", "x"),
     ]
@@ -111,3 +124,9 @@ def test_labels_and_annotations_are_added_or_refused(everywhere: bool, item: dic
 def test_images_are_replaced_or_left(item: dict[str, Any]) -> None:
     fields = [{"group": "x.io", "kind": "X", "paths": ["spec.containers.image", "x"]}]
     survives(ImagesProcessor(), {"images": [{"from": "docker.io", "to": "mirror.io"}], "imageFields": fields}, item)
+
+
+@given(objects(), OPTIONAL)
+def test_digests_are_added_or_not(item: dict[str, Any], data: Any) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}, "data": data}
+    processed(RolloutsProcessor(), {}, item, config, config | {"kind": "Secret", "stringData": data})

@@ -1,0 +1,150 @@
+"""The processor `rollouts`: pods are replaced when ConfigMaps and Secrets of the bundle that they read change.
+
+An annotation of the pod template is a digest of these objects: of their data alone, in whichever order and notation.
+Releases must not compute it differently, because that would replace every pod; `test_rollouts.py` has fixed values.
+
+Whoever may read pods sees the digest, and in the pod what it is made of, but may not read Secrets. Checksums of charts
+and hashed names allow billions of guesses a second at a password. So each Secret is stretched as passwords are stored,
+which costs a guess about 10 ms, and salted with its name, so that no table of digests fits several. A random key would
+allow no guess, but then the same inputs would no longer give the same revision, here, at the desk and after a restart.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from api.names import CONFIG_DIGEST, RECREATE, ROLLOUT
+from api.plugins import ProcessRequest, Rendering
+from api.v1alpha2.processors import Rollouts
+from controller.formats.objects import Object, group_of, list_containers, pod_template_path
+from controller.processors.rendered import Charge, change_each, with_marks
+from controller.untrusted import mapping, mappings, strings, text
+
+_REFERENCES = {
+    "configMap": "ConfigMap",
+    "configMapKeyRef": "ConfigMap",
+    "configMapRef": "ConfigMap",
+    "secret": "Secret",
+    "secretKeyRef": "Secret",
+    "secretRef": "Secret",
+}
+"""Fields that refer to config, and its kind."""
+_DEFAULT_KINDS = Rollouts().kinds
+_ITERATIONS = 10_000
+_STEPS = 15_000
+"""What these cost, in microseconds."""
+_STEP_BYTES = 32
+_ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+class Config(NamedTuple):
+    """A ConfigMap or Secret; the order of these is that of digests."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class RolloutsProcessor:
+    """Writes the digest of what pods read to their templates."""
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:  # noqa: ARG002 - the schema checks all
+        """Return no problems."""
+        return []
+
+    def process(self, request: ProcessRequest) -> Rendering:
+        """Return the rendering with a digest in each pod template that refers to config of the bundle."""
+        kinds = frozenset(request.parameters.get("kinds") or _DEFAULT_KINDS)
+        found = {
+            Config(item["kind"], _namespace_of(item, request), item["metadata"]["name"]): item
+            for item in request.rendering.objects
+            if item["kind"] in _REFERENCES.values() and not group_of(item) and not _is_left_out(item)
+        }
+
+        @cache
+        def _digest(config: Config) -> str:
+            return digest_of(config, found[config], request.charge)
+
+        def _mark(item: Object) -> Object:
+            path = pod_template_path(group_of(item), item["kind"])
+            if path is None or item["kind"] not in kinds or not _may_change(item):
+                return item
+            namespace, read = _namespace_of(item, request), set[Config]()
+            for kind, name in find_references(mapping(item, *path, "spec")):
+                request.charge(0, 1)
+                read.add(Config(kind, namespace, name))
+            digests = [[config.kind, config.name, _digest(config)] for config in sorted(read & found.keys())]
+            if not digests:
+                return item
+            digest = hashlib.sha256(_ENCODE(digests).encode()).hexdigest()
+            return with_marks(item, path, {"annotations": {CONFIG_DIGEST: f"sha256:{digest}"}})
+
+        return change_each(request.rendering, _mark, request.charge)
+
+
+def find_references(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield kind and name of each ConfigMap and Secret without which the pods of a template do not start.
+
+    Not those that are optional, and not what only the kubelet and volume drivers read: credentials of registries and
+    of storage.
+
+    Args:
+        pod: spec of a pod, unchecked.
+    """
+    for _, container in list_containers(pod, ""):
+        for variable in mappings(container, "env"):
+            yield from _references_in(mapping(variable, "valueFrom"))
+        for variables in mappings(container, "envFrom"):
+            yield from _references_in(variables)
+    for volume in mappings(pod, "volumes"):
+        yield from _references_in(volume)
+        for source in mappings(volume, "projected", "sources"):
+            yield from _references_in(source)
+
+
+def _references_in(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, kind in _REFERENCES.items():
+        reference = mapping(value, name)
+        # Only the Secret of a volume is called secretName; in a projected one it is name.
+        referred = text(reference, "secretName") or text(reference, "name")
+        if referred and reference.get("optional") is not True:
+            yield kind, referred
+
+
+def digest_of(config: Config, item: Object, charge: Charge) -> str:
+    """Return the digest of the data of a ConfigMap or Secret; that of a Secret takes as long as to check a password.
+
+    Args:
+        config: which one it is.
+        item: the object, unchecked.
+        charge: of the request.
+    """
+    # As the API server stores it: stringData is another notation, and wins.
+    written = {key: base64.b64encode(value.encode()).decode() for key, value in strings(item, "stringData").items()}
+    data = {**strings(item, "data"), **(written if config.kind == "Secret" else {})}
+    content = _ENCODE([data, *filter(None, [strings(item, "binaryData")])]).encode()
+    charge(0, len(content) // _STEP_BYTES)
+    if config.kind != "Secret":
+        return hashlib.sha256(content).hexdigest()
+    charge(0, _STEPS)
+    salt = f"{config.namespace}/{config.name}".encode()
+    return hashlib.pbkdf2_hmac("sha512", content, salt, _ITERATIONS).hex()
+
+
+def _namespace_of(item: Object, request: ProcessRequest) -> str:
+    return item["metadata"].get("namespace") or request.install_namespace
+
+
+def _is_left_out(item: Object) -> bool:
+    return text(item, "metadata", "annotations", ROLLOUT) == "false"
+
+
+def _may_change(item: Object) -> bool:
+    """Whether the pod template of a workload may get another digest; that of a Job is immutable."""
+    is_immutable = item["kind"] == "Job" and text(item, "metadata", "annotations", RECREATE) != "true"
+    return not (is_immutable or _is_left_out(item))
