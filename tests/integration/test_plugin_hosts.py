@@ -29,6 +29,7 @@ POLL_SECONDS = 2.0
 # Agents look at the Lease less often in production, and have more patience.
 CHANGES = {
     "_POLL_SECONDS = 20.0": f"_POLL_SECONDS = {POLL_SECONDS}",
+    "_IDLE_SECONDS = 60.0": f"_IDLE_SECONDS = {POLL_SECONDS}",
     "_GONE_SECONDS = 60.0": "_GONE_SECONDS = 5.0",
     "_REMOVAL_SECONDS = 120.0": "_REMOVAL_SECONDS = 10.0",
 }

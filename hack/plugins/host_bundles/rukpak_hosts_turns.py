@@ -48,6 +48,7 @@ _CONTENTS = (Path("/content/parts"), Path("/content/image"))
 _TERMINATION_LOG = Path("/dev/termination-log")
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _POLL_SECONDS = 20.0
+_IDLE_SECONDS = 60.0  # once it is installed: then it looks only for a removal
 _GONE_SECONDS = 60.0  # while a DaemonSet replaces its pod, a node has none
 _RETRY_SECONDS = 1.0
 _REQUEST_SECONDS = 30.0
@@ -344,7 +345,7 @@ class Agent:
             self._remove(lease, stop)
         elif not self._ready.exists():
             self._install(lease, stop)
-        return _POLL_SECONDS
+        return _IDLE_SECONDS if self._ready.exists() else _POLL_SECONDS
 
     def _install(self, lease: Mapping[str, Any], stop: Stop) -> None:
         host, plan = self._host, self._plan

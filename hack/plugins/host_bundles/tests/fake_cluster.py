@@ -33,6 +33,7 @@ class FakeCluster:
         self.is_away = False
         """Whether it answers all requests with an error."""
         self.conflicts = 0
+        self.requests = 0
         self.url = ""
 
     def client(self) -> Cluster:
@@ -55,6 +56,7 @@ class FakeCluster:
         parts = urlsplit(url)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         with self.lock:
+            self.requests += 1
             return (503, {}) if self.is_away else self._answer(method, parts.path, query, body)
 
     def _answer(

@@ -259,6 +259,14 @@ def test_ten_nodes_are_installed_one_at_a_time(fleet: Fleet) -> None:
     assert fleet.cluster.entries() == {}
 
 
+def test_an_agent_asks_less_often_once_it_is_installed(fleet: Fleet) -> None:
+    fleet.start(NEW, "a")
+    wait_until(lambda: fleet.ready() == {"a"})
+    asked = fleet.cluster.requests
+    time.sleep(PACE * 600)
+    assert fleet.cluster.requests - asked <= 20  # every 30 s at most, and not every 10 s
+
+
 def test_no_more_are_worked_on_than_are_allowed(fleet: Fleet) -> None:
     fleet.seconds = 0.3
     fleet.start(make_plan(places=3), *TEN)
