@@ -145,6 +145,7 @@ def test_authors_check_the_example_and_try_it_on_a_folder(environment: Environme
     skip_without_namespaces()
     checked = environment.run("rukpak-hosts", "lint", str(EXAMPLE)).stdout
     assert checked.startswith("k3s-agent v1.31.4+k3s1: sha256:")
+    assert checked in (PACKAGE / "README.md").read_text()
     (tmp_path / "etc/rancher/k3s").mkdir(parents=True)
     (tmp_path / "etc/os-release").write_text("ID=flatcar\n")
     run = ["run", str(EXAMPLE), f"--root={tmp_path}", "--env", "K3S_URL=https://10.0.0.1:6443"]
