@@ -107,6 +107,25 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Signer:
+    """Who has signed what a source leads to; the fields are those of `status.sources[].verified`."""
+
+    by: str
+    key: str = ""
+    identity: str = ""
+    issuer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trusted:
+    """The data of the Secrets and ConfigMaps that `verify` names, by field path below it (`.secret`) and by key."""
+
+    data: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
+    identity: str = ""
+    """Digest of what they are and of their versions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
     """A source pinned to a digest."""
 
@@ -120,6 +139,8 @@ class Resolution:
     """The name that was resolved, if it may mean something else later: a tag, branch or version; `version` if empty."""
     validator: str = ""
     """ETag or Last-Modified of an http body, which makes polling cheap."""
+    signer: Signer | None = field(default=None, compare=False)
+    """Who has signed it, if `verify` asks for a signature: the signature was checked before any content was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +187,11 @@ class Access:
     """Reads a ConfigMap of the install namespace by its name, as the account. Raises BundleError."""
     previous: Resolution | None = None
     """When polling: the last resolution, to be returned again if nothing has changed."""
+    pinned: Resolution | None = None
+    """When only `verify` has changed: the resolution whose signature is to be checked, and which is returned with its
+    signer, instead of what the name leads to now."""
+    trusted: Trusted = Trusted()
+    """While resolving a source with `verify`: what it names."""
     max_age: float = 0.0
     """When polling: how many seconds ago the source may have asked for what it shares among calls, such as an index."""
     progress: Callable[[int, int], None] = lambda done, total: None
@@ -186,6 +212,10 @@ class Access:
     keep: Callable[[Resolution, Iterator[Entry]], None] = lambda resolution, entries: None
     """If resolving had to read the content, call it with the entries that `fetch` would yield, already verified, so
     that `fetch` is not called. It may ignore the entries, and raises what they raise."""
+
+    def known_signer(self, digest: str) -> Signer | None:
+        """Return who has signed a digest, if an earlier call has checked that with the same `verify` and keys."""
+        return self.previous.signer if self.previous and self.previous.digest == digest else None
 
 
 class EntryKind(Enum):
@@ -370,6 +400,9 @@ class RenderRequest:
     config: Mapping[str, Any]
     capabilities: Capabilities
     means: Means = field(default_factory=Means)
+    verified: tuple[bool, ...] = ()
+    """Whether the content of each source of the spec has the signature that its `verify` asks for; empty for content
+    that is from no source. A format may refuse content because of this, and never renders it differently."""
 
 
 HOOK_EVENTS = frozenset(

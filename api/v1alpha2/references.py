@@ -1,4 +1,4 @@
-"""What a spec names on the cluster besides its sources: other BundleDeployments, ConfigMaps and Secrets."""
+"""What a spec names on the cluster: other BundleDeployments, ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api.v1alpha2.fields import FIELD_PATH, Api, ObjectName, rule, rules
+from api.v1alpha2.fields import FIELD_PATH, Api, Namespace, ObjectName, rule, rules
 
 
 class DeploymentReference(Api):
@@ -14,6 +14,22 @@ class DeploymentReference(Api):
 
     name: ObjectName
     """Name of the BundleDeployment."""
+
+
+class SecretReference(Api):
+    """A Secret."""
+
+    namespace: Namespace | None = None
+    """Namespace of the Secret. Default: spec.installNamespace, which is then required."""
+    name: ObjectName
+    """Name of the Secret."""
+
+
+class ConfigMapReference(Api):
+    """A ConfigMap in the install namespace."""
+
+    name: ObjectName
+    """Name of the ConfigMap, in spec.installNamespace."""
 
 
 class ConfigReference(Api):

@@ -54,6 +54,23 @@ class Condition(Api):
     """Where, what is wrong and what to do, in one line. The same failure always has the same message."""
 
 
+class Verified(Api):
+    """Who has signed what a source was resolved to."""
+
+    model_config = ConfigDict(json_schema_extra=atomic())
+    by: Annotated[str, Field(max_length=63)]
+    """Kind of the signature: cosign, pgp, ssh, minisign or provenance."""
+    key: Annotated[str, Field(max_length=512)] = ""
+    """The key that has signed: sha256:… of a public key of cosign, otherwise the fingerprint that its tools show.
+    Empty: it was signed without a key."""
+    identity: Annotated[str, Field(max_length=4096)] = ""
+    """Who has signed, as the certificate, the key or allowed_signers names the signer."""
+    issuer: Annotated[str, Field(max_length=2048)] = ""
+    """Who has vouched for identity, if it was signed without a key."""
+    at: Timestamp
+    """When the signature was checked."""
+
+
 class SourcePin(Api):
     """What a source was resolved to. Content is fetched by this, not by the floating reference."""
 
@@ -84,6 +101,14 @@ class SourcePin(Api):
     """When the source was resolved."""
     validator: Annotated[str, Field(max_length=1024)] = ""
     """ETag or Last-Modified of an http body, which makes polling cheap."""
+    verified: Verified | None = None
+    """Who has signed the content, if verify asks for a signature."""
+    verify_digest: Digest = ""
+    """Digest of the verify that was passed: the signature of the same content is checked again when it changes. Empty:
+    the content was not checked."""
+    keys_digest: Digest = ""
+    """Digest of the UIDs and versions of the Secrets and ConfigMaps that verify named: a poll checks the signature
+    again when they have changed."""
 
 
 class AccountUsed(Api):

@@ -28,8 +28,8 @@ from api.v1alpha2.fields import (
 )
 from api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, IgnoreRule, OnFailure
 from api.v1alpha2.processors import Processor
-from api.v1alpha2.references import ConfigReference, DeploymentReference
-from api.v1alpha2.sources import SecretReference, Source
+from api.v1alpha2.references import ConfigMapReference, ConfigReference, DeploymentReference, SecretReference
+from api.v1alpha2.sources import Source
 from api.v1alpha2.status import (
     Changes,
     Condition,
@@ -44,6 +44,7 @@ from api.v1alpha2.status import (
     SourcePin,
     Status,
     Stray,
+    Verified,
     dump,
 )
 
@@ -51,6 +52,7 @@ __all__ = [
     "BundleDeployment",
     "Changes",
     "Condition",
+    "ConfigMapReference",
     "ConfigReference",
     "CrdUpgradeSafety",
     "DeploymentReference",
@@ -75,6 +77,7 @@ __all__ = [
     "Spec",
     "Status",
     "Stray",
+    "Verified",
     "dump",
     "parse_duration",
 ]
@@ -89,8 +92,24 @@ def _names_its_namespace(block: str) -> str:
     return f"(!has(s.{block}) || !has({auth}) || {given})"
 
 
+def _has_namespaces(verify: str, kind: str) -> str:
+    """Return a CEL expression: each Secret of a `verify` has a namespace, and it names no ConfigMap."""
+    if kind == "git":
+        return f"(!has({verify}) || has({verify}.secret.__namespace__))"
+    cosign = f"{verify}.cosign"
+    keys = f"!has({cosign}.keys) || {cosign}.keys.all(k, !has(k.secret) || has(k.secret.__namespace__))"
+    found = f"(!has({cosign}) || ({keys}) && !has({cosign}.trustedRoot))"
+    if kind == "chart":
+        provenance = f"{verify}.provenance"
+        found += f" && (!has({provenance}) || has({provenance}.secret.__namespace__))"
+    return f"(!has({verify}) || {found})"
+
+
 _BLOCKS_WITH_SECRETS = ("image", "git", "http", "chart", "parameters")
 _SECRETS_HAVE_NAMESPACES = " && ".join(_names_its_namespace(block) for block in _BLOCKS_WITH_SECRETS)
+_KEYS_HAVE_NAMESPACES = " && ".join(
+    f"(!has(s.{block}) || {_has_namespaces(f's.{block}.verify', block)})" for block in ("image", "git", "http", "chart")
+)
 
 
 class OptionalKind(Api):
@@ -115,6 +134,11 @@ class Spec(Api):
             rule(
                 f"has(self.installNamespace) || self.sources.all(s, {_SECRETS_HAVE_NAMESPACES})",
                 "is required unless every auth in sources sets the namespace of its Secret",
+                ".installNamespace",
+            ),
+            rule(
+                f"has(self.installNamespace) || self.sources.all(s, {_KEYS_HAVE_NAMESPACES})",
+                "is required unless every verify in sources sets the namespaces of its Secrets and names no ConfigMap",
                 ".installNamespace",
             ),
             rule(

@@ -30,6 +30,7 @@ from controller.build.request import (
     Resolved,
     rendering_digest,
     terms_of,
+    verified_sources,
 )
 from controller.build.revision import PackedRevision, Revision
 from controller.content.disk import walk
@@ -140,6 +141,7 @@ class Builder:
                 config=request.spec.config,
                 capabilities=capabilities,
                 means=means,
+                verified=verified_sources(request),
             )
             return render_here_or_in_child(
                 request.spec.format,

@@ -1,7 +1,12 @@
 """Resolves the sources of a spec that have no pin, and fetches pinned content into the content store.
 
 Sources are plug-ins: here is what they may use, how their results are reported, and how several failures become one.
-Content that a source sends while it is resolved is stored. Not here: how files are written (content/archive.py).
+Content that a source sends while it is resolved is stored.
+
+A source with `verify` checks the signature while it is resolved, before it reads content. Here is the one place that
+asks for that, and that makes no pin without it: whatever a source forgets, content that nobody has signed is not used.
+
+Not here: how files are written (content/archive.py).
 """
 
 from __future__ import annotations
@@ -15,11 +20,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from api.errors import BundleError
-from api.plugins import Access, Entry, Refusal, Resolution
+from api.plugins import Access, Entry, Refusal, Resolution, Signer
 from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import Source, SourcePin, Spec
+from api.v1alpha2.types import Source, SourcePin, Spec, Verified
 from controller.build.plugins import source_of
 from controller.build.request import (
     BuildSettings,
@@ -34,6 +40,7 @@ from controller.build.request import (
     spec_digest,
     store_key,
     store_keys,
+    verify_digest,
 )
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore, count_stored
@@ -74,13 +81,31 @@ class PluginCalls:
         """Report the result of a call that succeeded."""
         self._observer.source_asked(source.kind, result)
 
+    def access_to_resolve(self, index: int, source: Source, scratch: Path, call: Call) -> Access:
+        """Return what a plug-in may use to resolve a source, as `access`, and to check signatures.
+
+        Raises: BundleError if the credentials or keys cannot be read.
+        """
+        access = self.access(index, source, scratch, call)
+        if source.verification is None:
+            return access
+        trusted = call.context.trusted(index, source)
+        unchecked, previous = _at(call.context.unchecked, index), _at(call.context.previous, index)
+        is_known = previous is not None and previous.keys_digest == trusted.identity
+        return replace(
+            access,
+            trusted=trusted,
+            pinned=resolution_of(unchecked) if unchecked else None,
+            previous=access.previous and (access.previous if is_known else replace(access.previous, signer=None)),
+        )
+
     def access(self, index: int, source: Source, scratch: Path, call: Call) -> Access:
         """Return what a plug-in may use for one source, by its index in the spec; its deadline starts now.
 
         Raises: BundleError if the credentials cannot be read.
         """
         context = call.context
-        previous = context.previous[index] if context.previous else None
+        previous = _at(context.previous, index)
 
         def _advance(done: int, total: int) -> None:
             call.use.receive(index, done)
@@ -104,6 +129,28 @@ class PluginCalls:
             receive=lambda done: call.use.receive(index, done),
         )
         return replace(access, config_map=lambda name: read(index, name)) if read else access
+
+
+def _at(pins: Pins, index: int) -> SourcePin | None:
+    return pins[index] if pins else None
+
+
+def _check_signer(source: Source, resolution: Resolution, access: Access) -> None:
+    """Refuse what a source has returned without the check that was asked for.
+
+    Raises: BundleError (VerificationFailed).
+    """
+    if source.verification is None:
+        return
+    problem = "" if resolution.signer else "the signature was not checked"
+    if access.pinned and access.pinned.digest != resolution.digest:
+        problem = "the signature of other content than the recorded one was checked"
+    if problem:
+        raise BundleError(Reason.VERIFICATION_FAILED, f"{access.path}.verify: {problem}; report this as a bug")
+
+
+def _verified(signer: Signer, at: datetime) -> Verified:
+    return Verified(by=signer.by, key=signer.key, identity=signer.identity, issuer=signer.issuer, at=at)
 
 
 def first_failure(failures: Sequence[BundleError]) -> BundleError | None:
@@ -133,6 +180,8 @@ class Fetcher:
     def resolve(self, spec: Spec, pins: Pins, call: Call) -> Resolved:
         """Resolve the sources that have no pin; those that succeed are pinned even if others fail.
 
+        A pin whose check fails is returned as it was, so that it is checked again instead of the name resolved.
+
         Raises: nothing that a user can cause: the first BundleError becomes the failure of the result.
         """
         with ThreadPoolExecutor(SOURCES_AT_ONCE) as pool:
@@ -147,15 +196,15 @@ class Fetcher:
                 failures.append(error.without_frames())
             elif error is not None:
                 raise error
-            found.append(None if error else future.result() if future else pin)
+            found.append(_at(call.context.unchecked, len(found)) if error else future.result() if future else pin)
         return Resolved(pins=tuple(found), failure=first_failure(failures))
 
     def _resolve(self, spec: Spec, index: int, call: Call) -> SourcePin:
-        source = spec.sources[index]
+        source, unchecked = spec.sources[index], _at(call.context.unchecked, index)
         plugin = source_of(source.kind)
         origin = origin_of(plugin, source, spec.install_namespace)
         with self._calls.asking(Phase.RESOLVE, index, source, call), self._store.scratch() as scratch:
-            access = self._calls.access(index, source, scratch, call)
+            access = self._calls.access_to_resolve(index, source, scratch, call)
             auth_digest = access.credentials.identity if access.credentials else ""
 
             def _key(resolution: Resolution) -> str:
@@ -171,8 +220,12 @@ class Fetcher:
                 )
 
             resolution = plugin.resolve(source.parameters_json, replace(access, is_stored=_is_stored, keep=_keep))
+            _check_signer(source, resolution, access)
         is_same = access.previous is not None and access.previous.digest == resolution.digest
         self._calls.note(source, SourceResult.NOT_MODIFIED if is_same else SourceResult.RESOLVED)
+        checked = self._checked(source, resolution, access, _at(call.context.previous, index))
+        if unchecked:
+            return unchecked.model_copy(update={"origin": origin, "auth_digest": auth_digest, **checked})
         return SourcePin(
             destination=source.target,
             kind=source.kind,
@@ -185,7 +238,22 @@ class Fetcher:
             validator=resolution.validator,
             version=resolution.version,
             reference=resolution.reference or resolution.version,
+            **checked,
         )
+
+    def _checked(
+        self, source: Source, resolution: Resolution, access: Access, previous: SourcePin | None
+    ) -> dict[str, Any]:
+        """Return the fields of a pin that tell who has signed the content."""
+        if resolution.signer is None:
+            return {}
+        is_known = previous is not None and resolution.signer is access.known_signer(resolution.digest)
+        verified = previous.verified if previous and is_known else _verified(resolution.signer, self._now())
+        return {
+            "verified": verified,
+            "verify_digest": verify_digest(source),
+            "keys_digest": access.trusted.identity,
+        }
 
     @contextmanager
     def using(self, request: Request) -> Iterator[None]:

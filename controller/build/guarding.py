@@ -425,9 +425,11 @@ def _prepared(value: Any) -> Prepared:
 
 def _resolution(value: Any) -> Resolution:
     _expect(isinstance(value, Resolution), f"{_kind(value)}, not a Resolution")
-    fields = {name: _line(_text(getattr(value, name), name)) for name in Resolution.__slots__}
+    # Only sources that are built in check signatures: `verify` is no field of others.
+    names = [name for name in Resolution.__slots__ if name != "signer"]
+    fields = {name: _line(_text(getattr(value, name), name)) for name in names}
     _expect(fields["pinned"] and fields["digest"], "a Resolution without pinned or digest")
-    return Resolution(**fields)
+    return Resolution(**fields, signer=None)
 
 
 def _program(value: Any) -> ProgramVersion:

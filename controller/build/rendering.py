@@ -537,6 +537,7 @@ def _write_request(format_name: str, request: RenderRequest, processors: Sequenc
         "kubernetesVersion": request.capabilities.kubernetes_version,
         "kinds": [[*kind, scope] for kind, scope in request.capabilities.kinds.items()],
         "unknown": sorted(request.capabilities.unknown),
+        "verified": list(request.verified),
         "means": {
             "scratch": str(means.scratch),
             "limits": asdict(means.limits),
@@ -565,6 +566,7 @@ def _read_request(value: Mapping[str, Any]) -> RenderRequest:
             unknown=frozenset(value["unknown"]),
         ),
         means=Means(scratch=scratch, cancelled=Event(), limits=limits, **means),
+        verified=tuple(value["verified"]),
     )
 
 

@@ -16,6 +16,10 @@ tenant. So a pin also records the UIDs and versions of the Secrets that the sour
 them, too. Only who has the same Secrets gets what was fetched with them, even if a server checks them for some of its
 content only. They are not read again for content that is stored (rule 1).
 
+A source with `verify` has a pin only if its signature was checked: the pin records the digest of the `verify` that it
+has passed. Since content is fetched, and taken from the store, by a pin, none is used without that. If only `verify`
+has changed, the signature of the recorded digest is checked, and the name is not resolved again.
+
 Not here: how sources are resolved (fetching.py).
 """
 
@@ -31,10 +35,21 @@ from typing import Any
 from pydantic import ValidationError
 
 from api.errors import BundleError
-from api.plugins import Capabilities, Credentials, Limits, LocalContent, Means, Network, Resolution, endless
+from api.plugins import (
+    Capabilities,
+    Credentials,
+    Limits,
+    LocalContent,
+    Means,
+    Network,
+    Resolution,
+    Signer,
+    Trusted,
+    endless,
+)
 from api.plugins import Source as Plugin
 from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec
+from api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec, Verified
 from controller.build.config_values import Confidential, SecretValues, check_nesting
 from controller.build.plugins import format_of, processor_of, source_of
 from controller.build.revision import Terms
@@ -69,6 +84,8 @@ class BuildContext:
 
     credentials: Callable[[int, Source], Credentials | None] = lambda _index, _source: None
     """Reads the Secret of a source, by its index in the spec; raises BundleError."""
+    trusted: Callable[[int, Source], Trusted] = lambda _index, _source: Trusted()
+    """Reads the Secrets and ConfigMaps that `verify` of a source names, by its index; raises BundleError."""
     config_map: Callable[[int, str], LocalContent] | None = None
     """Reads a ConfigMap of the install namespace for a source, by its index and the name; raises BundleError."""
     progress: Callable[[int, int, int], None] = lambda _index, _done, _total: None
@@ -81,6 +98,9 @@ class BuildContext:
     """Records work that might kill the process; raises BundleError if it has."""
     previous: Pins = ()
     """When polling: the current pin of each source."""
+    unchecked: Pins = ()
+    """The recorded pin of each source whose `verify` it has not passed, as `find_unchecked` returns them; empty: every
+    source without a pin is resolved anew."""
     max_ages: Sequence[float] = ()
     """When polling: how old what is shared among the calls of each source may be, in seconds."""
     tenant: str = ""
@@ -180,9 +200,11 @@ class Request:
 
 def inputs_digest(request: Request) -> str:
     """Return the digest of everything a rendering depends on except the capabilities (rule 9)."""
+    verified = verified_sources(request)
     return digest_of_json(
         {
             **_inputs(request),
+            **({"verified": verified} if any(verified) else {}),
             "installNamespace": request.spec.install_namespace or "",
             "requestedAt": request.requested_at,
         }
@@ -249,7 +271,7 @@ def store_keys(request: Request) -> list[str]:
 Pins = tuple[SourcePin | None, ...]
 """One for each source, in spec order; None if it is not resolved yet."""
 _RECORDED = {"kind", "resolved", "digest", "spec_digest", "origin", "resolved_at"}
-_RECORDED_IF_SET = ("destination", "version", "reference", "auth_digest")
+_RECORDED_IF_SET = ("destination", "version", "reference", "auth_digest", "verify_digest")
 
 
 def origin_of(plugin: Plugin, source: Source, install_namespace: str | None) -> str:
@@ -296,7 +318,18 @@ def store_key(key: str, asked: str, answered: str, auth_digest: str = "") -> str
 
 def resolution_of(pin: SourcePin) -> Resolution:
     """Return the resolution that a pin records."""
-    return Resolution(pinned=pin.resolved, digest=pin.digest, validator=pin.validator, version=pin.version)
+    return Resolution(
+        pinned=pin.resolved,
+        digest=pin.digest,
+        validator=pin.validator,
+        version=pin.version,
+        reference=pin.reference,
+        signer=_signer_of(pin.verified) if pin.verified else None,
+    )
+
+
+def _signer_of(verified: Verified) -> Signer:
+    return Signer(by=verified.by, key=verified.key, identity=verified.identity, issuer=verified.issuer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,11 +361,55 @@ def spec_digest(source: Source) -> str:
     )
 
 
+def verify_digest(source: Source) -> str:
+    """Return the digest of the `verify` of a source: a signature is checked again only when it changes; '' for none."""
+    if source.verification is None:
+        return ""
+    return "v1:" + digest_of_json(source.verification.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
 def match_pins(spec: Spec, recorded: Sequence[SourcePin]) -> Pins:
-    """Return the recorded pin of each source, matched by what identifies the content and not by position."""
+    """Return the recorded pin of each source, matched by what identifies the content and not by position.
+
+    Returns: None also for a source whose pin has not passed its `verify`.
+    """
+    return tuple(_without_check(source, pin) for source, pin in _matches(spec, recorded))
+
+
+def find_unchecked(spec: Spec, recorded: Sequence[SourcePin]) -> Pins:
+    """Return the recorded pin of each source that only lacks the check of its present `verify`."""
+    return tuple(
+        pin if pin and _without_check(source, pin) is None else None for source, pin in _matches(spec, recorded)
+    )
+
+
+def _matches(spec: Spec, recorded: Sequence[SourcePin]) -> list[tuple[Source, SourcePin | None]]:
+    # Of several sources with the same content, the pin that has passed the right `verify` comes first.
+    by_check = {(pin.spec_digest, pin.verify_digest): pin for pin in recorded}
     by_digest = {pin.spec_digest: pin for pin in recorded}
-    found = [(source, by_digest.get(spec_digest(source))) for source in spec.sources]
-    return tuple(pin and pin.model_copy(update={"destination": source.target}) for source, pin in found)
+    found = []
+    for source in spec.sources:
+        digest = spec_digest(source)
+        pin = by_check.get((digest, verify_digest(source))) or by_digest.get(digest)
+        found.append((source, pin and pin.model_copy(update={"destination": source.target})))
+    return found
+
+
+def _without_check(source: Source, pin: SourcePin | None) -> SourcePin | None:
+    """Return a pin as far as it may be used: None if it lacks a check; without its signer if there is no `verify`."""
+    if pin is None or pin.verify_digest == verify_digest(source):
+        return pin
+    if source.verification:
+        return None
+    return pin.model_copy(update={"verified": None, "verify_digest": "", "keys_digest": ""})
+
+
+def verified_sources(request: Request) -> tuple[bool, ...]:
+    """Return whether the content of each source has the signature that its `verify` asks for."""
+    pairs = zip(request.spec.sources, request.pins, strict=True)
+    return tuple(
+        source.verification is not None and pin.verify_digest == verify_digest(source) for source, pin in pairs
+    )
 
 
 def record_pins(pins: Iterable[SourcePin]) -> tuple[dict[str, str], ...]:

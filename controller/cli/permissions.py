@@ -9,6 +9,7 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import Capabilities
 from api.v1alpha2.types import BundleDeployment
+from api.v1alpha2.verification import config_maps_of, secrets_of
 from controller.apply.rights import RbacRight, find_rights, make_roles, merge
 from controller.build import capabilities as capabilities_file
 from controller.build.config_values import find_secrets
@@ -148,6 +149,10 @@ def rights_to_read(deployment: BundleDeployment) -> Iterator[RbacRight]:
     for source in spec.sources:
         if source.secret:
             yield _right_to_read("secrets", source.secret.namespace or namespace, source.secret.name, "get")
+        for _, secret in secrets_of(source.verification) if source.verification else ():
+            yield _right_to_read("secrets", secret.namespace or namespace, secret.name, "get")
+        for _, config_map in config_maps_of(source.verification) if source.verification else ():
+            yield _right_to_read("configmaps", namespace, config_map.name, "get", "list", "watch")
     followed = [(f"{each.kind.lower()}s", each.name) for each in spec.config_from]
     try:
         followed += [("secrets", name) for _, name in find_secrets(spec)]

@@ -25,10 +25,11 @@ from pathlib import Path
 
 from api import names
 from api.errors import BundleError
-from api.plugins import Capabilities, Credentials, Limits, LocalContent, Network, ReadsSecrets, RenderRequest
+from api.plugins import Capabilities, Credentials, Limits, LocalContent, Network, ReadsSecrets, RenderRequest, Trusted
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Source, Spec
+from api.v1alpha2.verification import config_maps_of, secrets_of
 from controller.build import capabilities as capabilities_file
 from controller.build.builder import Builder
 from controller.build.config_values import (
@@ -40,7 +41,15 @@ from controller.build.config_values import (
 )
 from controller.build.plugins import processor_of
 from controller.build.rendering import render
-from controller.build.request import BuildContext, BuildSettings, Request, check, check_config, match_pins
+from controller.build.request import (
+    BuildContext,
+    BuildSettings,
+    Request,
+    check,
+    check_config,
+    find_unchecked,
+    match_pins,
+)
 from controller.build.revision import PackedRevision, Revision
 from controller.cli import manifest
 from controller.cli.changes import open_store, read_kept
@@ -258,7 +267,13 @@ def _render_draft(
     (spec, confidential, secrets), status = _with_config(options, deployment), deployment.status
     builder = _builder(options, store)
     reader = _Reader(options, draft, deployment)
-    cancelled, context = threading.Event(), BuildContext(credentials=reader.read, config_map=reader.read_local)
+    cancelled = threading.Event()
+    context = BuildContext(
+        credentials=reader.read,
+        trusted=reader.read_trusted,
+        config_map=reader.read_local,
+        unchecked=find_unchecked(spec, status.sources),
+    )
     resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, context)
     if resolved.failure:
         raise resolved.failure
@@ -336,6 +351,20 @@ class _Reader:
         with self._lock:
             reader = SecretReader(connect(self._options), None)
             return reader.credentials(self._deployment, index, source, lambda _secret, _version: None)
+
+    def read_trusted(self, index: int, source: Source) -> Trusted:
+        """Return what `verify` of one source names; it connects only if that is anything.
+
+        Raises: BundleError as SecretReader.trusted; ConfigurationError.
+        """
+        verification = source.verification
+        if verification is None or not any((*secrets_of(verification), *config_maps_of(verification))):
+            return Trusted()
+        from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+
+        with self._lock:
+            reader = SecretReader(connect(self._options), None)
+            return reader.trusted(self._deployment, index, source, lambda _object, _version: None)
 
     def read_local(self, index: int, name: str) -> LocalContent:
         """Return the content of a ConfigMap, which need not exist if it is one of the draft.

@@ -27,6 +27,7 @@ from controller.build.request import (
     Resolved,
     Sources,
     check,
+    find_unchecked,
     inputs_digest,
     match_pins,
     recall_pins,
@@ -472,8 +473,11 @@ def _cancel(context: Context) -> None:
 
 def _resolve(context: Context, known: Pins, cancelled: Event, build_context: BuildContext) -> Resolved:
     """Resolve sources; for a first install, start to build before a pass asks for it."""
-    resolved = context.services.builder.resolve(context.spec, known, cancelled, build_context)
     status = context.status
+    renews = context.requested_at != status.last_handled_reconcile_at
+    if not renews:
+        build_context = replace(build_context, unchecked=find_unchecked(context.spec, status.sources))
+    resolved = context.services.builder.resolve(context.spec, known, cancelled, build_context)
     is_first = not (status.revision or status.installed_revision)
     if is_first and not (resolved.failure or needs_objects(context.spec) or cancelled.is_set()):
         request = make_request(context, Sources(pins=resolved.found, requested_at=context.requested_at))

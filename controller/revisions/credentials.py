@@ -20,11 +20,12 @@ from types import MappingProxyType
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Credentials, LocalContent
+from api.plugins import MEBIBYTE, Credentials, LocalContent, Trusted
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SecretReference, Source
+from api.v1alpha2.verification import config_maps_of, secrets_of
 from controller.build.request import BuildContext
-from controller.content.digests import digest_of_json
+from controller.content.digests import digest_of, digest_of_json
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from controller.observe.following import NamedWatches, WatchedObject
@@ -123,6 +124,25 @@ class SecretReader:
         identity = _identity_of(used) if used else ""
         return replace(parse_pull_secrets(secrets, path), identity=identity) if secrets else None
 
+    def trusted(self, deployment: BundleDeployment, index: int, source: Source, seen: SeenContent) -> Trusted:
+        """Return the data of the Secrets and ConfigMaps that `verify` of a source names, read as its credentials are.
+
+        Raises: BundleError (SecretNotFound, SecretForbidden, NotFound, InvalidVerification, ServiceAccountNotFound,
+            APIUnavailable).
+        """
+        verification, path = source.verification, f"spec.sources[{index}].{source.block}.verify"
+        data: dict[str, Mapping[str, bytes]] = {}
+        versions: list[list[str]] = []
+        for field_path, reference in secrets_of(verification) if verification else ():
+            manifest = self._read(deployment, reference, path + field_path, seen)
+            data[field_path] = _decode(manifest, path + field_path)
+            versions.append([field_path, _identity_of([manifest])])
+        for field_path, name in config_maps_of(verification) if verification else ():
+            content = self.local_content(deployment, name.name, path + field_path, seen)
+            data[field_path] = content.files
+            versions.append([field_path, *(f"{key} {digest_of(text)}" for key, text in sorted(content.files.items()))])
+        return Trusted(data=data, identity=digest_of_json(versions) if versions else "")
+
     def local_content(self, deployment: BundleDeployment, name: str, place: str, seen: SeenContent) -> LocalContent:
         """Return the content of a ConfigMap in the install namespace.
 
@@ -212,6 +232,15 @@ def _identity_of(secrets: Iterable[Mapping[str, Any]]) -> str:
     return digest_of_json([[each.get("uid", ""), each.get("resourceVersion", "")] for each in found])
 
 
+def _decode(secret: Mapping[str, Any], path: str) -> dict[str, bytes]:
+    try:
+        return {key: base64.b64decode(value, validate=True) for key, value in (secret.get("data") or {}).items()}
+    except (binascii.Error, ValueError, TypeError):
+        named = f"{secret['metadata'].get('namespace', '')}/{secret['metadata']['name']}"
+        message = f'{path}: Secret "{named}": its data is not base64; correct it'
+        raise BundleError(Reason.INVALID_VERIFICATION, message) from None
+
+
 def _describe(account: Account) -> str:
     return f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
 
@@ -236,6 +265,8 @@ _OF_SECRETS = frozenset(
         Reason.INSECURE_REFUSED,
         Reason.SERVICE_ACCOUNT_NOT_FOUND,
         Reason.NAMESPACE_NOT_FOUND,
+        Reason.VERIFICATION_FAILED,
+        Reason.INVALID_VERIFICATION,
     }
 )
 
@@ -335,6 +366,13 @@ class SourceAccess:
                 deployment, index, source, lambda secret, version: progress.note_secret(index, secret, version)
             )
 
+        def _read_trusted(index: int, source: Source) -> Trusted:
+            def _note(watched: WatchedObject, version: str | None) -> None:
+                if version is not None:  # otherwise it never changes
+                    progress.note_secret(index, watched, version)
+
+            return self._secrets.trusted(deployment, index, source, _note)
+
         def _report(index: int, done: int, total: int) -> None:
             if progress.advance(index, done, total):
                 self._wake(deployment.metadata.name)
@@ -357,6 +395,7 @@ class SourceAccess:
 
         return BuildContext(
             credentials=_read,
+            trusted=_read_trusted,
             config_map=_read_local,
             progress=_report,
             ended=progress.note_end,

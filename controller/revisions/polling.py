@@ -2,8 +2,9 @@
 
 Local content is polled when it has changed, and once after a start or a change of the spec, to follow it from then on.
 
-A poll never disturbs what is installed: while it is active and if it fails, the pins remain in use (rule 1). Only a new
-digest is written to status, so that an unchanged source costs one conditional request. There are no polls while paused.
+A poll never disturbs what is installed: while it is active and if it fails, the pins remain in use (rule 1), also if
+the new digest lacks the signature that `verify` asks for. Only a new digest is written to status, and that the same one
+was checked with other keys, so that an unchanged source costs one conditional request. There are no polls while paused.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ class Poller:
         state.asked |= dict.fromkeys(answered, self._now())
         state.resolved = {digest: when for digest, when in state.resolved.items() if digest in known}
         state.validators |= {new.spec_digest: new.validator for _, asked, new in triples if asked is None and new}
-        if not any(old and new and old.digest != new.digest for old, _, new in triples):
+        if not any(old and new and _differ(old, new) for old, _, new in triples):
             return None
         return tuple(pin for pin in (new or old for old, _, new in triples) if pin)
 
@@ -196,6 +197,11 @@ class Poller:
         else:
             state.retries.succeeded(PURPOSE)
             state.local_handled = active.local
+
+
+def _differ(old: SourcePin, new: SourcePin) -> bool:
+    """Whether a poll has found something else than what status records, or has checked it with other keys."""
+    return (old.digest, old.keys_digest) != (new.digest, new.keys_digest)
 
 
 def is_polled(source: Source) -> bool:

@@ -3,21 +3,24 @@
 Which version that is, is decided for registries and repositories alike. The files are without the folder of the chart's
 name, so that Chart.yaml is at the root.
 
-In a registry tags are versions, with `_` where versions have `+`, and one layer is the packaged chart. Provenance is
-not read. Not here: the protocol and logging in (image/registry.py).
+In a registry tags are versions, with `_` where versions have `+`, and one layer is the packaged chart. A signature is
+of the manifest, which has the digest of that layer. Provenance is not read.
+
+Not here: the protocol and logging in (image/registry.py), and finding signatures (image/signed.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO
 
 from api.errors import BundleError
-from api.plugins import Access, Entry, Resolution
+from api.plugins import Access, Entry, Resolution, Signer
 from api.v1alpha2.conditions import Reason
+from controller.content.digests import digest_of
 from controller.content.disk import Spool
 from controller.content.limits import Rejection, describe_bytes, quote
 from controller.content.tar import is_compressed, read_tar
@@ -27,6 +30,7 @@ from controller.sources.image.manifest import CHART, OLD_CHART, Image, Index, pa
 from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
 from controller.sources.image.registry import Registry, read_tags
 from controller.sources.image.registry import connected as connected_to_registry
+from controller.sources.image.signed import find_signer
 from controller.sources.pace import check_deadline
 from controller.sources.versions import (
     Check,
@@ -173,20 +177,37 @@ def registry_address(repository: str, name: str) -> str:
 class RegistryRepository:
     """The repository of one chart in a registry, for one call of the source."""
 
-    def __init__(self, registry: Registry, repository: str, access: Access) -> None:
-        self._registry, self._repository, self._access = registry, repository, access
+    def __init__(self, registry: Registry, repository: str, parameters: Mapping[str, Any], access: Access) -> None:
+        self._registry, self._repository, self._parameters, self._access = registry, repository, parameters, access
 
     def resolve(self, request: ChartRequest) -> Resolution:
         """Return the version to use, and the digest of its layer.
 
         Raises: BundleError (NotFound, DigestMismatch, UnsupportedContent, and those of the registry).
         """
-        version, manifest = self._choose(request)
+        pinned = self._access.pinned
+        version, manifest = self._read_pinned(pinned) if pinned else self._choose(request)
         digest = self._read_digest(manifest)
+        if pinned and digest != pinned.digest:
+            problem = f"version {quote(version)} has another digest by now, so that its signature cannot be checked"
+            remedy = "push the recorded one again, or request a new resolution"
+            raise BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.{_FIELD}: {problem}; {remedy}")
         if request.digest and digest != request.digest:
             problem = f"version {quote(version)} has another digest; find out who changed it, or correct sha256"
             raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
-        return request.pin(self._repository, version, digest)
+        signer = self._access.known_signer(digest) or self._find_signer(manifest)
+        return replace(pinned or request.pin(self._repository, version, digest), signer=signer)
+
+    def _read_pinned(self, pinned: Resolution) -> tuple[str, bytes]:
+        version = pinned_version(pinned)
+        return version, self._read_manifest(version)
+
+    def _find_signer(self, manifest: bytes) -> Signer | None:
+        """Return who has signed the manifest, as `verify` asks; it contains the digest of the chart."""
+        repository = f"{self._repository}/{self._parameters['name']}".removeprefix(OCI)
+        return find_signer(
+            self._registry, self._parameters, self._access, digest=digest_of(manifest), repository=repository
+        )
 
     def fetch(self, _request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
         """Yield the files of the chart that was resolved; its digest is verified before the first one.
@@ -284,4 +305,4 @@ def connected(
     with connected_to_registry(
         parameters, reference, access, missing=missing, kind=Registry, field=_FIELD, detour=detour
     ) as registry:
-        yield RegistryRepository(registry, folder, access)
+        yield RegistryRepository(registry, folder, parameters, access)

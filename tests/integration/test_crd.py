@@ -188,6 +188,67 @@ def secret_cases() -> Iterator[Refused]:
         )
 
 
+PEM = "-----BEGIN PUBLIC KEY-----\nMA==\n-----END PUBLIC KEY-----\n"
+KEYS = {"cosign": {"keys": [{"secret": SECRET}, {"pem": PEM}]}}
+BARE_KEYS = {"cosign": {"keys": [{"secret": {"name": "keys"}}]}}
+WORKFLOW = {"issuer": "https://issuer.example.com", "subjectRegExp": "https://github.com/acme/.*"}
+MINISIGN = {"minisign": {"publicKey": "RW" + "a" * 54}}
+
+
+def chart(block: Json | None = None, scheme: str = "oci", **source: Any) -> Json:
+    return {
+        "kind": "chart",
+        "chart": {"repository": f"{scheme}://example.com/c", "name": "c", **(block or {})},
+        **source,
+    }
+
+
+def verification_cases() -> Iterator[Refused]:
+    cosign: list[tuple[str, Json, str]] = [
+        ("neither keys nor identities", {}, ""),
+        ("a key from two places", {"keys": [{"secret": SECRET, "pem": PEM}]}, ".keys[0]"),
+        ("a key from nowhere", {"keys": [{}]}, ".keys[0]"),
+        ("a key that is none", {"keys": [{"pem": "x"}]}, ".keys[0].pem"),
+        ("no key in the list", {"keys": []}, ".keys"),
+        ("an identity without issuer", {"identities": [{"subject": "x"}]}, ".identities[0].issuer"),
+        ("an identity with two subjects", {"identities": [{**WORKFLOW, "subject": "x"}]}, ".identities[0].subject"),
+        ("a root without identities", {**KEYS["cosign"], "trustedRoot": {"configMap": {"name": "x"}}}, ".trustedRoot"),
+    ]
+    for name, block, where in cosign:
+        source = image({"verify": {"cosign": block}})
+        place = f"spec.sources[0].image.verify.cosign{where}"
+        yield Refused(name=name, spec={"sources": [source], "installNamespace": "foo"}, where=place)
+    for name, source, where in [
+        ("an image with minisign", image({"verify": MINISIGN}), "image.verify.minisign"),
+        ("a file with both", http({"verify": {**MINISIGN, **KEYS}}), "http.verify"),
+        (
+            "a file with another key",
+            http({"verify": {"minisign": {"publicKey": "x"}}}),
+            "http.verify.minisign.publicKey",
+        ),
+        ("an object that cannot be signed", git({"verify": {"secret": SECRET, "object": "Tree"}}), "git.verify.object"),
+        ("a registry with provenance", chart({"verify": {"provenance": {"secret": SECRET}}}), "chart.verify"),
+        ("a repository with cosign", chart({"verify": KEYS}, scheme="https"), "chart.verify"),
+    ]:
+        yield Refused(name=name, spec={"sources": [source]}, where=f"spec.sources[0].{where}")
+    root = {"cosign": {"identities": [WORKFLOW], "trustedRoot": {"configMap": {"name": "root"}}}}
+    provenance = {"provenance": {"secret": {"name": "keys"}}}
+    for source in (
+        image({"verify": BARE_KEYS}),
+        image({"verify": root}),
+        git({"verify": {"secret": {"name": "keys"}}}),
+        http({"verify": BARE_KEYS}),
+        chart({"verify": BARE_KEYS}),
+        chart({"verify": provenance}, scheme="https"),
+    ):
+        yield Refused(
+            name=f"verify without namespace in {source['kind']} {json.dumps(source)[-30:]}",
+            spec={"sources": [source]},
+            where="spec.installNamespace",
+            why="required unless every verify",
+        )
+
+
 def policy_cases() -> Iterator[Refused]:
     condition = {"type": "Ready", "status": "True"}
     scalar = {"path": "status.phase", "in": ["a"]}
@@ -248,7 +309,14 @@ def policy_cases() -> Iterator[Refused]:
         yield Refused(name=name, spec=spec, where=where)
 
 
-REFUSED = [*source_cases(), *destination_cases(), *block_cases(), *secret_cases(), *policy_cases()]
+REFUSED = [
+    *source_cases(),
+    *destination_cases(),
+    *block_cases(),
+    *secret_cases(),
+    *verification_cases(),
+    *policy_cases(),
+]
 
 
 def refusal(cluster: Cluster, document: str) -> str:
@@ -292,6 +360,17 @@ ACCEPTED: dict[str, Json] = {
     "a file with digest": {"sources": [http({"sha256": "0" * 64, "stripComponents": 1})]},
     "a Secret in the older spelling": {"sources": [image({"auth": SECRET})]},
     "a Secret in the install namespace": {"installNamespace": "foo", "sources": [image(ANONYMOUS)]},
+    "keys with their namespace": {
+        "sources": [
+            image({"verify": KEYS}),
+            git({"verify": {"secret": SECRET}}),
+            http({"verify": MINISIGN}),
+            http({"verify": KEYS}),
+            chart({"verify": KEYS}),
+            chart({"verify": {"provenance": {"secret": SECRET}}}, scheme="https"),
+        ]
+    },
+    "keys in the install namespace": {"installNamespace": "foo", "sources": [image({"verify": BARE_KEYS})]},
     "a plug-in with parameters": {"sources": [{"kind": "example.com/s3", "parameters": {"bucket": {"name": "a"}}}]},
     "a plug-in without parameters": {"format": "example.com/Mine_1.0", "sources": [{"kind": "a.io/b"}]},
     "an account": {"serviceAccountName": "x", "installNamespace": "foo"},
@@ -364,6 +443,7 @@ def test_the_largest_object_is_within_the_budget_of_its_rules(cluster: Cluster) 
         "directory": "/".join("ab" for _ in range(170)),
         "destination": "/".join("a" for _ in range(256)),
         "auth": {"secret": SECRET},
+        "verify": {"secret": SECRET, "object": "Tag"},
     }
     matcher = {"field": {"path": paths(1)[0], "equalsPath": paths(1)[0]}}
     spec: Json = {

@@ -60,6 +60,8 @@ _CHUNK = 64 * 1024
 _MOST_HOSTS = 256
 _OK, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY_REQUESTS = 200, 400, 401, 403, 404, 429
 _REFUSALS = (_BAD_REQUEST, _FORBIDDEN)
+_ABSENT = (_NOT_FOUND, _FORBIDDEN, _UNAUTHORIZED)
+"""What a registry answers for a tag that is not there: some do not tell who may not write whether it is."""
 
 RegistryT = TypeVar("RegistryT", bound="Registry")
 
@@ -162,7 +164,16 @@ def _next(header: str) -> str:
 
 _WITHOUT_HEAD = OrderedDict[str, None]()
 """Registries that answer HEAD of a manifest with an error, and GET with the manifest: the latest few."""
-_WITHOUT_HEAD_LOCK = threading.Lock()
+_WITHOUT_REFERRERS = OrderedDict[str, None]()
+"""Registries that do not list referrers: the latest few."""
+_LOCK = threading.Lock()
+
+
+def _remember(hosts: OrderedDict[str, None], host: str) -> None:
+    with _LOCK:
+        hosts[host] = None
+        while len(hosts) > _MOST_HOSTS:
+            hosts.popitem(last=False)
 
 
 class Registry:
@@ -210,10 +221,7 @@ class Registry:
     def _read_without_head(self, target: str) -> str:
         """Return the digest of a manifest that HEAD has refused, and remember that of the host if it can be read."""
         data = self.read_manifest(target)
-        with _WITHOUT_HEAD_LOCK:
-            _WITHOUT_HEAD[self._endpoint.host] = None
-            while len(_WITHOUT_HEAD) > _MOST_HOSTS:
-                _WITHOUT_HEAD.popitem(last=False)
+        _remember(_WITHOUT_HEAD, self._endpoint.host)
         return digest_of(data)
 
     def read_manifest(self, target: str) -> bytes:
@@ -229,6 +237,46 @@ class Registry:
             parse_manifest(data, self._path)
             response.settle()
         return data
+
+    def find_manifest(self, target: str) -> bytes | None:
+        """Return a manifest or index that need not exist; None if the registry does not have it for this caller.
+
+        Raises: BundleError as `read_manifest`, except for one that is missing.
+        """
+        response, _ = self._exchange("GET", "manifests", target, (_OK, _NOT_FOUND))
+        if response.status in _ABSENT:
+            response.discard()
+            return None
+        if response.status != _OK:
+            response.discard()
+            raise self._failure(response, "manifests", target)
+        return response.read_all(_MANIFEST_BYTES)
+
+    @property
+    def lists_referrers(self) -> bool:
+        """Whether the host may list what refers to a digest: it has not answered yet that it does not know the path."""
+        return self._endpoint.host not in _WITHOUT_REFERRERS
+
+    def find_referrers(self, digest: str, query: str) -> bytes | None:
+        """Return the index of what refers to a digest; None if the registry does not list that.
+
+        https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-referrers: then it has the tag
+        that is named like the digest. One that does not know the path may answer with any error.
+
+        Raises: BundleError (Unreachable, ContentRejected over 4 MiB, …).
+        """
+        try:
+            response, _ = self._exchange("GET", "referrers", f"{digest}?{query}", (_OK, _NOT_FOUND))
+        except StatusError as error:
+            if error.status == _TOO_MANY_REQUESTS:
+                raise
+            return None
+        if response.status != _OK or response.place.is_elsewhere:
+            response.discard()
+            if response.status == _NOT_FOUND:
+                _remember(_WITHOUT_REFERRERS, self._endpoint.host)
+            return None
+        return response.read_all(_MANIFEST_BYTES)
 
     def list_tags(self, query: str) -> Response:
         """Return a page of the list of tags to read; `query` selects the page.

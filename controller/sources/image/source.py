@@ -1,6 +1,7 @@
 """Images and other OCI artifacts: one HEAD resolves a tag, and the layers of exactly that digest are streamed.
 
-Not here: connecting and the protocol (registry.py), logging in (login.py), manifests and layers (manifest.py).
+Not here: connecting and the protocol (registry.py), logging in (login.py), manifests and layers (manifest.py), and who
+has signed the digest (signed.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from controller.sources.image.manifest import (
 )
 from controller.sources.image.reference import ImageReference, has_target, parse_reference
 from controller.sources.image.registry import Blob, Registry, connected, read_tags
+from controller.sources.image.signed import find_signer
 from controller.sources.pace import check_deadline
 from controller.sources.trust import certificate_problems
 from controller.sources.versions import Choice, Range, checked, compile_filter, range_problems
@@ -71,17 +73,16 @@ class ImageSource:
         """Return the digest that the reference names now; of a digest, check that this caller may read it.
 
         Raises: BundleError (NotFound, Unauthorized, Unreachable, TLSVerificationFailed, InsecureRefused,
-            InvalidReference).
+            InvalidReference, VerificationFailed, VerificationUnavailable, InvalidVerification).
         """
         reference = _parse(parameters, access)
-        with connected(parameters, reference, access, missing=Reason.NOT_FOUND, kind=Registry) as registry:
-            if not parameters.get("semver"):
-                digest = registry.resolve(reference.target)
-                named = "" if reference.digest else reference.tag
-                return Resolution(pinned=f"{reference.name}@{digest}", digest=digest, reference=named)
-            tag = _choose_tag(registry, parameters, reference, access)
-            digest = registry.resolve(tag)
-        return Resolution(pinned=f"{reference.name}:{tag}@{digest}", digest=digest, version=tag)
+        missing = Reason.PINNED_CONTENT_GONE if access.pinned else Reason.NOT_FOUND
+        with connected(parameters, reference, access, missing=missing, kind=Registry) as registry:
+            found = _resolve(registry, parameters, reference, access)
+            signer = access.known_signer(found.digest) or find_signer(
+                registry, parameters, access, digest=found.digest, repository=self.origin(parameters)
+            )
+        return replace(found, signer=signer)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
         """Return digest and platform: the content of an index depends on the platform."""
@@ -99,6 +100,22 @@ class ImageSource:
             layers = plan_layers(image, access.path)
             check_size(image, access.limits, access.path)
             yield from _read_layers(registry, _name_files(layers, image, registry, access), access)
+
+
+def _resolve(
+    registry: Registry, parameters: Mapping[str, Any], reference: ImageReference, access: Access
+) -> Resolution:
+    """Return the digest that the reference names now, or the one whose signature is to be checked."""
+    if access.pinned:
+        registry.resolve(access.pinned.digest)
+        return access.pinned
+    if not parameters.get("semver"):
+        digest = registry.resolve(reference.target)
+        named = "" if reference.digest else reference.tag
+        return Resolution(pinned=f"{reference.name}@{digest}", digest=digest, reference=named)
+    tag = _choose_tag(registry, parameters, reference, access)
+    digest = registry.resolve(tag)
+    return Resolution(pinned=f"{reference.name}:{tag}@{digest}", digest=digest, version=tag)
 
 
 def _range_problems(parameters: Mapping[str, Any], path: str) -> list[str]:

@@ -8,13 +8,27 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Access, Entry, Resolution
+from api.plugins import Access, Capabilities, Entry, Resolution
 from api.plugins import Source as Plugin
 from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import Spec
+from api.v1alpha2.types import SourcePin, Spec, Verified
 from controller.build.plugins import source_of
-from controller.build.request import Request, check, inputs_digest, match_pins, origin_of, spec_digest, store_key
-from tests.support.deployments import DIGEST, OTHER_DIGEST, deployment, image, pin, request, spec
+from controller.build.request import (
+    Request,
+    check,
+    find_unchecked,
+    inputs_digest,
+    match_pins,
+    origin_of,
+    recall_pins,
+    record_pins,
+    rendering_digest,
+    spec_digest,
+    store_key,
+    verified_sources,
+    verify_digest,
+)
+from tests.support.deployments import DIGEST, OTHER_DIGEST, RESOLVED_AT, deployment, image, pin, request, spec
 
 
 class Inputs(NamedTuple):
@@ -351,3 +365,83 @@ def test_a_valid_spec_is_not_refused() -> None:
 def test_processors_that_are_too_large_are_refused() -> None:
     with pytest.raises(BundleError, match=r"^InvalidConfig: spec.processors: larger than 256 KiB of JSON; change more"):
         check(spec(processors=[patch(merge={"data": {"a": "x" * 200_000}})] * 2))
+
+
+COSIGN = {"cosign": {"keys": [{"secret": {"name": "keys"}}]}}
+OTHER_COSIGN = {"cosign": {"keys": [{"secret": {"name": "others"}}]}}
+
+
+def checked(source: dict[str, Any]) -> SourcePin:
+    """Return the pin of a source that has passed its `verify`."""
+    before = spec(source)
+    return pin(before).model_copy(
+        update={
+            "verified": Verified(by="cosign", key="sha256:a", at=RESOLVED_AT),
+            "verify_digest": verify_digest(before.sources[0]),
+            "keys_digest": DIGEST,
+        }
+    )
+
+
+class Check(NamedTuple):
+    name: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+    is_used: bool
+    is_checked_again: bool
+
+
+CHECKS = [
+    Check("the same verify", image(TAG, verify=COSIGN), image(TAG, verify=COSIGN), True, False),
+    Check(
+        "its default written out",
+        image(TAG, verify=COSIGN),
+        image(TAG, verify={"cosign": {**COSIGN["cosign"], "attestation": ""}}),
+        True,
+        False,
+    ),
+    Check("verify is added", image(TAG), image(TAG, verify=COSIGN), False, True),
+    Check("verify names other keys", image(TAG, verify=COSIGN), image(TAG, verify=OTHER_COSIGN), False, True),
+    Check("verify is removed", image(TAG, verify=COSIGN), image(TAG), True, False),
+    Check("another tag", image(TAG, verify=COSIGN), image("registry.example.com/shop:2", verify=COSIGN), False, False),
+]
+
+
+@pytest.mark.parametrize("case", CHECKS, ids=attrgetter("name"))
+def test_a_pin_is_used_only_if_it_has_passed_the_verify_of_its_source(case: Check) -> None:
+    after, pins = spec(case.after), [checked(case.before)]
+    assert (match_pins(after, pins) != (None,)) is case.is_used
+    assert (find_unchecked(after, pins) != (None,)) is case.is_checked_again
+
+
+def test_of_two_sources_with_the_same_content_each_gets_the_pin_that_has_passed_its_verify() -> None:
+    first, second = image(TAG, verify=COSIGN), image(TAG, verify=OTHER_COSIGN)
+    found = match_pins(spec(first, second), [checked(second), checked(first)])
+    assert [each and each.verify_digest for each in found] == [
+        checked(first).verify_digest,
+        checked(second).verify_digest,
+    ]
+
+
+def test_without_verify_nobody_is_said_to_have_signed() -> None:
+    after = spec(image(TAG))
+    found = match_pins(after, [checked(image(TAG, verify=COSIGN))])[0]
+    assert found is not None
+    assert (found.verified, found.verify_digest, found.keys_digest) == (None, "", "")
+
+
+def test_what_was_verified_is_an_input_that_random_values_do_not_depend_on() -> None:
+    verified, unverified = spec(image(TAG, verify=COSIGN)), spec(image(TAG))
+    signed = replace(request(verified), pins=(checked(image(TAG, verify=COSIGN)),))
+    unsigned = replace(request(unverified), pins=(pin(unverified),))
+    assert verified_sources(signed) == (True,)
+    assert verified_sources(unsigned) == (False,)
+    assert inputs_digest(signed) != inputs_digest(unsigned)
+    capabilities = Capabilities(kubernetes_version="v1.36.3")
+    assert rendering_digest(signed, "shop", capabilities) == rendering_digest(unsigned, "shop", capabilities)
+
+
+def test_a_pin_with_a_check_is_recorded_with_it_and_without_the_time() -> None:
+    recorded = record_pins([checked(image(TAG, verify=COSIGN))])
+    assert "verified" not in recorded[0]
+    assert recall_pins(recorded)[0].verify_digest == checked(image(TAG, verify=COSIGN)).verify_digest

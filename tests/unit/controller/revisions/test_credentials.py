@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Credentials
+from api.plugins import Credentials, Trusted
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
-from controller.kube.resources import SERVICE_ACCOUNTS
+from controller.kube.resources import CONFIG_MAPS, SERVICE_ACCOUNTS
 from controller.observe.following import WatchedObject
 from controller.revisions.credentials import SecretReader
 from tests.support.deployments import REF, deployment
@@ -327,3 +327,69 @@ def test_the_command_line_reads_as_its_user_and_from_wherever_that_may(desk: Des
     read = desk.read(asking(named(namespace="elsewhere"), serviceAccountName="deployer"))
     assert read == Credentials(username="robot", password="x")
     assert desk.api.received[0].header("Impersonate-User") == []
+
+
+KEYS = {"cosign": {"keys": [{"secret": {"name": "keys"}}], "identities": [{"issuer": "i", "subject": "s"}]}}
+ROOTED = {"cosign": {**KEYS["cosign"], "trustedRoot": {"configMap": {"name": "root"}}}}
+
+
+def verifying(verify: Mapping[str, Any], **spec: Any) -> BundleDeployment:
+    status = {"account": USED} if "serviceAccountName" in spec else {}
+    source = {"kind": "image", "image": {"ref": REF, "verify": verify}}
+    return deployment(spec={"sources": [source], **spec}, status=status)
+
+
+def trusted(desk: Desk, asked: BundleDeployment) -> Trusted:
+    return desk.reader.trusted(asked, 0, asked.spec.sources[0], lambda *seen: desk.seen.append(seen))
+
+
+def config_map(**data: str) -> dict[str, Any]:
+    return {"metadata": {"namespace": "shop", "name": "root", "resourceVersion": "9"}, "data": data}
+
+
+def test_what_verify_names_is_read_by_its_place_in_the_spec(desk: Desk) -> None:
+    desk.serve(secret(name="keys", **{"a.pub": "A"}))
+    desk.serve(config_map(**{"trusted_root.json": "{}"}), "configmaps")
+    found = trusted(desk, verifying(ROOTED))
+    assert found.data == {
+        ".cosign.keys[0].secret": {"a.pub": b"A"},
+        ".cosign.trustedRoot.configMap": {"trusted_root.json": b"{}"},
+    }
+    assert desk.seen[-2:] == [
+        (WatchedObject("shop", "keys"), "7"),
+        (WatchedObject("shop", "root", "", CONFIG_MAPS), "9"),
+    ]
+
+
+def test_keys_are_read_as_the_account_and_only_from_where_it_may(desk: Desk) -> None:
+    desk.serve_account()
+    desk.serve(secret(name="keys", **{"a.pub": "A"}))
+    trusted(desk, verifying(KEYS, serviceAccountName="deployer"))
+    assert desk.api.received[-1].header("Impersonate-User") == [ACCOUNT]
+    elsewhere = verifying({"cosign": {"keys": [{"secret": {"name": "keys", "namespace": "other"}}]}})
+    with pytest.raises(BundleError) as caught:
+        trusted(desk, elsewhere)
+    assert caught.value.reason is Reason.SECRET_FORBIDDEN
+    assert caught.value.message.startswith("spec.sources[0].image.verify.cosign.keys[0].secret: ")
+
+
+@pytest.mark.parametrize("change", ["keys", "root"])
+def test_changed_keys_are_known_by_version_and_a_changed_root_by_its_content(change: str, desk: Desk) -> None:
+    keys, root = secret(name="keys", **{"a.pub": "A"}), config_map(**{"trusted_root.json": "{}"})
+    desk.serve(keys)
+    desk.serve(root, "configmaps")
+    before = trusted(desk, verifying(ROOTED)).identity
+    assert trusted(desk, verifying(ROOTED)).identity == before
+    if change == "keys":
+        desk.serve(changed(keys, resourceVersion="8"))
+    else:
+        desk.serve(config_map(**{"trusted_root.json": "[]"}), "configmaps")
+    assert trusted(desk, verifying(ROOTED)).identity != before
+
+
+def test_keys_that_are_no_base64_are_reported_without_them(desk: Desk) -> None:
+    desk.serve({**secret(name="keys"), "data": {"a.pub": CANARY}})
+    with pytest.raises(BundleError) as caught:
+        trusted(desk, verifying(KEYS))
+    assert caught.value.reason is Reason.INVALID_VERIFICATION
+    assert CANARY not in caught.value.message

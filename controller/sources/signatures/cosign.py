@@ -1,0 +1,509 @@
+"""Signatures of cosign: simple signing, and Sigstore bundles, made with a key or with the identity of a signer.
+
+- **Simple signing** (`cosign sign` up to 2): the signature is of a small document, which names the digest and the
+  repository of an image. Both must be those of the image: else a signature that was copied from elsewhere would do.
+- **Bundles** (`cosign sign` from 3, `cosign sign-blob --bundle`): the signature is of a digest, or of an in-toto
+  statement about it. What it states is left to the caller: an attestation is no signature of an image.
+
+With a key, nothing else is trusted, and no transparency log is asked for: it proves when a certificate was used, and a
+key has no certificate. Without a key, the library sigstore checks the certificate chain, its SCT, and the entry of the
+transparency log or signed time stamps against the trusted root, without the network. It is an optional dependency, and
+imported only then. What it cannot check without the network is no signature: simple signing without a key.
+
+Of ECDSA keys, P-384 and P-521 sign the SHA-256 or their own hash: cosign has changed that. Whatever cannot be read is
+no signature. Pure: image/signed.py reads from registries. The formats:
+https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md, https://docs.sigstore.dev/about/bundle/, and
+https://github.com/secure-systems-lab/dsse/blob/master/protocol.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib.resources
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import re2
+
+from api.errors import BundleError
+from api.plugins import Signer
+from api.v1alpha2.conditions import Reason
+from controller.content.digests import digest_of
+from controller.content.limits import quote
+from controller.sources.signatures import SignatureError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+    from cryptography.x509 import Certificate, ExtensionType
+    from sigstore.verify.verifier import Verifier
+
+    Key: TypeAlias = EllipticCurvePublicKey | RSAPublicKey | Ed25519PublicKey
+
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+"""Media type of a Sigstore bundle, as cosign stores it."""
+SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
+"""Media type of the document that is signed."""
+ENVELOPE = "application/vnd.dsse.envelope.v1+json"
+"""Media type of an envelope with an attestation, as cosign 2 stores it."""
+SIGNATURE = "https://sigstore.dev/cosign/sign/v1"
+"""Predicate type of a statement that is nothing but a signature."""
+_BUNDLES = (
+    BUNDLE,
+    "application/vnd.dev.sigstore.bundle+json;version=0.1",
+    "application/vnd.dev.sigstore.bundle+json;version=0.2",
+    "application/vnd.dev.sigstore.bundle+json;version=0.3",
+)
+_BY = "cosign"
+_SIGNED_IMAGE = "cosign container image signature"
+_STATEMENT_PAYLOAD = "application/vnd.in-toto+json"
+_STATEMENTS = ("https://in-toto.io/Statement/v1", "https://in-toto.io/Statement/v0.1")
+_PUBLIC = ".pub"
+_ROOT = "trusted_root.json"
+_LEAST_RSA_BITS = 2048
+_CURVES = ("secp256r1", "secp384r1", "secp521r1")
+_SHIPPED_ROOT = "https%3A%2F%2Ftuf-repo-cdn.sigstore.dev"  # the folder of the public instance in the library
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who may sign without a key: exact texts, or expressions for all of the text."""
+
+    issuer: str = ""
+    subject: str = ""
+    issuer_expression: Any = None
+    subject_expression: Any = None
+
+    def matches(self, issuer: str, subject: str) -> bool:
+        """Return whether these are the issuer and the subject of a certificate."""
+        return _matches(issuer, self.issuer, self.issuer_expression) and _matches(
+            subject, self.subject, self.subject_expression
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Whose signature is accepted."""
+
+    keys: tuple[tuple[str, Key], ...] = ()
+    """With their digests."""
+    identities: tuple[Identity, ...] = ()
+    trusted_root: bytes = field(default=b"", repr=False)
+    """Empty: the public one, as the library has it."""
+    path: str = ""
+    """Of `verify` in the spec; starts messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A signature that is accepted."""
+
+    signer: Signer
+    predicate_type: str = ""
+    """Of the statement that was signed; empty if the digest itself was."""
+
+
+# what is wanted
+
+
+def read_wanted(verify: Mapping[str, Any], trusted: Mapping[str, Mapping[str, bytes]], path: str) -> Wanted:
+    """Return whose signature the block `cosign` of a `verify` accepts.
+
+    Args:
+        verify: the block.
+        trusted: the data of the Secrets and ConfigMaps that it names, by field path below `verify`.
+        path: of the block in the spec.
+
+    Raises: BundleError (InvalidVerification).
+    """
+    keys = [key for index, each in enumerate(verify.get("keys") or ()) for key in _keys_of(index, each, trusted, path)]
+    identities = tuple(
+        _read_identity(each, f"{path}.identities[{index}]") for index, each in enumerate(verify.get("identities") or ())
+    )
+    root = b""
+    if "trustedRoot" in verify:
+        data = trusted.get(".cosign.trustedRoot.configMap", {})
+        if _ROOT not in data:
+            raise _invalid(f"{path}.trustedRoot.configMap", f"the ConfigMap has no key {quote(_ROOT)}; add it")
+        root = data[_ROOT]
+    if not (keys or identities):
+        raise _invalid(path, "there is neither a key nor an identity; add one")
+    return Wanted(keys=tuple(keys), identities=identities, trusted_root=root, path=path)
+
+
+def _keys_of(
+    index: int, key: Mapping[str, Any], trusted: Mapping[str, Mapping[str, bytes]], path: str
+) -> Iterator[tuple[str, Key]]:
+    place = f"{path}.keys[{index}]"
+    if pem := key.get("pem"):
+        yield _read_key(pem.encode(), f"{place}.pem: the key")
+        return
+    data = trusted.get(f".cosign.keys[{index}].secret", {})
+    names = sorted(name for name in data if name.endswith(_PUBLIC))
+    if not names:
+        problem = f"the Secret has no key that ends in {quote(_PUBLIC)}; add the public keys in PEM"
+        raise _invalid(f"{place}.secret", problem)
+    for name in names:
+        yield _read_key(data[name], f"{place}.secret: key {quote(name)}")
+
+
+def _read_key(pem: bytes, subject: str) -> tuple[str, Key]:
+    """Return a public key and its digest.
+
+    Raises: BundleError (InvalidVerification), without any part of the key: it may be a private one by mistake.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - only needed here
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa  # noqa: PLC0415
+
+    try:
+        key = serialization.load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm):
+        raise _invalid(subject, "is not a public key in PEM; replace it", ":") from None
+    is_usable = (
+        isinstance(key, ed25519.Ed25519PublicKey)
+        or (isinstance(key, rsa.RSAPublicKey) and key.key_size >= _LEAST_RSA_BITS)
+        or (isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES)
+    )
+    if not is_usable:
+        usable = f"ECDSA (P-256, P-384, P-521), RSA of at least {_LEAST_RSA_BITS} bits, or Ed25519"
+        raise _invalid(subject, f"is of a type or size that is not accepted; use {usable}", ":")
+    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return digest_of(der), key  # type: ignore[return-value]
+
+
+def _read_identity(identity: Mapping[str, Any], path: str) -> Identity:
+    return Identity(
+        issuer=identity.get("issuer") or "",
+        subject=identity.get("subject") or "",
+        issuer_expression=_compile(identity.get("issuerRegExp"), f"{path}.issuerRegExp"),
+        subject_expression=_compile(identity.get("subjectRegExp"), f"{path}.subjectRegExp"),
+    )
+
+
+def _compile(pattern: str | None, path: str) -> Any:
+    if not pattern:
+        return None
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error:
+        raise _invalid(path, f"{quote(pattern)} is not a regular expression (RE2); correct it") from None
+
+
+def _matches(text: str, exact: str, expression: Any) -> bool:
+    # All of it: an expression without anchors would also be in the identity of somebody who chooses his own.
+    return bool(expression.fullmatch(text)) if expression is not None else bool(exact) and text == exact
+
+
+def _invalid(subject: str, problem: str, separator: str = ":") -> BundleError:
+    message = f"{subject} {problem}" if ": " in subject else f"{subject}{separator} {problem}"
+    return BundleError(Reason.INVALID_VERIFICATION, message)
+
+
+# simple signing
+
+
+def check_payload(payload: bytes, annotations: Mapping[str, str], subject: Subject, wanted: Wanted) -> Checked:
+    """Return who has signed an image by simple signing.
+
+    Args:
+        payload: the document that is signed.
+        annotations: of its layer: the signature.
+        subject: the image.
+        wanted: whose signature is accepted.
+
+    Raises: SignatureError.
+    """
+    if not wanted.keys:
+        problem = "it was signed in the form of cosign 2, which can only be checked with a key"
+        raise SignatureError(f"{problem}; sign with cosign 3, or with --new-bundle-format")
+    signature = _decode(annotations.get("dev.cosignproject.cosign/signature", ""), "the signature")
+    signer = _signer_by_key(wanted, signature, payload)
+    document = _parse(payload, "the signed document")
+    critical = _mapping(document.get("critical"))
+    if critical.get("type") != _SIGNED_IMAGE:
+        raise SignatureError("what was signed is no image")
+    digest = _mapping(critical.get("image")).get("docker-manifest-digest")
+    if digest != subject.digest:
+        raise SignatureError("it is the signature of another digest")
+    named = _mapping(critical.get("identity")).get("docker-reference")
+    if named and (not isinstance(named, str) or not subject.is_named(named)):
+        raise SignatureError(f"it is the signature of an image of another repository ({quote(str(named))})")
+    return Checked(signer=signer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What must be signed."""
+
+    digest: str
+    """`sha256:…`."""
+    repository: str = ""
+    """Registry and repository in normal form; empty for what is in no registry."""
+
+    def is_named(self, reference: str) -> bool:
+        """Return whether a reference in a signed document names the repository."""
+        from controller.sources.image.reference import parse_reference  # noqa: PLC0415 - images only
+
+        try:
+            found = parse_reference(reference)
+        except ValueError:
+            return False
+        return f"{found.registry}/{found.repository}" == self.repository
+
+    @property
+    def hexadecimal(self) -> str:
+        """The digest without its algorithm."""
+        return self.digest.removeprefix("sha256:")
+
+
+# bundles
+
+
+def check_bundle(data: bytes, subject: Subject, wanted: Wanted) -> Checked:
+    """Return who has signed a digest, or a statement about it, as a Sigstore bundle tells.
+
+    Raises: SignatureError; BundleError (InvalidVerification for a trusted root that cannot be read,
+        VerificationUnavailable without the library).
+    """
+    bundle = _parse(data, "the bundle")
+    if bundle.get("mediaType") not in _BUNDLES:
+        raise SignatureError("the bundle is of an unknown version")
+    has_statement = "dsseEnvelope" in bundle
+    if has_statement == ("messageSignature" in bundle):
+        raise SignatureError("the bundle must have either a signature or a signed statement")
+    if "publicKey" not in _mapping(bundle.get("verificationMaterial")):
+        signer, payload = _check_without_key(data, subject, wanted, has_statement=has_statement)
+    elif has_statement:
+        signer, payload = _check_envelope(_mapping(bundle["dsseEnvelope"]), wanted)
+    else:
+        signer, payload = _check_message(_mapping(bundle["messageSignature"]), subject, wanted), b""
+    return Checked(signer=signer, predicate_type=_read_statement(payload, subject) if has_statement else "")
+
+
+def check_envelope(data: bytes, subject: Subject, wanted: Wanted) -> Checked:
+    """Return who has signed the statement in an envelope with a key.
+
+    Raises: SignatureError.
+    """
+    signer, payload = _check_envelope(_parse(data, "the envelope"), wanted)
+    return Checked(signer=signer, predicate_type=_read_statement(payload, subject))
+
+
+def _check_envelope(envelope: Mapping[str, Any], wanted: Wanted) -> tuple[Signer, bytes]:
+    """Return who has signed the payload of an envelope with a key."""
+    signatures = envelope.get("signatures")
+    if not isinstance(signatures, list) or len(signatures) != 1:
+        raise SignatureError("the envelope must have one signature")
+    if envelope.get("payloadType") != _STATEMENT_PAYLOAD:
+        raise SignatureError("the signed statement is of an unknown type")
+    payload = _decode(envelope.get("payload"), "the signed statement")
+    kind = _STATEMENT_PAYLOAD.encode()
+    signed = b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+    return _signer_by_key(wanted, _decode(_mapping(signatures[0]).get("sig"), "the signature"), signed), payload
+
+
+def _check_message(message: Mapping[str, Any], subject: Subject, wanted: Wanted) -> Signer:
+    """Return who has signed a digest with a key."""
+    digest = bytes.fromhex(subject.hexadecimal)
+    named = message.get("messageDigest")
+    if named is not None:
+        algorithm = _mapping(named).get("algorithm")
+        if algorithm != "SHA2_256" or _decode(_mapping(named).get("digest"), "the digest") != digest:
+            raise SignatureError("it is the signature of another digest")
+    return _signer_by_key(wanted, _decode(message.get("signature"), "the signature"), digest, is_digest=True)
+
+
+def _read_statement(payload: bytes, subject: Subject) -> str:
+    """Return the predicate type of a statement, which must be about the subject."""
+    statement = _parse(payload, "the signed statement")
+    if statement.get("_type") not in _STATEMENTS:
+        raise SignatureError("the signed statement is of an unknown type")
+    subjects = statement.get("subject")
+    each_digest = (_mapping(_mapping(each).get("digest")) for each in subjects) if isinstance(subjects, list) else ()
+    digests = [found.get("sha256") for found in each_digest]
+    if subject.hexadecimal not in digests:
+        raise SignatureError("the signed statement is about another digest")
+    predicate_type = statement.get("predicateType")
+    if not isinstance(predicate_type, str) or not predicate_type:
+        raise SignatureError("the signed statement has no predicate type")
+    return predicate_type
+
+
+# keys
+
+
+def _signer_by_key(wanted: Wanted, signature: bytes, data: bytes, *, is_digest: bool = False) -> Signer:
+    """Return which key has signed data, or what has this SHA-256. Raises: SignatureError."""
+    if not wanted.keys:
+        raise SignatureError("it was signed with a key, and verify names none")
+    for name, key in wanted.keys:
+        if _is_signed(key, signature, data, is_digest=is_digest):
+            return Signer(by=_BY, key=name)
+    raise SignatureError("none of the keys has made the signature")
+
+
+def _is_signed(key: Key, signature: bytes, data: bytes, *, is_digest: bool) -> bool:
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - only needed here
+    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils  # noqa: PLC0415
+
+    own: dict[str, hashes.HashAlgorithm] = {"secp384r1": hashes.SHA384(), "secp521r1": hashes.SHA512()}
+    sha256 = utils.Prehashed(hashes.SHA256()) if is_digest else hashes.SHA256()
+    algorithms: list[hashes.HashAlgorithm | utils.Prehashed] = [sha256]
+    if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in own and not is_digest:
+        algorithms.append(own[key.curve.name])
+    for algorithm in algorithms:
+        try:
+            if isinstance(key, ec.EllipticCurvePublicKey):
+                key.verify(signature, data, ec.ECDSA(algorithm))
+            elif isinstance(key, rsa.RSAPublicKey):
+                key.verify(signature, data, padding.PKCS1v15(), algorithm)
+            elif is_digest:  # Ed25519 signs the content, not a digest
+                return False
+            else:
+                key.verify(signature, data)
+        except InvalidSignature:
+            continue
+        return True
+    return False
+
+
+# without keys
+
+
+def _check_without_key(data: bytes, subject: Subject, wanted: Wanted, *, has_statement: bool) -> tuple[Signer, bytes]:
+    """Return who has signed, and the statement if there is one, as the library finds it."""
+    if not wanted.identities:
+        raise SignatureError("it was signed without a key, and verify names no identities")
+    verifier = _verifier(wanted)
+    policy = _Policy(wanted.identities)
+    try:
+        from sigstore.hashes import Hashed  # noqa: PLC0415 - optional, and large
+        from sigstore.models import Bundle  # noqa: PLC0415
+        from sigstore_models.common.v1 import HashAlgorithm  # noqa: PLC0415
+
+        bundle, payload = Bundle.from_json(data), b""
+        if has_statement:
+            _, payload = verifier.verify_dsse(bundle, policy)
+        else:
+            hashed = Hashed(algorithm=HashAlgorithm.SHA2_256, digest=bytes.fromhex(subject.hexadecimal))
+            verifier.verify_artifact(hashed, bundle, policy)
+    except SignatureError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of the library and what it uses, whose errors are of many kinds
+        raise SignatureError(policy.problem or f"it cannot be verified ({type(error).__name__})") from None
+    if policy.signer is None:
+        raise SignatureError("it cannot be verified")
+    return policy.signer, payload
+
+
+class _Policy:
+    """Decides for the library whether the subject of a certificate is one of the identities, and remembers it."""
+
+    def __init__(self, identities: Sequence[Identity]) -> None:
+        self._identities = identities
+        self.signer: Signer | None = None
+        self.problem = ""
+
+    def verify(self, cert: Certificate) -> None:
+        """Accept a certificate whose chain was verified. Raises: SignatureError."""
+        issuer, subjects = _issuer_of(cert), _subjects_of(cert)
+        for subject in subjects:
+            if any(each.matches(issuer, subject) for each in self._identities):
+                self.signer = Signer(by=_BY, identity=subject, issuer=issuer)
+                return
+        self.problem = f"it is by {', '.join(map(quote, subjects)) or 'nobody'}, issued by {quote(issuer)}"
+        raise SignatureError(self.problem)
+
+
+# https://github.com/sigstore/fulcio/blob/main/docs/oid-info.md
+_ISSUER, _OLD_ISSUER, _USER = "1.3.6.1.4.1.57264.1.8", "1.3.6.1.4.1.57264.1.1", "1.3.6.1.4.1.57264.1.7"
+
+
+def _issuer_of(certificate: Certificate) -> str:
+    found = {each.oid.dotted_string: each.value for each in certificate.extensions}
+    if _ISSUER in found:
+        return _read_text(_bytes_of(found[_ISSUER]))
+    return _bytes_of(found[_OLD_ISSUER]).decode() if _OLD_ISSUER in found else ""
+
+
+def _bytes_of(extension: ExtensionType) -> bytes:
+    from cryptography.x509 import UnrecognizedExtension  # noqa: PLC0415 - only needed here
+
+    return extension.value if isinstance(extension, UnrecognizedExtension) else b""
+
+
+def _subjects_of(certificate: Certificate) -> list[str]:
+    from cryptography.x509 import (  # noqa: PLC0415 - only needed here
+        OtherName,
+        RFC822Name,
+        SubjectAlternativeName,
+        UniformResourceIdentifier,
+    )
+
+    names = certificate.extensions.get_extension_for_class(SubjectAlternativeName).value
+    found = [each.value for each in names if isinstance(each, RFC822Name | UniformResourceIdentifier)]
+    others = [each for each in names if isinstance(each, OtherName) and each.type_id.dotted_string == _USER]
+    return found + [_read_text(each.value) for each in others]
+
+
+def _read_text(der: bytes) -> str:
+    """Return a UTF8String of DER."""
+    from cryptography.hazmat import asn1  # noqa: PLC0415 - only needed here
+
+    return asn1.decode_der(str, der)
+
+
+def _verifier(wanted: Wanted) -> Verifier:
+    try:
+        return _make_verifier(wanted.trusted_root)
+    except ImportError:
+        problem = "signatures without keys need the Python package sigstore; install rukpak[sigstore], or use keys"
+        raise BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{wanted.path}.identities: {problem}") from None
+    except Exception:  # noqa: BLE001 - as above
+        problem = f"{quote(_ROOT)} of the ConfigMap is not a trusted root; replace it"
+        raise _invalid(f"{wanted.path}.trustedRoot.configMap", problem) from None
+
+
+@lru_cache(maxsize=4)
+def _make_verifier(root: bytes) -> Verifier:
+    from sigstore.models import TrustedRoot  # noqa: PLC0415 - optional, and large
+    from sigstore.verify.verifier import Verifier  # noqa: PLC0415
+    from sigstore_models.trustroot.v1 import TrustedRoot as Document  # noqa: PLC0415
+
+    if not root:
+        shipped = importlib.resources.files("sigstore._store") / _SHIPPED_ROOT / _ROOT
+        root = shipped.read_bytes()
+    return Verifier(trusted_root=TrustedRoot(Document.from_json(root)))
+
+
+# documents
+
+
+def _parse(data: bytes, what: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        raise SignatureError(f"{what} is not JSON") from None
+    if not isinstance(found, dict):
+        raise SignatureError(f"{what} is not an object")
+    return found
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _decode(value: Any, what: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise SignatureError(f"{what} is not base64") from None

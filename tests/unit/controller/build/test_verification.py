@@ -1,0 +1,172 @@
+"""When the signature of a source is checked, and that nothing of it is used without that."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import Access, Entry, Limits, Resolution, Signer, Source, Trusted
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import SourcePin
+from controller.build import fetching
+from controller.build import request as request_module
+from controller.build.builder import Builder
+from controller.build.plugins import source_of
+from controller.build.request import BuildContext, BuildSettings, Pins, Resolved, find_unchecked, match_pins
+from controller.content.store import ContentStore
+from tests.support.deployments import DIGEST, OTHER_DIGEST, RESOLVED_AT, image, pin, spec
+
+SIGNER = Signer(by="cosign", key="sha256:a")
+VERIFY = {"cosign": {"keys": [{"secret": {"name": "keys"}}]}}
+SIGNED = spec(image("registry.example.com/shop:1", verify=VERIFY))
+UNSIGNED = BundleError(Reason.VERIFICATION_FAILED, "spec.sources[0].image.verify: no signature")
+
+
+class Signing(Source):
+    """A source whose tag names `digest` now, and that is signed by `signer`."""
+
+    def __init__(self) -> None:
+        self.digest, self.signer = DIGEST, SIGNER
+        self.checks: list[str] = []
+        self.answer: BundleError | Resolution | None = None
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
+        return []
+
+    def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"ref": parameters["ref"]}
+
+    def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
+        if isinstance(self.answer, BundleError):
+            raise self.answer
+        if self.answer:
+            return self.answer
+        digest = access.pinned.digest if access.pinned else self.digest
+        signer = access.known_signer(digest)
+        if not signer:
+            self.checks.append(digest)
+        return Resolution(pinned=f"shop@{digest}", digest=digest, signer=signer or self.signer)
+
+    def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
+        return resolution.digest
+
+    def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
+        yield Entry(path="a", size=1, data=io.BytesIO(b"a"))
+
+
+@pytest.fixture
+def signing(monkeypatch: pytest.MonkeyPatch) -> Signing:
+    made = Signing()
+    for module in (fetching, request_module):
+        monkeypatch.setattr(module, "source_of", lambda kind: made if kind == "image" else source_of(kind))
+    return made
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> Builder:
+    settings = BuildSettings(store_bytes=1 << 20, limits=Limits(), timeout=60)
+    return Builder(ContentStore(tmp_path / "store"), settings, lambda: RESOLVED_AT)
+
+
+def context(keys: str = "v1", **fields: Any) -> BuildContext:
+    return BuildContext(trusted=lambda _index, _source: Trusted(identity=keys), **fields)
+
+
+def resolve(builder: Builder, pins: Pins = (None,), made: BuildContext | None = None) -> Resolved:
+    return builder.resolve(SIGNED, pins, threading.Event(), made or context())
+
+
+def test_a_pin_records_who_has_signed(signing: Signing, builder: Builder) -> None:
+    (found,) = resolve(builder).found
+    assert found.verified is not None
+    assert (found.verified.by, found.verified.key, found.verified.at) == ("cosign", "sha256:a", RESOLVED_AT)
+    assert match_pins(SIGNED, [found])[0] is not None
+
+
+def test_a_source_that_checks_nothing_gets_no_pin(signing: Signing, builder: Builder) -> None:
+    signing.answer = Resolution(pinned="shop", digest=DIGEST)
+    resolved = resolve(builder)
+    assert resolved.pins == (None,)
+    assert resolved.failure is not None
+    assert resolved.failure.reason is Reason.VERIFICATION_FAILED
+
+
+def test_keys_that_cannot_be_read_end_it_before_the_source_is_asked(signing: Signing, builder: Builder) -> None:
+    def _refuse(_index: int, _source: object) -> Trusted:
+        raise BundleError(Reason.SECRET_NOT_FOUND, "spec.sources[0].image.verify.cosign.keys[0].secret: it is missing")
+
+    resolved = resolve(builder, made=BuildContext(trusted=_refuse))
+    assert resolved.failure is not None
+    assert resolved.failure.reason is Reason.SECRET_NOT_FOUND
+    assert signing.checks == []
+
+
+def before(**fields: Any) -> SourcePin:
+    """Return a pin that was recorded before `verify` was set."""
+    return pin(SIGNED).model_copy(update=fields)
+
+
+def test_a_new_verify_checks_the_recorded_digest_and_not_what_the_tag_names_now(
+    signing: Signing, builder: Builder
+) -> None:
+    signing.digest = OTHER_DIGEST
+    resolved = resolve(builder, made=context(unchecked=find_unchecked(SIGNED, [before()])))
+    assert signing.checks == [DIGEST]
+    assert [(each.digest, each.resolved_at, each.verified is not None) for each in resolved.found] == [
+        (DIGEST, RESOLVED_AT, True)
+    ]
+
+
+def test_a_check_that_fails_leaves_the_pin_so_that_it_is_checked_again(signing: Signing, builder: Builder) -> None:
+    signing.answer = UNSIGNED
+    resolved = resolve(builder, made=context(unchecked=(before(),)))
+    assert resolved.failure is not None
+    assert resolved.found == (before(),)
+    assert match_pins(SIGNED, resolved.found) == (None,)
+
+
+def test_the_signature_of_other_content_than_the_recorded_one_is_none(signing: Signing, builder: Builder) -> None:
+    signing.answer = Resolution(pinned="shop", digest=OTHER_DIGEST, signer=SIGNER)
+    resolved = resolve(builder, made=context(unchecked=(before(),)))
+    assert resolved.failure is not None
+    assert resolved.failure.reason is Reason.VERIFICATION_FAILED
+
+
+def test_a_poll_that_finds_the_same_digest_checks_nothing(signing: Signing, builder: Builder) -> None:
+    (first,) = resolve(builder).found
+    later = first.model_copy(update={"verified": first.verified and first.verified.model_copy(update={"key": "old"})})
+    (found,) = resolve(builder, made=context(previous=(later,))).found
+    assert signing.checks == [DIGEST]
+    assert found.verified == later.verified
+
+
+def test_a_poll_with_other_keys_checks_the_same_digest_again(signing: Signing, builder: Builder) -> None:
+    pins = resolve(builder).pins
+    resolve(builder, made=context("v2", previous=pins))
+    assert signing.checks == [DIGEST, DIGEST]
+
+
+def test_a_poll_that_finds_another_digest_checks_that(signing: Signing, builder: Builder) -> None:
+    pins = resolve(builder).pins
+    signing.digest = OTHER_DIGEST
+    resolve(builder, made=context(previous=pins))
+    assert signing.checks == [DIGEST, OTHER_DIGEST]
+
+
+def test_who_signed_before_is_nobody_for_another_digest() -> None:
+    previous = Resolution(pinned="a", digest=DIGEST, signer=SIGNER)
+    access = replace(_access(), previous=previous)
+    assert access.known_signer(DIGEST) is SIGNER
+    assert access.known_signer(OTHER_DIGEST) is None
+    assert _access().known_signer(DIGEST) is None
+
+
+def _access() -> Access:
+    return Access(path="x", deadline=0, cancelled=threading.Event(), scratch=Path())
