@@ -1,4 +1,7 @@
-"""Signatures of commits and tags, read from a real git server: what is asked for, what is accepted, what is said."""
+"""Signatures of commits and tags, read from a real git server: what is asked for, what is accepted, what is said.
+
+And what becomes of a BundleDeployment whose commits are signed at some times, and at others not.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,10 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Resolution, Trusted
 from api.v1alpha2.conditions import Reason
+from tests.support.bundles import Deployed, World, config_map, new_name
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.inside import source_of
+from tests.support.private_sources import commit_bundle, secret_manifest
 from tests.support.signing import GpgHome, SshKey, gpg_home, sign_commit, sign_tag
 
 PATH = "spec.sources[0].git"
@@ -219,3 +224,65 @@ def test_a_commit_that_the_server_no_longer_has(forge: Forge, access: Access) ->
     with pytest.raises(BundleError) as caught:
         forge.resolve(replace(access, pinned=first))
     assert caught.value.reason is Reason.PINNED_CONTENT_GONE
+
+
+# on a cluster
+
+
+def deploy(world: World, forge: Forge, **verify: Any) -> Deployed:
+    """Apply a BundleDeployment of main; its Secret is in its install namespace, and has no keys of SSH yet."""
+    name = new_name()
+    for body in (
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+        secret_manifest(name, "keys", {"password": "x"}),
+    ):
+        folder = f"/api/v1/namespaces/{name}"
+        path = folder if body["kind"] == "Namespace" else f"{folder}/secrets/keys"
+        world.client.apply(path, body, manager="tests", force=True)
+    git = {**forge.parameters(directory="deploy"), "verify": {"secret": {"name": "keys"}, **verify}}
+    return world.deploy(name=name, ref="none", sources=[{"kind": "git", "git": git}])
+
+
+def give_keys(deployed: Deployed, forge: Forge) -> None:
+    body = secret_manifest(deployed.namespace, "keys", {"allowed_signers": forge.key.allowed().decode()})
+    deployed.client.apply(f"/api/v1/namespaces/{deployed.namespace}/secrets/keys", body, manager="tests", force=True)
+
+
+def test_only_what_is_signed_is_installed_and_it_stays(world: World, forge: Forge) -> None:
+    commit_bundle(forge.repository, config_map("settings", color="blue"))
+    deployed = deploy(world, forge)
+    message = deployed.wait_for("Unpacked", "False", "InvalidVerification")["message"]
+    assert message.startswith(f"{PATH}.verify.secret: the Secret has no keys")
+    give_keys(deployed, forge)
+    deployed.wait_for("Unpacked", "False", "VerificationFailed", "the commit is not signed")
+    assert deployed.data("settings") is None
+    signed = forge.sign()
+    deployed.request_reconcile("signed")
+    [source] = deployed.wait_ready()["sources"]
+    assert source["digest"] == f"sha1:{signed}"
+    assert (source["verified"]["by"], source["verified"]["identity"]) == ("ssh", "shop@example.org")
+    commit_bundle(forge.repository, config_map("settings", color="red"))
+    deployed.request_reconcile("unsigned")
+    deployed.wait_for("Unpacked", "False", "VerificationFailed", "the commit is not signed")
+    deployed.edit("settings", color="green")
+    world.wait(lambda: deployed.data("settings") == {"color": "blue"}, "what is installed is repaired")
+    forge.sign()
+    deployed.request_reconcile("signed again")
+    world.wait(lambda: deployed.data("settings") == {"color": "red"}, "the signed commit is installed")
+
+
+def test_a_verify_that_is_added_checks_the_commit_that_is_installed(world: World, forge: Forge) -> None:
+    commit_bundle(forge.repository, config_map("settings", color="blue"))
+    signed = forge.sign()
+    deployed = deploy(world, forge)
+    give_keys(deployed, forge)
+    before = deployed.wait_ready()
+    commit_bundle(forge.repository, config_map("settings", color="red"))
+    git = forge.parameters(directory="deploy")
+    deployed.change(sources=[{"kind": "git", "git": {**git, "verify": None}}])
+    world.wait(lambda: "verified" not in deployed.status()["sources"][0], "nobody has signed it")
+    deployed.change(sources=[{"kind": "git", "git": git}])
+    world.wait(lambda: deployed.status()["sources"][0].get("verified"), "its signature is checked")
+    after = deployed.wait_ready()
+    assert after["sources"][0]["digest"] == f"sha1:{signed}"
+    assert after["installedRevision"] == before["installedRevision"]

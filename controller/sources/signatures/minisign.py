@@ -11,14 +11,14 @@ import hashlib
 import mmap
 import os
 from dataclasses import dataclass
-from typing import BinaryIO
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from typing import TYPE_CHECKING, BinaryIO
 
 from api.plugins import KIBIBYTE, Signer
 from controller.sources.signatures import SignatureError
 from controller.sources.signatures.verdicts import UnusableKeysError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 SIGNATURE_BYTES = 16 * KIBIBYTE
 """Limit of a signature file; comments have at most 9 KiB (minisign.h)."""
@@ -43,6 +43,8 @@ def read_key(text: str) -> PublicKey:
 
     Raises: UnusableKeysError.
     """
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - only needed here
+
     *comment, line = [line.strip() for line in text.strip().splitlines()] or [""]
     is_key = not comment or (len(comment) == 1 and comment[0].startswith(_UNTRUSTED))
     try:
@@ -65,6 +67,8 @@ def verify(file: BinaryIO, signature: bytes, key: PublicKey) -> Signer:
 
     Raises: SignatureError.
     """
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - only needed here
+
     algorithm, key_id, signed, comment, signed_comment = _read_signature(signature)
     if key_id != key.id:
         raise SignatureError("the file is signed with another key; sign it with the one of publicKey, or correct that")
