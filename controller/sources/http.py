@@ -35,7 +35,7 @@ from controller.content.tar import is_tar, read_tar
 from controller.content.zip import Seekable, Unsupported, is_zip, read_zip
 from controller.sources.hosts import PORTS, Location, check_host
 from controller.sources.pace import check_deadline
-from controller.sources.signatures import minisign
+from controller.sources.signatures import SignatureError, cosign, minisign
 from controller.sources.signatures.verdicts import checking
 from controller.sources.transport import Response, StatusError, Transport
 from controller.sources.trust import certificate_problems, certificates_of, credential_headers
@@ -444,11 +444,8 @@ class HttpSource:
         except ValueError as error:
             # Not quoted if it may contain a password.
             problems.append(f"{path}.url: {'the URL' if '@' in url else quote(url)} {error}")
-        try:
-            parse_address((parameters.get("verify") or {}).get(_SIGNATURE_URL) or "https://default")
-        except ValueError as error:
-            problems.append(f"{path}.verify.{_SIGNATURE_URL}: the URL {error}")
-        return problems + sha256_problems(parameters, path) + certificate_problems(parameters, path)
+        problems += _verify_problems(parameters, path) + sha256_problems(parameters, path)
+        return problems + certificate_problems(parameters, path)
 
     def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return URL and sha256; `stripComponents` does not change what they name."""
@@ -541,14 +538,29 @@ def _read(spool: Spool, address: Address, parameters: Mapping[str, Any], access:
 # signatures
 
 _SIGNATURE_URL = "signatureURL"
-_MINISIGN, _PUBLIC_KEY = "minisign", ".minisign.publicKey"
-_SUFFIX = ".minisig"
+_MINISIGN, _COSIGN = "minisign", "cosign"
+_SUFFIXES_OF_SIGNATURES = {_MINISIGN: ".minisig", _COSIGN: ".sigstore.json"}
+_SIGNATURE_BYTES = {_MINISIGN: minisign.SIGNATURE_BYTES, _COSIGN: MEBIBYTE}
+
+
+def _verify_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
+    """Return what is wrong with the parameter verify, starting with its field path below `path`."""
+    verify, problems = parameters.get("verify") or {}, []
+    try:
+        parse_address(verify.get(_SIGNATURE_URL) or "https://default")
+    except ValueError as error:
+        problems.append(f"{path}.verify.{_SIGNATURE_URL}: the URL {error}")
+    if (verify.get(_COSIGN) or {}).get("attestation"):
+        problems.append(f"{path}.verify.cosign.attestation: must not be set: a file has a signature only; remove it")
+    return problems
 
 
 def _read_signature(address: Address, parameters: Mapping[str, Any], access: Access) -> bytes:
     """Download the signature of a file. Another origin than that of the file gets no credentials."""
-    given = parameters["verify"].get(_SIGNATURE_URL)
-    found = parse_address(given) if given else replace(address, path=f"{address.path}{_SUFFIX}")
+    verify = parameters["verify"]
+    given, form = verify.get(_SIGNATURE_URL), _form(parameters)
+    beside = replace(address, path=f"{address.path}{_SUFFIXES_OF_SIGNATURES[form]}")
+    found = parse_address(given) if given else beside
     is_same = found.origin == address.origin
     wanted = Wanted(
         address=found,
@@ -557,14 +569,26 @@ def _read_signature(address: Address, parameters: Mapping[str, Any], access: Acc
         remedy=f"publish the signature there, or set {_SIGNATURE_URL}",
     )
     with connect(found, parameters, access, f"verify.{_SIGNATURE_URL}" if given else "url") as transport:
-        return read_signature(transport, wanted, access, minisign.SIGNATURE_BYTES)
+        return read_signature(transport, wanted, access, _SIGNATURE_BYTES[form])
+
+
+def _form(parameters: Mapping[str, Any]) -> str:
+    return _MINISIGN if parameters["verify"].get(_MINISIGN) else _COSIGN
 
 
 def _check(spool: Spool, signature: bytes, parameters: Mapping[str, Any], access: Access) -> Signer:
     """Return who has signed a file. Raises: BundleError (VerificationFailed, InvalidVerification)."""
-    with checking(f"{access.path}.verify", _PUBLIC_KEY), access.computing():
-        key = minisign.read_key(parameters["verify"][_MINISIGN]["publicKey"])
-        return minisign.verify(spool.rewind(), signature, key)
+    verify, path = parameters["verify"], f"{access.path}.verify"
+    if _form(parameters) == _MINISIGN:
+        with checking(path, ".minisign.publicKey"), access.computing():
+            key = minisign.read_key(verify[_MINISIGN]["publicKey"])
+            return minisign.verify(spool.rewind(), signature, key)
+    wanted = cosign.read_wanted(verify[_COSIGN], access.trusted.data, f"{path}.{_COSIGN}")
+    with checking(f"{path}: the bundle is not accepted", ""):
+        found = cosign.check_bundle(signature, cosign.Subject(digest=spool.digest), wanted)
+        if found.predicate_type not in ("", cosign.SIGNATURE):
+            raise SignatureError("it is an attestation, not a signature")
+        return found.signer
 
 
 class _Watched:

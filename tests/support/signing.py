@@ -127,11 +127,6 @@ def read_object(repository: GitRepository, name: str) -> bytes:
     return subprocess.run(command, check=True, capture_output=True, env={"PATH": os.environ["PATH"]}).stdout
 
 
-def write_object(repository: GitRepository, kind: str, data: bytes) -> str:
-    """Add an object that git itself may not make; return its name."""
-    return repository.git("hash-object", "-w", "--literally", "-t", kind, "--stdin", stdin=data)
-
-
 def sign_chart(signer: GpgHome, folder: Path) -> Path:
     """Package a chart with a provenance file beside it, as `helm package --sign` does; return the archive."""
     keyring = signer.folder / "secring.gpg"

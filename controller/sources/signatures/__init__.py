@@ -17,4 +17,4 @@ from __future__ import annotations
 
 
 class SignatureError(ValueError):
-    """A signature that is not accepted: what is wrong and what to do, in lower case, without the field path."""
+    """A signature that is not accepted: what is wrong, in lower case, without the field path."""

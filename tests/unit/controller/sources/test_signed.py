@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import shutil
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Entry, Resolution, Signer, Source, Trusted
@@ -244,6 +248,99 @@ def test_a_signed_file_that_another_host_sends(secured: Secured, signer: Minisig
         assert client.resolve().signer
         secured.server.add(SIGNATURE, signer.sign(b"something else"))
         assert "the signature is of something else" in client.refusal(Reason.VERIFICATION_FAILED)
+
+
+# http, cosign
+
+
+class CosignKey:
+    """Signs as `cosign sign-blob --key --bundle` does."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        self.public = self._key.public_key().public_bytes(*form)
+
+    def bundle(self, content: bytes) -> bytes:
+        hashed = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        signature = base64.b64encode(self._key.sign(content, ec.ECDSA(hashes.SHA256()))).decode()
+        bundle = {
+            "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+            "verificationMaterial": {"publicKey": {"hint": "x"}},
+            "messageSignature": {"messageDigest": {"algorithm": "SHA2_256", "digest": hashed}, "signature": signature},
+        }
+        return json.dumps(bundle).encode()
+
+    def attestation(self, content: bytes) -> bytes:
+        subject = [{"name": "a", "digest": {"sha256": hashlib.sha256(content).hexdigest()}}]
+        kind = "application/vnd.in-toto+json"
+        predicate = {"predicateType": "https://slsa.dev/provenance/v1", "predicate": {}}
+        statement = {"_type": "https://in-toto.io/Statement/v1", "subject": subject, **predicate}
+        payload = json.dumps(statement).encode()
+        signed = f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
+        signature = base64.b64encode(self._key.sign(signed, ec.ECDSA(hashes.SHA256()))).decode()
+        bundle = json.loads(self.bundle(content))
+        del bundle["messageSignature"]
+        encoded = base64.b64encode(payload).decode()
+        envelope = {"payload": encoded, "payloadType": kind, "signatures": [{"sig": signature}]}
+        return json.dumps({**bundle, "dsseEnvelope": envelope}).encode()
+
+
+BUNDLE = "/a.yaml.sigstore.json"
+
+
+@pytest.fixture
+def key() -> CosignKey:
+    return CosignKey()
+
+
+@pytest.fixture
+def bundled(server: FaultyServer, key: CosignKey, access: Access) -> Client:
+    server.add(FILE, BODY, tag='"1"')
+    server.add(BUNDLE, key.bundle(BODY))
+    trusted = Trusted(data={".cosign.keys[0].secret": {"cosign.pub": key.public}})
+    verify = {"cosign": {"keys": [{"secret": {"name": "keys"}}]}}
+    parameters = {"url": f"{server.address}{FILE}", "verify": verify}
+    return Client(source=HttpSource(), parameters=parameters, access=replace(access, trusted=trusted))
+
+
+def test_a_file_with_a_bundle_is_stored(server: FaultyServer, bundled: Client) -> None:
+    resolution = bundled.resolve()
+    assert resolution.signer is not None
+    assert (resolution.signer.by, bundled.kept) == ("cosign", [digest(BODY)])
+    assert asked(server) == [BUNDLE, FILE]
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda key: key.bundle(b"something else"), "another digest"),
+        (lambda _: CosignKey().bundle(BODY), "none of the keys has made the signature"),
+        (lambda key: key.attestation(BODY), "it is an attestation, not a signature"),
+        (lambda _: b"<!doctype html>", "the bundle is not accepted"),
+    ],
+    ids=["of something else", "by another key", "an attestation", "a web page"],
+)
+def test_a_bundle_that_is_not_accepted(
+    server: FaultyServer, key: CosignKey, bundled: Client, make: Callable[[CosignKey], bytes], problem: str
+) -> None:
+    server.add(BUNDLE, make(key))
+    message = bundled.refusal(Reason.VERIFICATION_FAILED)
+    assert message.startswith(f"{PATH}.verify: the bundle is not accepted: ")
+    assert problem in message
+
+
+def test_a_secret_without_public_keys(bundled: Client) -> None:
+    empty = Trusted(data={".cosign.keys[0].secret": {"cosign.key": b"x"}})
+    message = bundled.refusal(Reason.INVALID_VERIFICATION, trusted=empty)
+    assert message.startswith(f"{PATH}.verify.cosign.keys[0].secret: the Secret has no key")
+
+
+def test_a_file_has_no_attestations(bundled: Client) -> None:
+    parameters = with_verify(bundled, cosign={"keys": [], "attestation": "https://slsa.dev/provenance/v1"})
+    assert HttpSource().validate(parameters, "x") == [
+        "x.verify.cosign.attestation: must not be set: a file has a signature only; remove it"
+    ]
 
 
 # charts, provenance
