@@ -1,5 +1,5 @@
-# The image is what hack/image/assemble.py puts into a folder: Python, the controller, git, ssh and helm, without a shell, a
-# package manager, a login or a root user. tests/integration/test_image.py carries out the same steps without a container
+# The image is what hack/image/assemble.py puts into a folder: Python, the controller, git, ssh, gpgv and helm, without a
+# shell, a package manager, a login or a root user. tests/integration/test_image.py carries out the same steps without a container
 # runtime.
 #
 #   docker build -t rukpak:0.1.0 --build-arg BASE=python:3.11.7-slim-bookworm@sha256:… .
@@ -18,7 +18,7 @@ RUN CGO_ENABLED=0 GOBIN=/programs go install -trimpath \
 
 FROM ${BASE} AS build
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends ca-certificates git openssh-client util-linux \
+ && apt-get install --yes --no-install-recommends ca-certificates git gpgv openssh-client util-linux \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./

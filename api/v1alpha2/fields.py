@@ -26,6 +26,7 @@ _WIRE_NAMES = {
     "json_patch": "json",
     "namespace_uid": "namespaceUID",
     "service_account_uid": "serviceAccountUID",
+    "signature_url": "signatureURL",
 }
 
 _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+"

@@ -1,7 +1,7 @@
 """Helm charts: a version is found in the index of a repository, and pinned by the digest of the packaged chart.
 
 index.yaml says which versions there are, and where. The content is the directory of the chart, as `helm pull --untar`
-writes it, without its own name. Provenance files are not read.
+writes it, without its own name. A provenance file is read only for `verify`, and before the chart.
 
 Invariants: no chart is unpacked before its digest is verified; credentials are sent over verified https only, and only
 to the host of the repository, wherever index.yaml leads.
@@ -17,6 +17,7 @@ import hmac
 import json
 import re
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,7 +27,7 @@ from urllib.parse import urlsplit
 
 from api import names
 from api.errors import BundleError
-from api.plugins import Access, Entry, Resolution
+from api.plugins import Access, Entry, Resolution, Signer
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import Spool
 from controller.content.limits import quote
@@ -52,18 +53,35 @@ from controller.sources.chart_registry import (
 )
 from controller.sources.chart_registry import connected as connected_to_registry
 from controller.sources.hosts import PRINTABLE, Detour, follow, origin_of
-from controller.sources.http import HTTPS, READ_AS, Address, Download, Wanted, connect, parse_address
+from controller.sources.http import (
+    HTTPS,
+    READ_AS,
+    Address,
+    Download,
+    Wanted,
+    connect,
+    parse_address,
+    read_signature,
+)
 from controller.sources.pace import check_deadline
+from controller.sources.signatures.openpgp import read_keys
+from controller.sources.signatures.provenance import PROVENANCE_BYTES, ChartArchive
+from controller.sources.signatures.provenance import verify as verify_provenance
+from controller.sources.signatures.verdicts import UnusableKeysError, checking
 from controller.sources.transport import Transport
 from controller.sources.trust import certificate_problems, certificates_of, credential_headers
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
+_KEYS = ".provenance.secret"
 _FETCH_AGE = 60.0  # seconds; a fetch mostly follows what has just resolved the version
 _SALT = secrets.token_bytes(32)  # keys of shared answers tell nothing about the credentials in them
 
 
 class ChartSource:
-    """The kind `chart`. Parameters: repository, name, version, sha256, insecureSkipTLSVerify, certificateData."""
+    """The kind `chart`.
+
+    Parameters: repository, name, version, sha256, verify, insecureSkipTLSVerify, certificateData.
+    """
 
     def __init__(self) -> None:
         self._shared = Shared()
@@ -151,6 +169,7 @@ class Repository:
     def __init__(self, transport: Transport, parameters: Mapping[str, Any], access: Access, shared: Shared) -> None:
         self._transport, self._access, self._shared = transport, access, shared
         address = self._address = repository_address(parameters["repository"])
+        self._verify: bool = bool(parameters.get("verify"))
         self._trust = {"certificateData": parameters.get("certificateData") or ""}
         self._name = replace(address, query="").url  # a query may contain a secret
         self._index_address = replace(address, path=f"{address.path}/index.yaml")
@@ -163,8 +182,13 @@ class Repository:
     def resolve(self, request: ChartRequest) -> Resolution:
         """Return the version to use; the chart itself is read only if neither spec nor index has its digest.
 
-        Raises: BundleError (NotFound, DigestMismatch, and those of a download).
+        Raises: BundleError (NotFound, DigestMismatch, VerificationFailed, VerificationUnavailable, InvalidVerification,
+            and those of a download).
         """
+        if pinned := self._access.pinned:
+            release = self._find(request, pinned_version(pinned))
+            self._authorize(release, pinned)
+            return replace(pinned, signer=self._find_signer(request, release, pinned.digest))
         release = self._choose(request)
         digest = self._digest_of(release)
         if request.digest and digest not in ("", request.digest):
@@ -174,7 +198,7 @@ class Repository:
             return self._read_now(request, release)
         resolution = request.pin(self._name, release.version, digest or request.digest)
         self._authorize(release, resolution)
-        return resolution
+        return replace(resolution, signer=self._find_signer(request, release, resolution.digest))
 
     def fetch(self, request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
         """Yield the files of the chart that was resolved; its digest is verified before the first one.
@@ -294,6 +318,7 @@ class Repository:
             raise self._not_in_registry(release, release.url.rpartition("/")[0])
         previous = self._access.previous
         is_known = previous is not None and pinned_version(previous) == release.version
+        is_known = is_known and not (self._verify and previous and previous.signer is None)
         with Spool(self._access.scratch, self._access.path) as spool:
             answer = self._download(self._address_of(release)).fetch(
                 spool, previous.validator if previous and is_known else ""
@@ -301,6 +326,7 @@ class Repository:
             if previous and answer.is_unchanged:
                 return previous
             resolution = request.pin(self._name, release.version, spool.digest, answer.validator)
+            resolution = replace(resolution, signer=self._find_signer(request, release, spool.digest))
             self._access.keep(resolution, read_chart(spool.rewind(), self._access))
             return resolution
 
@@ -329,15 +355,42 @@ class Repository:
         return origin_of(address.url) == origin_of(self._index_address.url)
 
     def _download(self, address: Address, missing: Reason = Reason.NOT_FOUND) -> Download:
-        wanted = Wanted(
+        wanted = replace(self._wanted(address), missing=missing)
+        return Download(self._transport, wanted, self._access)
+
+    def _wanted(self, address: Address) -> Wanted:
+        return Wanted(
             address=address,
             headers=self._headers if self._gets_credentials(address) else {},
-            missing=missing,
             field="repository",
             remedy="publish the chart again",
             named=self._index_address.url,
         )
-        return Download(self._transport, wanted, self._access)
+
+    def _find_signer(self, request: ChartRequest, release: Release, digest: str) -> Signer | None:
+        """Return who has signed a chart, by the provenance file beside it, which is named as Helm names it.
+
+        Raises: BundleError (VerificationFailed, VerificationUnavailable, InvalidVerification).
+        """
+        if not self._verify:
+            return None
+        if signer := self._access.known_signer(digest):
+            return signer
+        path = f"{self._access.path}.verify"
+        if release.url.startswith(OCI):
+            problem = f"version {quote(release.version)} is in a registry, without a provenance file"
+            remedy = "set repository to that registry, and verify to cosign"
+            raise BundleError(Reason.VERIFICATION_FAILED, f"{path}: {problem}; {remedy}")
+        address = self._address_of(release)
+        wanted = self._wanted(replace(address, path=f"{address.path}.prov"))
+        remedy = "sign the chart with helm package --sign, and publish that file"
+        wanted = replace(wanted, field="verify", remedy=remedy)
+        with checking(path, _KEYS):
+            if not (keyring := read_keys(self._access.trusted.data[_KEYS], (".asc", ".gpg"))):
+                raise UnusableKeysError("the Secret has no keys; add OpenPGP keys as *.asc or *.gpg")
+            signed = read_signature(self._transport, wanted, self._access, PROVENANCE_BYTES)
+            chart = ChartArchive(name=request.name, version=release.version, digest=digest)
+            return verify_provenance(chart, signed, keyring, self._access, now=time.time())
 
     def _address_of(self, release: Release) -> Address:
         """Return where index.yaml says that a chart is; the same addresses are allowed as for redirects.

@@ -27,7 +27,7 @@ from urllib.parse import unquote, urlsplit
 
 from api import names
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Entry, EntryKind, Limits, Refusal, Resolution
+from api.plugins import MEBIBYTE, Access, Entry, EntryKind, Limits, Refusal, Resolution, Signer
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import Spool
 from controller.content.limits import Budget, Rejection, Unusable, check_path, describe_bytes, quote
@@ -35,6 +35,8 @@ from controller.content.tar import is_tar, read_tar
 from controller.content.zip import Seekable, Unsupported, is_zip, read_zip
 from controller.sources.hosts import PORTS, Location, check_host
 from controller.sources.pace import check_deadline
+from controller.sources.signatures import SignatureError, cosign, minisign
+from controller.sources.signatures.verdicts import checking
 from controller.sources.transport import Response, StatusError, Transport
 from controller.sources.trust import certificate_problems, certificates_of, credential_headers
 
@@ -276,6 +278,30 @@ class Download:
             raise BundleError(Reason.CONTENT_REJECTED, f"{self._subject}: {problem}; make it smaller")
 
 
+_OF_SIGNATURES = {
+    Reason.NOT_FOUND: Reason.VERIFICATION_FAILED,
+    Reason.CONTENT_REJECTED: Reason.VERIFICATION_FAILED,
+    Reason.UNREACHABLE: Reason.VERIFICATION_UNAVAILABLE,
+}
+
+
+def read_signature(transport: Transport, wanted: Wanted, access: Access, limit: int) -> bytes:
+    """Download a signature of at most `limit` bytes.
+
+    Raises: BundleError (VerificationFailed if there is none, or it is too large; VerificationUnavailable if the server
+        does not answer; Unauthorized, …).
+    """
+    limits = replace(access.limits, compressed_bytes=limit)
+    small = replace(access, limits=limits, progress=lambda _done, _total: None, receive=lambda _done: None)
+    try:
+        with Spool(access.scratch, access.path) as spool:
+            Download(transport, wanted, small).fetch(spool)
+            return spool.rewind().read()
+    except BundleError as error:
+        reason = _OF_SIGNATURES.get(error.reason, error.reason)
+        raise BundleError(reason, error.message, retry_after=error.retry_after) from None
+
+
 # validators
 
 
@@ -407,7 +433,7 @@ def _without(path: str, count: int) -> str:
 
 
 class HttpSource:
-    """The kind `http`. Parameters: url, sha256, stripComponents, insecureSkipTLSVerify, certificateData."""
+    """The kind `http`. Parameters: url, sha256, stripComponents, verify, insecureSkipTLSVerify, certificateData."""
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return what is wrong with the parameters, each with its field path below `path`."""
@@ -418,7 +444,8 @@ class HttpSource:
         except ValueError as error:
             # Not quoted if it may contain a password.
             problems.append(f"{path}.url: {'the URL' if '@' in url else quote(url)} {error}")
-        return problems + sha256_problems(parameters, path) + certificate_problems(parameters, path)
+        problems += _verify_problems(parameters, path) + sha256_problems(parameters, path)
+        return problems + certificate_problems(parameters, path)
 
     def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return URL and sha256; `stripComponents` does not change what they name."""
@@ -431,9 +458,14 @@ class HttpSource:
     def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
         """Read the file, unless it has not changed; with a sha256, only check that this caller may read it.
 
+        With `verify`, it is always read, to scratch, and stored only if it is signed.
+
         Returns: pinned as the URL, digest as the sha256 of the body.
-        Raises: BundleError (NotFound, and those of `fetch` except PinnedContentGone).
+        Raises: BundleError (NotFound, VerificationFailed, VerificationUnavailable, InvalidVerification, and those of
+            `fetch` except PinnedContentGone).
         """
+        if parameters.get("verify"):
+            return self._resolve_signed(parameters, access)
         address, previous = _parse(parameters, access), access.previous
         validator = previous.validator if previous else ""
         with connect(address, parameters, access) as transport:
@@ -451,6 +483,28 @@ class HttpSource:
         if previous and answer.is_unchanged:
             return previous
         return Resolution(pinned=address.url, digest=f"sha256:{_sha256(parameters)}", validator=answer.validator)
+
+    def _resolve_signed(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
+        address, previous = _parse(parameters, access), access.previous
+        # To check it with other keys, the same file is read again.
+        validator = previous.validator if previous and previous.signer else ""
+        signature = b"" if validator else _read_signature(address, parameters, access)
+        with connect(address, parameters, access) as transport, Spool(access.scratch, access.path) as spool:
+            headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
+            wanted = Wanted(address=address, headers=headers)
+            answer = Download(transport, wanted, access).fetch(spool, validator)
+            if previous and answer.is_unchanged:
+                return previous
+            # That another host has sent something is no secret: without `verify` it would be recorded.
+            transport.settle()
+            resolution = Resolution(pinned=address.url, digest=spool.digest, validator=answer.validator)
+            expected = f"sha256:{_sha256(parameters)}" if _sha256(parameters) else spool.digest
+            if spool.digest != (access.pinned.digest if access.pinned else expected):
+                raise _mismatch(address, parameters, access)
+            signer = _check(spool, signature or _read_signature(address, parameters, access), parameters, access)
+            resolution = replace(access.pinned or resolution, signer=signer)
+            access.keep(resolution, _read(spool, address, parameters, access))
+            return resolution
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
         """Return digest, stripComponents, and the name of a single file; of an archive, how it is read."""
@@ -479,6 +533,62 @@ def _read(spool: Spool, address: Address, parameters: Mapping[str, Any], access:
         yield from read_body(file, spool.size, _name(address), _strip(parameters), access.limits)
     except Rejection as rejection:  # by a reader, or thrown by the writer
         raise rejection.at(access.path) from None
+
+
+# signatures
+
+_SIGNATURE_URL = "signatureURL"
+_MINISIGN, _COSIGN = "minisign", "cosign"
+_SUFFIXES_OF_SIGNATURES = {_MINISIGN: ".minisig", _COSIGN: ".sigstore.json"}
+_SIGNATURE_BYTES = {_MINISIGN: minisign.SIGNATURE_BYTES, _COSIGN: MEBIBYTE}
+
+
+def _verify_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
+    """Return what is wrong with the parameter verify, starting with its field path below `path`."""
+    verify, problems = parameters.get("verify") or {}, []
+    try:
+        parse_address(verify.get(_SIGNATURE_URL) or "https://default")
+    except ValueError as error:
+        problems.append(f"{path}.verify.{_SIGNATURE_URL}: the URL {error}")
+    if (verify.get(_COSIGN) or {}).get("attestation"):
+        problems.append(f"{path}.verify.cosign.attestation: must not be set: a file has a signature only; remove it")
+    return problems
+
+
+def _read_signature(address: Address, parameters: Mapping[str, Any], access: Access) -> bytes:
+    """Download the signature of a file. Another origin than that of the file gets no credentials."""
+    verify = parameters["verify"]
+    given, form = verify.get(_SIGNATURE_URL), _form(parameters)
+    beside = replace(address, path=f"{address.path}{_SUFFIXES_OF_SIGNATURES[form]}")
+    found = parse_address(given) if given else beside
+    is_same = found.origin == address.origin
+    wanted = Wanted(
+        address=found,
+        headers=credential_headers(parameters, access, plain=found.scheme != HTTPS) if is_same else {},
+        field="verify",
+        remedy=f"publish the signature there, or set {_SIGNATURE_URL}",
+    )
+    with connect(found, parameters, access, f"verify.{_SIGNATURE_URL}" if given else "url") as transport:
+        return read_signature(transport, wanted, access, _SIGNATURE_BYTES[form])
+
+
+def _form(parameters: Mapping[str, Any]) -> str:
+    return _MINISIGN if parameters["verify"].get(_MINISIGN) else _COSIGN
+
+
+def _check(spool: Spool, signature: bytes, parameters: Mapping[str, Any], access: Access) -> Signer:
+    """Return who has signed a file. Raises: BundleError (VerificationFailed, InvalidVerification)."""
+    verify, path = parameters["verify"], f"{access.path}.verify"
+    if _form(parameters) == _MINISIGN:
+        with checking(path, ".minisign.publicKey"), access.computing():
+            key = minisign.read_key(verify[_MINISIGN]["publicKey"])
+            return minisign.verify(spool.rewind(), signature, key)
+    wanted = cosign.read_wanted(verify[_COSIGN], access.trusted.data, f"{path}.{_COSIGN}")
+    with checking(f"{path}: the bundle is not accepted", ""):
+        found = cosign.check_bundle(signature, cosign.Subject(digest=spool.digest), wanted)
+        if found.predicate_type not in ("", cosign.SIGNATURE):
+            raise SignatureError("it is an attestation, not a signature")
+        return found.signer
 
 
 class _Watched:

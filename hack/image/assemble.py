@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Assemble the root file system of the container image: Python, the controller, git, ssh, helm, and nothing else.
+"""Assemble the root file system of the container image: Python, the controller, git, ssh, gpgv, helm, and nothing else.
 
     hack/image/assemble.py FOLDER HELM
 
@@ -33,6 +33,8 @@ LIBRARIES = f"usr/lib/{sysconfig.get_config_var('MULTIARCH')}"
 PROGRAMS = {
     "git": "usr/bin/git",
     "ssh": "usr/bin/ssh",
+    "ssh-keygen": "usr/bin/ssh-keygen",
+    "gpgv": "usr/bin/gpgv",
     "prlimit": "usr/bin/prlimit",
     "env": "usr/bin/env",
     "unshare": "usr/bin/unshare",
@@ -174,7 +176,7 @@ def compile_modules(image: Path) -> None:
 
 
 def add_programs(image: Path, helm: Path) -> None:
-    """Add helm, git with its helper for https, ssh, and the programs that start them."""
+    """Add helm, git with its helper for https, ssh, what verifies signatures, and the programs that start them."""
     shutil.copy(helm, image / "usr/local/bin/helm")
     for name, path in PROGRAMS.items():
         found = shutil.which(name)

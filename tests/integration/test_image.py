@@ -167,6 +167,7 @@ def test_equal_modules_have_equal_bytecode(image: Path) -> None:
         (("python", "-m", "controller", "run", "--help"), "--lease-duration"),
         (("git", "--version"), "git version"),
         (("ssh", "-V"), "OpenSSH"),
+        (("gpgv", "--version"), "gpgv (GnuPG) 2."),
         (("helm", "version", "--short"), f"v{Settings(cache=Path()).helm_version}"),
         (("prlimit", "--as=1000000000", "--", "env", "true"), ""),
     ],

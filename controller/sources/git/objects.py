@@ -151,6 +151,22 @@ class Objects:
         if tips:
             self._run(self._remote, *_FETCH, *options, "--stdin", "origin", lines=sorted(tips))
 
+    def fetch_object(self, kind: str, name: str) -> bytes:
+        """Fetch a commit or annotated tag, without its files if the server supports that, and return its content.
+
+        Raises: BundleError (PinnedContentGone, and those of the connection).
+        """
+        self._begin(len(name))
+        try:
+            self._want("--depth=1", "--filter=tree:0", "origin", name)
+        except NotServedError as error:
+            if error.is_absent:
+                raise self._gone(name) from None
+            self._fetch_tips("--filter=tree:0")
+        if self._find_names(name) != [name]:
+            raise self._gone(name)
+        return self._run(self._local, "cat-file", kind, name)
+
     def find_commits(self, prefix: str) -> list[str]:
         """Return the fetched commits whose names start with a prefix.
 
@@ -188,10 +204,13 @@ class Objects:
             except NotServedError as error:
                 if error.is_absent:
                     break
+        raise self._gone(commit)
+
+    def _gone(self, commit: str) -> BundleError:
         # After a force push, servers collect the old ones.
         problem = f"{quote(self._place.host)} does not have commit {quote(commit)}"
         remedy = "push it again, correct ref, or request a new resolution"
-        raise BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.ref: {problem}; {remedy}")
+        return BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.ref: {problem}; {remedy}")
 
     def _fetch_filtered(self, commit: str, directory: str) -> list[Item]:
         self._begin(len(commit))

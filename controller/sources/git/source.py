@@ -15,6 +15,7 @@ Not here: running git (process.py), addresses and credentials for it (connection
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from api.errors import BundleError
-from api.plugins import Access, Entry, EntryKind, Limits, Refusal, Resolution
+from api.plugins import Access, Entry, EntryKind, Limits, Refusal, Resolution, Signer
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, check_path, quote, too_many_entries
 from controller.sources.git.connection import (
@@ -44,6 +45,9 @@ from controller.sources.git.objects import SUBMODULE, Item, Objects
 from controller.sources.git.process import NOT_FOLLOWED, RedirectedError
 from controller.sources.hosts import Detour, Place, place_of
 from controller.sources.pace import check_deadline
+from controller.sources.signatures import SignatureError
+from controller.sources.signatures.git import COMMIT, TAG, read_commit, read_keys, read_tag, verify
+from controller.sources.signatures.verdicts import checking
 from controller.sources.transport import Transport
 from controller.sources.trust import authorization_of, certificate_problems, certificates_of
 from controller.sources.versions import Choice, Range, checked, range_problems
@@ -53,6 +57,7 @@ Found = TypeVar("Found")
 _QUERY = "/info/refs?service=git-upload-pack"
 _DEFAULT_REF = "HEAD"
 _TAGS = "refs/tags/"
+_OF_TAG, _KEYS = "Tag", ".secret"
 _NAMESPACES = ("refs/heads/", _TAGS)
 _ALGORITHMS = {40: "sha1", 64: "sha256"}
 MAX_COUNT = 100
@@ -68,7 +73,7 @@ _SKIPPED = f"is a submodule that .gitmodules leaves out (update = none); {_WAYS}
 class GitSource:
     """The kind `git`.
 
-    Parameters: repository, ref, semver, directory, submodules, insecureSkipTLSVerify, certificateData.
+    Parameters: repository, ref, semver, directory, verify, submodules, insecureSkipTLSVerify, certificateData.
     """
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
@@ -104,20 +109,15 @@ class GitSource:
     def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
         """Resolve the ref to its commit now; for a full commit, only check that this caller may read the repository.
 
+        With `verify`, that object is fetched without any files, and its signature verified.
+
         Returns: pinned as `repository@commit`, digest as `sha1:commit` or `sha256:commit`.
         Raises: BundleError (NotFound, AmbiguousReference, Unauthorized, Unreachable, TLSVerificationFailed,
-            HostKeyUnknown, HostKeyMismatch, InsecureRefused, InvalidReference, SecretInvalid).
+            HostKeyUnknown, HostKeyMismatch, InsecureRefused, InvalidReference, SecretInvalid, VerificationFailed,
+            VerificationUnavailable, InvalidVerification).
         """
-        ref, repository = _ref(parameters), _parse(parameters, access)
-        if semver := parameters.get("semver"):
-            tag, commit = reach(repository, parameters, access, lambda objects: _find_tag(objects, semver, access))
-            pinned = f"{parameters['repository']}@{tag}@{commit}"
-            return Resolution(pinned=pinned, digest=f"{_ALGORITHMS[len(commit)]}:{commit}", version=tag)
-        commit = reach(repository, parameters, access, lambda objects: _find_commit(objects, ref, access))
-        digest = f"{_ALGORITHMS[len(commit)]}:{commit}"
-        shortened = next((ref.removeprefix(each) for each in _NAMESPACES if ref.startswith(each)), ref)
-        named = "" if commit.startswith(ref.lower()) else shortened
-        return Resolution(pinned=f"{parameters['repository']}@{commit}", digest=digest, reference=named)
+        repository = _parse(parameters, access)
+        return reach(repository, parameters, access, lambda objects: _resolve(objects, parameters, access))
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
         """Return repository, directory and commit: access to one repository gives no access to commits of another.
@@ -172,30 +172,99 @@ def _commit(resolution: Resolution, access: Access) -> str:
     return commit
 
 
-def _find_commit(objects: Objects, ref: str, access: Access) -> str:
+# resolving
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """What a ref leads to."""
+
+    commit: str
+    tag: str = ""
+    """The annotated tag that it is, without refs/tags/, and its object; '' for anything else."""
+    tag_object: str = ""
+
+
+def _resolve(objects: Objects, parameters: Mapping[str, Any], access: Access) -> Resolution:
+    if access.pinned:
+        return replace(access.pinned, signer=_check_pinned(objects, access.pinned, parameters, access))
+    ref, repository = _ref(parameters), parameters["repository"]
+    if semver := parameters.get("semver"):
+        target = _find_tag(objects, semver, access)
+        pinned = f"{repository}@{target.tag}@{target.commit}"
+        resolution = Resolution(pinned=pinned, digest=_digest(target.commit), version=target.tag)
+    else:
+        target = _find_commit(objects, ref, access)
+        shortened = next((ref.removeprefix(each) for each in _NAMESPACES if ref.startswith(each)), ref)
+        named = "" if target.commit.startswith(ref.lower()) else shortened
+        pinned = f"{repository}@{target.commit}"
+        resolution = Resolution(pinned=pinned, digest=_digest(target.commit), reference=named)
+    if not parameters.get("verify"):
+        return resolution
+    # Another tag of the same commit has a signature of its own.
+    is_same = access.previous is not None and access.previous.version == resolution.version
+    known = access.known_signer(resolution.digest) if is_same else None
+    return replace(resolution, signer=known or _check_signature(objects, target, parameters, access))
+
+
+def _digest(commit: str) -> str:
+    return f"{_ALGORITHMS[len(commit)]}:{commit}"
+
+
+def _check_pinned(objects: Objects, pinned: Resolution, parameters: Mapping[str, Any], access: Access) -> Signer:
+    """Verify the signature of the commit that was resolved before, or of the tag if that still leads there."""
+    target = _Target(commit=_commit(pinned, access))
+    if parameters["verify"].get("object") == _OF_TAG:
+        ref = f"{_TAGS}{pinned.version}" if pinned.version else _ref(parameters)
+        found = _find_commit(objects, ref, access)
+        if found.commit != target.commit:
+            problem = f"{quote(found.tag or ref)} leads to another commit now; request a new resolution"
+            raise BundleError(Reason.VERIFICATION_FAILED, f"{access.path}.verify: {problem}")
+        target = found
+    return _check_signature(objects, target, parameters, access)
+
+
+def _check_signature(objects: Objects, target: _Target, parameters: Mapping[str, Any], access: Access) -> Signer:
+    with checking(f"{access.path}.verify", _KEYS):
+        keys = read_keys(access.trusted.data[_KEYS])
+        if parameters["verify"].get("object") != _OF_TAG:
+            signed = read_commit(target.commit, objects.fetch_object(COMMIT, target.commit))
+        elif target.tag_object:
+            data = objects.fetch_object(TAG, target.tag_object)
+            signed = read_tag(target.tag_object, data, tag=target.tag, commit=target.commit)
+        else:
+            raise SignatureError("ref is not an annotated tag; make it one and sign it, or set object: Commit")
+        return verify(signed, keys, access, now=time.time())
+
+
+def _find_commit(objects: Objects, ref: str, access: Access) -> _Target:
     commit = ref.lower() if FULL_COMMIT.fullmatch(ref.lower()) else ""
     listed = candidates(_DEFAULT_REF if commit else ref)  # never all
     refs = objects.list_refs(*(name + suffix for name in listed for suffix in ("", PEELED)))
     is_short = any(len(name) > len(commit) for name in refs.values())  # 40 digits where names have 64
     if commit and not is_short:
-        return commit
-    # The first candidate that exists, an annotated tag peeled.
-    wanted = (name + suffix for name in candidates(ref) for suffix in (PEELED, ""))
-    return next((refs[name] for name in wanted if name in refs), "") or _find_short(objects, ref, access)
+        return _Target(commit=commit)
+    for name in candidates(ref):
+        if name + PEELED in refs:
+            return _Target(commit=refs[name + PEELED], tag=name.removeprefix(_TAGS), tag_object=refs.get(name, ""))
+        if name in refs:
+            return _Target(commit=refs[name])
+    return _Target(commit=_find_short(objects, ref, access))
 
 
-def _find_tag(objects: Objects, semver: str, access: Access) -> tuple[str, str]:
-    """Return the tag with the highest version in a range, and its commit, annotated tags peeled."""
-    choice, commit = Choice(Range(semver)), ""
+def _find_tag(objects: Objects, semver: str, access: Access) -> _Target:
+    """Return the tag with the highest version in a range."""
+    choice, commit, tag_object = Choice(Range(semver)), "", ""
     with closing(objects.read_refs("--tags", "origin")) as refs:
         for name, found in checked(refs, partial(check_deadline, access)):
             tag = name.removeprefix(_TAGS)
             if name.startswith(_TAGS) and not tag.endswith(PEELED):
                 choice.see(tag)
             if name.startswith(_TAGS) and tag.removesuffix(PEELED) == choice.highest:
-                commit = found  # what an annotated tag names comes after it
+                # What an annotated tag names comes after it.
+                commit, tag_object = found, commit if tag.endswith(PEELED) else ""
     if choice.highest:
-        return choice.highest, commit
+        return _Target(commit=commit, tag=choice.highest, tag_object=tag_object)
     problem = f"the repository has no tag in the range {quote(semver)}; {choice.describe_nearest()}"
     raise BundleError(Reason.NOT_FOUND, f"{access.path}.semver: {problem}; correct it, or push a version")
 

@@ -4,11 +4,17 @@ In: what a source has read, and what `verify` names (`Trusted`). Out: a `Signer`
 is wrong in the words of a condition. Not here: reading signatures from servers, which the kinds of sources do, and when
 they are checked (../README.md).
 
-    cosign    signatures of cosign, with keys and without
+    cosign      signatures of cosign, with keys and without
+    git         commits and tags, by OpenPGP and SSH keys
+    minisign    files
+    provenance  charts in repositories
+    openpgp     for git and provenance, by gpgv
+    programs    gpgv and ssh-keygen, confined
+    verdicts    errors of sources
 """
 
 from __future__ import annotations
 
 
 class SignatureError(ValueError):
-    """A signature that is not accepted: what is wrong, in lower case, without the field path and the remedy."""
+    """A signature that is not accepted: what is wrong, in lower case, without the field path."""

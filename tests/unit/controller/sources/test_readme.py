@@ -1,4 +1,4 @@
-"""The table of what servers do: each row has a test, and the test is there."""
+"""The tables of what servers do, and of attacks: each row has a test, and the test is there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[4] / "controller/sources/README.md"
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in PAGE.read_text(encoding="utf-8").splitlines()
-    if line.startswith("| ") and not line.startswith("| what servers")
+    if line.startswith("| ") and not line.startswith(("| what servers", "| attack"))
 ]
 
 

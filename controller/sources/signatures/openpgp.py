@@ -1,0 +1,255 @@
+"""OpenPGP signatures: of git's objects, and of provenance files of charts. They are verified by gpgv.
+
+gpgv is made for this: it reads a file of keys, trusts all of them, and has no home, agent or network. Of the libraries
+for Python, PGPy has had no release since 2022 and leaves it to its caller whether keys have expired or are revoked, and
+pysequoia has no wheels for all machines that the controller runs on. What gpgv reads is prepared here, so that it
+cannot be understood in two ways: the armor is removed, a signature is one packet, and keys are not secret and are there
+once. Its exit status is 0 for revoked and expired keys as well, so its status lines are judged
+(doc/DETAILS of GnuPG, "Format of the --status-fd output").
+
+Times are the signer's own claim. A key that has expired since is accepted for what it signed before: otherwise nothing
+that is installed could be resolved again. Whoever has stolen it can date a signature back, so such a key has to be
+revoked or removed. A key that is revoked, for whatever reason, is not accepted for anything.
+
+Not here: what the signature is of (git.py, provenance.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from api.plugins import Access, Signer
+from controller.content.limits import quote
+from controller.sources.signatures import SignatureError
+from controller.sources.signatures.programs import run_verifier
+from controller.sources.signatures.verdicts import UnusableKeysError
+
+_SIGNATURE, _PUBLIC_KEY = 2, 6
+_SECRET = (5, 7)
+_OF_KEYS = (_PUBLIC_KEY, _SIGNATURE, 12, 13, 14, 17)
+"""Packets of public keys: with trust, user IDs and attributes, and subkeys (RFC 9580, section 5)."""
+_NEW, _OLD = 0xC0, 0x80
+_TWO_OCTETS, _PARTIAL, _FOUR_OCTETS = 192, 224, 255
+"""First octets of the size of a packet, from which on it is longer."""
+_KEYS, _PRIVATE_KEYS, _OF_SIGNATURE = b"PGP PUBLIC KEY BLOCK", b"PGP PRIVATE KEY BLOCK", b"PGP SIGNATURE"
+_STRONG = {"8": "SHA256", "9": "SHA384", "10": "SHA512", "12": "SHA3-256", "14": "SHA3-512"}
+"""Hash algorithms that are accepted, by number (RFC 9580, section 9.5): not MD5, SHA-1, RIPEMD-160 and SHA-224."""
+BINARY, TEXT = "00", "01"
+"""Types of signatures of documents (RFC 9580, section 5.2.1)."""
+_AHEAD = 24 * 3600
+"""How far clocks may differ, in seconds."""
+_VERDICTS: Mapping[str, str] = {
+    "GOODSIG": "",
+    "EXPKEYSIG": "",
+    "BADSIG": "the signature is of something else; sign it again",
+    "EXPSIG": "the signature has expired; sign it again",
+    "REVKEYSIG": "the signature is by a key that was revoked; sign it again, with another key",
+    "ERRSIG": "the signature cannot be checked; sign it again, with a key that is in the Secret",
+}
+_NO_KEY = "9"
+_PRIMARY = 9
+"""Position of the fingerprint of the primary key in VALIDSIG."""
+_Line: TypeAlias = tuple[str, list[str]]
+
+
+def read_keys(secret: Mapping[str, bytes], suffixes: tuple[str, ...] = (".asc",)) -> bytes:
+    """Return the public keys of a Secret as a keyring for gpgv; it is empty if there are none.
+
+    Args:
+        secret: its data by key, with OpenPGP keys, armored or not, and anything else.
+        suffixes: of the keys of the data that have OpenPGP keys.
+
+    Raises: UnusableKeysError for a value without keys, for secret keys, and for a key that is there twice: gpgv would
+        take the first one, although the other one may be revoked.
+    """
+    keyring, known = bytearray(), set[bytes]()
+    for name, text in sorted(secret.items()):
+        if not name.endswith(suffixes):
+            continue
+        try:
+            blocks = _read_keys(text)
+        except ValueError as error:
+            raise UnusableKeysError(f"{quote(name)} {error}") from None
+        for block in blocks:
+            for body in [body for tag, body in _packets(block) if tag == _PUBLIC_KEY]:
+                if body in known:
+                    problem = "has a key that is there already; remove the older copy"
+                    raise UnusableKeysError(f"{quote(name)} {problem}")
+                known.add(body)
+            keyring += block
+    return bytes(keyring)
+
+
+def _read_keys(text: bytes) -> list[bytes]:
+    """Return the blocks of public keys in a file, without armor. Raises: ValueError."""
+    if b"-----BEGIN " + _PRIVATE_KEYS in text:
+        raise ValueError("has a private key; replace it by the public key, and do not use it any more")
+    blocks = [text] if text[:1] >= b"\x80" else list(_dearmor(text, _KEYS))
+    if not blocks:
+        raise ValueError("has no public key; write it with gpg --export --armor")
+    for block in blocks:
+        tags = [tag for tag, _ in _packets(block)]
+        if any(tag in _SECRET for tag in tags):
+            raise ValueError("has a private key; replace it by the public key, and do not use it any more")
+        if tags[:1] != [_PUBLIC_KEY] or not set(tags) <= set(_OF_KEYS):
+            raise ValueError("has something else than public keys; write it with gpg --export --armor")
+    return blocks
+
+
+def verify(
+    data: bytes, signature: bytes, keyring: bytes, access: Access, *, types: Sequence[str], now: float
+) -> Signer:
+    """Verify an armored, detached signature.
+
+    Args:
+        data: what was signed.
+        signature: armored.
+        keyring: of `read_keys`, with at least one key.
+        access: for running gpgv.
+        types: of signatures that are accepted: BINARY, TEXT.
+        now: seconds since the epoch.
+
+    Raises: SignatureError; BundleError as `run_verifier`.
+    """
+    files = {"keyring": keyring, "signature": _read_signature(signature)}
+    command = ["gpgv", "--homedir=/nonexistent", "--status-fd=1", "--keyring=./keyring", "--", "signature", "-"]
+    result = run_verifier(command, access, files, data)
+    return judge(result.output.decode(errors="replace"), types, now)
+
+
+def _read_signature(text: bytes) -> bytes:
+    """Return the packet of a signature. Raises: SignatureError, also if there is other text around it."""
+    whole = text.strip()
+    if not (
+        whole.startswith(b"-----BEGIN %s-----" % _OF_SIGNATURE) and whole.endswith(b"-----END %s-----" % _OF_SIGNATURE)
+    ):
+        raise SignatureError("the signature is damaged; sign it again")
+    try:
+        blocks = list(_dearmor(text, _OF_SIGNATURE))
+        packets = [tag for block in blocks for tag, _ in _packets(block)]
+    except ValueError:
+        raise SignatureError("the signature is damaged; sign it again") from None
+    if packets != [_SIGNATURE]:
+        raise SignatureError("there is not exactly one signature; sign it again, with one key")
+    return blocks[0]
+
+
+def judge(status: str, types: Sequence[str], now: float) -> Signer:
+    """Return who has signed, by the status lines of gpgv.
+
+    Args:
+        status: its output.
+        types: of signatures that are accepted.
+        now: seconds since the epoch.
+
+    Raises: SignatureError unless it is one good signature by a key that was valid then.
+    """
+    lines = list(_status_lines(status))
+    verdicts = [(keyword, values) for keyword, values in lines if keyword in _VERDICTS]
+    if len(verdicts) != 1:
+        raise SignatureError("there is not exactly one signature that gpgv can read; sign it again")
+    keyword, values = verdicts[0]
+    if keyword == "ERRSIG" and values[5:6] == [_NO_KEY]:
+        raise SignatureError(
+            f"it is signed with key {quote(values[0])}, which is not in the Secret; add it, if it is known"
+        )
+    if _VERDICTS[keyword]:
+        raise SignatureError(_VERDICTS[keyword])
+    valid = [values for keyword, values in lines if keyword == "VALIDSIG"]
+    if len(valid) != 1 or len(valid[0]) <= _PRIMARY:
+        raise SignatureError(_VERDICTS["ERRSIG"])
+    _check_validity(valid[0], types, now)
+    if keyword == "EXPKEYSIG":
+        _check_expiry(lines, int(valid[0][2]))
+    return Signer(by="pgp", key=valid[0][_PRIMARY], identity=" ".join(values[1:]))
+
+
+def _status_lines(status: str) -> Iterator[_Line]:
+    for line in status.split("\n"):
+        prefix, keyword, *values = [*line.split(" "), ""]
+        if prefix == "[GNUPG:]":
+            yield keyword, values[:-1]
+
+
+def _check_validity(values: Sequence[str], types: Sequence[str], now: float) -> None:
+    """Check the values of VALIDSIG: fingerprint, date, time, …, hash algorithm, type of signature, primary key."""
+    if not values[2].isdecimal() or int(values[2]) > now + _AHEAD:
+        raise SignatureError(
+            "the signature is from the future; correct the clock that it was made with, and sign it again"
+        )
+    if values[7] not in _STRONG:
+        raise SignatureError("the signature has a weak hash algorithm; sign it again, with SHA256 or SHA512")
+    if values[8] not in types:
+        raise SignatureError("the signature is of another type; sign it again, as a binary document")
+
+
+def _check_expiry(lines: Sequence[_Line], signed: int) -> None:
+    """Check that keys that have expired since had not when it was signed."""
+    expired = [values[0] for keyword, values in lines if keyword == "KEYEXPIRED" and values]
+    if not expired or not all(when.isdecimal() and int(when) > signed for when in expired):
+        raise SignatureError("the signature is by a key that had expired; sign it again, with another key")
+
+
+# armor and packets
+
+
+def _dearmor(text: bytes, label: bytes) -> Iterator[bytes]:
+    """Yield the armored blocks with a label; the rest of the text is ignored (RFC 9580, section 6).
+
+    Raises: ValueError for a block that is damaged.
+    """
+    begin, end = b"-----BEGIN " + label + b"-----", b"-----END " + label + b"-----"
+    lines = iter([line.strip() for line in text.splitlines()])
+    for line in lines:
+        if line == begin:
+            while next(lines, b""):  # headers, up to an empty line
+                pass
+            yield _decode(lines, end)
+
+
+def _decode(lines: Iterator[bytes], end: bytes) -> bytes:
+    body = list[bytes]()
+    for line in lines:
+        if line == end:
+            if body and body[-1].startswith(b"="):
+                body.pop()  # a checksum
+            try:
+                return base64.b64decode(b"".join(body), validate=True)
+            except binascii.Error:
+                break
+        body.append(line)
+    raise ValueError("is damaged; write it again")
+
+
+def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the types and bodies of packets (RFC 9580, section 4.2).
+
+    Raises: ValueError, also for a packet without a definite length.
+    """
+    position = 0
+    while position < len(data):
+        tag, size, start = _header(data, position)
+        position = start + size
+        if position > len(data):
+            raise ValueError("is truncated; write it again")
+        yield tag, data[start:position]
+
+
+def _header(data: bytes, at: int) -> tuple[int, int, int]:
+    """Return type, size and start of the body of a packet. Raises: ValueError."""
+    first, rest = data[at], data[at + 1 : at + 3]
+    tag, start, octets = first & 0x3F, at + 2, 0
+    if first & _NEW == _NEW and rest:
+        if rest[0] < _TWO_OCTETS:
+            return tag, rest[0], start
+        if rest[0] < _PARTIAL and rest[1:]:
+            return tag, ((rest[0] - _TWO_OCTETS) << 8) + rest[1] + _TWO_OCTETS, start + 1
+        octets = 4 if rest[0] == _FOUR_OCTETS else 0
+    elif first & _NEW == _OLD:
+        tag, start, octets = tag >> 2, at + 1, (1, 2, 4, 0)[first & 3]
+    if not octets or start + octets > len(data):
+        raise ValueError("is damaged; write it again")
+    return tag, int.from_bytes(data[start : start + octets]), start + octets

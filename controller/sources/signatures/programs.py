@@ -1,0 +1,99 @@
+"""Runs the programs that verify signatures, gpgv and ssh-keygen, as confined child processes.
+
+They read one folder, write nothing, and open no sockets. They have no home and so no keys or settings of their own, and
+of our environment only PATH. Not here: what they say (openpgp.py, ssh.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from api.errors import BundleError
+from api.plugins import KIBIBYTE, MEBIBYTE, Access, ProgramResult
+from api.v1alpha2.conditions import Reason
+from controller.content.disk import disk_errors_reported
+from controller.processes.programs import ProcessGroup, View, confined, programs, read_pipes, start_confined
+from controller.sources.pace import check_deadline
+
+_MEMORY = 128 * MEBIBYTE
+_SECONDS = 30
+_OUTPUT_BYTES = 256 * KIBIBYTE
+_FILES = 64
+_NOT_STARTED = (126, 127)  # exit statuses of prlimit(1)
+# Times are passed and reported in UTC.
+_ENVIRONMENT = {"HOME": "/nonexistent", "GNUPGHOME": "/nonexistent", "LC_ALL": "C", "LANGUAGE": "C", "TZ": "UTC0"}
+
+
+def run_verifier(command: Sequence[str], access: Access, files: dict[str, bytes], data: bytes) -> ProgramResult:
+    """Run a program in a new folder and wait until it exits.
+
+    Args:
+        command: name of the program, and arguments: no content.
+        access: deadline, cancel token and scratch folder.
+        files: of its folder, by name.
+        data: its standard input.
+
+    Raises: BundleError (VerificationUnavailable if it is not installed; NotSupported if the kernel cannot confine it;
+        Unreachable at the deadline; StorageFull).
+    """
+    program = shutil.which(command[0])
+    if program is None:
+        problem = f"no {command[0]} on PATH; install it where the controller runs"
+        raise BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{access.path}.verify: {problem}")
+    with (
+        access.room(_MEMORY),
+        tempfile.TemporaryDirectory(dir=access.scratch) as name,
+        tempfile.TemporaryFile(dir=access.scratch) as source,
+    ):
+        folder = Path(name).resolve()
+        with disk_errors_reported(access.path):
+            for file, content in files.items():
+                (folder / file).write_bytes(content)
+            source.write(data)
+            source.seek(0)
+        process = _start([program, *command[1:]], access, folder, cast("BinaryIO", source))
+        with ProcessGroup(process) as group:
+            return _collect(process, group, access)
+
+
+def _start(command: list[str], access: Access, folder: Path, source: BinaryIO) -> subprocess.Popen[bytes]:
+    limits = {"core": 0, "fsize": 0, "nofile": _FILES, "cpu": _SECONDS, "as": _MEMORY}
+    wrapped = confined(command, raisable=False, **limits)
+    environment = {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
+
+    def _spawn() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            wrapped,
+            stdin=source,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+
+    view = View(programs=(Path(command[0]).resolve(), *programs("prlimit")), read=(folder,))
+    return start_confined(_spawn, view, access.path, required=access.confinement_required)
+
+
+def _collect(process: subprocess.Popen[bytes], group: ProcessGroup, access: Access) -> ProgramResult:
+    output, stderr = bytearray(), bytearray()
+
+    def _take(into: bytearray) -> Callable[[bytes], None]:
+        return lambda data: into.extend(data[: _OUTPUT_BYTES - len(into)])
+
+    def _check() -> None:
+        check_deadline(access)
+
+    takers = {cast("BinaryIO", process.stdout): _take(output), cast("BinaryIO", process.stderr): _take(stderr)}
+    read_pipes(takers, _check)
+    status = group.wait(_check)
+    if status in _NOT_STARTED:
+        raise RuntimeError("cannot start a program that verifies signatures")
+    return ProgramResult(status=status, output=bytes(output), stderr=stderr.decode(errors="replace"))

@@ -1,0 +1,242 @@
+"""OpenPGP signatures that are accepted, and those that are not, made by gpg."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import Access, Signer
+from api.v1alpha2.conditions import Reason
+from controller.sources.signatures import SignatureError
+from controller.sources.signatures.openpgp import BINARY, TEXT, judge, read_keys, verify
+from controller.sources.signatures.verdicts import UnusableKeysError
+from tests.support.signing import GpgHome, gpg_home
+
+PATH = "spec.sources[0].git"
+DATA = b"what is signed\n"
+NOW = time.time()
+
+
+@pytest.fixture
+def gpg(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpgHome]:
+    with gpg_home(tmp_path_factory.mktemp("g") / "h") as home:
+        yield home
+
+
+def check(gpg: GpgHome, signature: bytes, access: Access, data: bytes = DATA) -> Signer:
+    return verify(data, signature, read_keys({"a.asc": gpg.export()}), access, types=(BINARY,), now=NOW)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    ["rsa2048", "rsa4096", "dsa2048", "ed25519", "nistp256", "nistp384", "nistp521", "brainpoolP256r1"],
+)
+def test_a_signature_by_a_key_of_each_type(gpg: GpgHome, access: Access, algorithm: str) -> None:
+    fingerprint = gpg.make_key(algorithm)
+    assert check(gpg, gpg.sign(DATA), access) == Signer(by="pgp", key=fingerprint, identity="shop <shop@example.org>")
+
+
+def test_a_signature_by_a_subkey_names_the_primary_key(gpg: GpgHome, access: Access) -> None:
+    primary = gpg.make_key()
+    gpg.run("--quick-add-key", primary, "rsa2048", "sign")
+    subkey = gpg.fingerprints()[-1]
+    assert subkey != primary
+    assert check(gpg, gpg.sign(DATA, "--local-user", f"{subkey}!"), access).key == primary
+
+
+def test_a_signature_of_something_else(gpg: GpgHome, access: Access) -> None:
+    gpg.make_key()
+    with pytest.raises(SignatureError, match="the signature is of something else"):
+        check(gpg, gpg.sign(b"something else"), access)
+
+
+def test_a_signature_by_a_key_that_is_not_in_the_secret(gpg: GpgHome, access: Access) -> None:
+    trusted, other = gpg.make_key(), gpg.make_key(name="other")
+    keyring = read_keys({"a.asc": gpg.export(trusted)})
+    with pytest.raises(SignatureError, match=f'it is signed with key "{other[-16:]}", which is not in the Secret'):
+        verify(DATA, gpg.sign(DATA, "--local-user", other), keyring, access, types=(BINARY,), now=NOW)
+
+
+def test_a_signature_by_a_revoked_key(gpg: GpgHome, access: Access) -> None:
+    fingerprint = gpg.make_key()
+    signature = gpg.sign(DATA)
+    gpg.revoke(fingerprint)
+    with pytest.raises(SignatureError, match="by a key that was revoked"):
+        check(gpg, signature, access)
+
+
+def test_a_key_that_has_expired_since_is_accepted_for_what_it_signed_before(gpg: GpgHome, access: Access) -> None:
+    fingerprint = gpg.make_key(expires="1y", at="20200101T000000")
+    assert check(gpg, gpg.sign(DATA, at="20200601T000000"), access).key == fingerprint
+
+
+def test_a_signature_by_a_key_that_had_expired(gpg: GpgHome, access: Access) -> None:
+    fingerprint = gpg.make_key(at="20200101T000000")
+    signature = gpg.sign(DATA, at="20210601T000000")
+    gpg.run("--quick-set-expire", fingerprint, "1y", at="20200101T000000")
+    with pytest.raises(SignatureError, match="by a key that had expired"):
+        check(gpg, signature, access)
+
+
+def test_a_signature_that_has_expired(gpg: GpgHome, access: Access) -> None:
+    gpg.make_key(at="20200101T000000")
+    with pytest.raises(SignatureError, match="the signature has expired"):
+        check(gpg, gpg.sign(DATA, "--default-sig-expire=1d", at="20200601T000000"), access)
+
+
+def test_a_signature_from_the_future(gpg: GpgHome, access: Access) -> None:
+    gpg.make_key()
+    with pytest.raises(SignatureError, match="from the future"):
+        check(gpg, gpg.sign(DATA, at="20990101T000000"), access)
+
+
+@pytest.mark.parametrize("algorithm", ["SHA1", "RIPEMD160", "SHA224"])
+def test_a_signature_with_a_weak_hash_algorithm(gpg: GpgHome, access: Access, algorithm: str) -> None:
+    gpg.make_key("rsa2048")
+    with pytest.raises(SignatureError, match="weak hash algorithm"):
+        check(gpg, gpg.sign(DATA, f"--digest-algo={algorithm}", "--allow-weak-digest-algos"), access)
+
+
+def test_a_signature_of_a_text_whose_ends_of_lines_mean_nothing(gpg: GpgHome, access: Access) -> None:
+    gpg.make_key()
+    signature = gpg.sign(DATA, "--textmode")
+    with pytest.raises(SignatureError, match="of another type"):
+        check(gpg, signature, access)
+    keyring = read_keys({"a.asc": gpg.export()})
+    assert verify(DATA, signature, keyring, access, types=(TEXT,), now=NOW).by == "pgp"
+
+
+def test_a_signature_with_ends_of_lines_of_windows(gpg: GpgHome, access: Access) -> None:
+    gpg.make_key()
+    assert check(gpg, gpg.sign(DATA).replace(b"\n", b"\r\n"), access).by == "pgp"
+
+
+def test_one_of_several_signatures_is_not_enough(gpg: GpgHome, access: Access) -> None:
+    one, other = gpg.make_key(), gpg.make_key(name="other")
+    signature = gpg.sign(DATA, "--local-user", one, "--local-user", other)
+    with pytest.raises(SignatureError, match="there is not exactly one signature"):
+        check(gpg, signature, access)
+    with pytest.raises(SignatureError, match="there is not exactly one signature"):
+        check(gpg, gpg.sign(DATA) + gpg.sign(DATA), access)
+
+
+def test_a_signed_message_is_no_signature_of_something_else(gpg: GpgHome, access: Access) -> None:
+    """What is signed would be in the message."""
+    gpg.make_key()
+    message = gpg.run("--sign", "--armor", stdin=DATA)
+    for label in (b"PGP MESSAGE", b"PGP SIGNATURE"):
+        with pytest.raises(SignatureError, match=r"damaged|not exactly one"):
+            check(gpg, message.replace(b"PGP MESSAGE", label), access, b"something else")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text + b"more",
+        lambda text: b"more" + text,
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace(b"=", b"!"),
+        lambda text: text.replace(b"-----END", b"-----FIN"),
+        lambda text: b"",
+    ],
+    ids=["text after it", "text before it", "cut", "not base64", "without an end", "empty"],
+)
+def test_a_damaged_signature(gpg: GpgHome, access: Access, change: object) -> None:
+    gpg.make_key()
+    assert callable(change)
+    with pytest.raises(SignatureError, match="the signature is damaged"):
+        check(gpg, change(gpg.sign(DATA)), access)
+
+
+def armored(packets: bytes) -> bytes:
+    text = base64.b64encode(packets)
+    return b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n%s\n-----END PGP PUBLIC KEY BLOCK-----\n" % text
+
+
+def test_keys_as_people_store_them(gpg: GpgHome) -> None:
+    one, other = gpg.make_key(), gpg.make_key("rsa2048", name="other")
+    binary = gpg.run("--export", one) + gpg.run("--export", other)
+    assert read_keys({"a.asc": gpg.export(one, other)}) == binary
+    assert read_keys({"a.asc": b"of shop\n" + gpg.export(one), "b.asc": gpg.export(other)}) == binary
+    assert read_keys({"a.asc": (gpg.export(one) + gpg.export(other)).replace(b"\n", b"\r\n")}) == binary
+    assert read_keys({"a.asc": binary, "b.gpg": b"x"}) == binary
+    assert read_keys({"a.gpg": binary, "b": b"x"}, (".asc", ".gpg")) == binary
+    assert read_keys({"a.pub": b"x"}) == b""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"", "has no public key"),
+        (b"ssh-ed25519 AAAA", "has no public key"),
+        (b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n", "is damaged"),
+        (armored(b"\xc6"), "is damaged"),
+        (armored(b"\xc6\xe0abc"), "is damaged"),
+        (armored(b"\x9babc"), "is damaged"),
+        (armored(b"\x06\x01a"), "is damaged"),
+        (armored(b"\xc6\x05abc"), "is truncated"),
+        (armored(b""), "has something else than public keys"),
+        (armored(b"\xc2\x01a"), "has something else than public keys"),
+        (armored(b"\xc6\x01a\xcb\x01a"), "has something else than public keys"),
+        (armored(b"\xc5\x01a"), "has a private key"),
+        (b"-----BEGIN PGP PRIVATE KEY BLOCK-----", "has a private key"),
+        (armored(b"\xc6\x01a\xc6\x01a"), "has a key that is there already"),
+    ],
+)
+def test_keys_that_cannot_be_used(text: bytes, problem: str) -> None:
+    with pytest.raises(UnusableKeysError, match=f'^"a.asc" {problem}'):
+        read_keys({"a.asc": text})
+
+
+def test_a_key_beside_an_older_copy_that_was_not_revoked(gpg: GpgHome) -> None:
+    fingerprint = gpg.make_key()
+    older = gpg.export()
+    gpg.revoke(fingerprint)
+    with pytest.raises(UnusableKeysError, match=r'^"b.asc" has a key that is there already'):
+        read_keys({"a.asc": older, "b.asc": gpg.export()})
+
+
+GOOD = "[GNUPG:] NEWSIG\n[GNUPG:] GOODSIG A1 shop\n"
+VALID = "[GNUPG:] VALIDSIG F1 2020-01-01 1577836800 0 4 0 22 8 00 F0\n"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        "",
+        "gpgv: Good signature from shop\n",
+        GOOD,
+        VALID,
+        GOOD + GOOD + VALID,
+        GOOD + VALID + VALID,
+        GOOD + "[GNUPG:] BADSIG A1 shop\n" + VALID,
+        GOOD + VALID.replace("1577836800", "-1"),
+        GOOD + VALID.replace(" F0", ""),
+        GOOD.replace("GOODSIG", "EXPKEYSIG") + VALID,
+        GOOD.replace("GOODSIG", "EXPKEYSIG") + "[GNUPG:] KEYEXPIRED x\n" + VALID,
+        GOOD.replace("GOODSIG", "EXPKEYSIG") + "[GNUPG:] KEYEXPIRED 1577836800\n" + VALID,
+        "[GNUPG:] ERRSIG A1 22 8 00 1577836800 4 F1\n",
+    ],
+)
+def test_a_status_of_gpgv_that_is_no_proof(status: str) -> None:
+    with pytest.raises(SignatureError):
+        judge(status, (BINARY,), NOW)
+
+
+def test_a_status_of_gpgv_that_is_proof() -> None:
+    assert judge(GOOD + VALID, (BINARY,), NOW) == Signer(by="pgp", key="F0", identity="shop")
+    later = GOOD.replace("GOODSIG", "EXPKEYSIG") + "[GNUPG:] KEYEXPIRED 1577836801\n" + VALID
+    assert judge(later, (BINARY,), NOW).key == "F0"
+
+
+def test_gpgv_is_not_installed(access: Access, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    signature = armored(b"\xc2\x01a").replace(b"PUBLIC KEY BLOCK", b"SIGNATURE")
+    with pytest.raises(BundleError, match=r"spec.sources\[0\].git.verify: no gpgv on PATH; install it") as error:
+        verify(DATA, signature, b"x", access, types=(BINARY,), now=NOW)
+    assert error.value.reason is Reason.VERIFICATION_UNAVAILABLE
