@@ -73,8 +73,12 @@ def test_the_runtime_is_imported_only_for_an_expression() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
 
 
-def judge(given: Manifest, *, matchers: Mapping[str, Any] | None = None, **expressions: str) -> Verdict:
-    check = HealthCheck.model_validate({"kind": given["kind"], "expressions": expressions, **(matchers or {})})
+def judge(given: Manifest, **expressions: str) -> Verdict:
+    return judge_by({"expressions": expressions}, given)
+
+
+def judge_by(written: Mapping[str, Any], given: Manifest) -> Verdict:
+    check = HealthCheck.model_validate({"kind": given["kind"], **written})
     checks = (check.model_dump(mode="json", by_alias=True, exclude_defaults=True),)
     return assess(given, Context(checks=checks, evaluate=evaluate))
 
@@ -114,10 +118,10 @@ def test_without_current_an_object_is_healthy_that_is_neither_failed_nor_in_prog
 
 def test_matchers_come_before_expressions_and_both_must_be_met() -> None:
     unmet = {"healthy": [{"field": {"path": "status.n", "in": ["4"]}}]}
-    assert judge(CACHE, matchers=unmet, current=UP).state is PROGRESSING
+    assert judge_by({**unmet, "expressions": {"current": UP}}, CACHE).state is PROGRESSING
     met = {"healthy": [{"field": {"path": "status.n", "in": ["3"]}}]}
-    assert judge(CACHE, matchers=met, current=UP).state is HEALTHY
-    assert judge(CACHE, matchers=met, current=BUSY).state is PROGRESSING
+    assert judge_by({**met, "expressions": {"current": UP}}, CACHE).state is HEALTHY
+    assert judge_by({**met, "expressions": {"current": BUSY}}, CACHE).state is PROGRESSING
 
 
 def test_where_nothing_is_evaluated_an_object_is_not_evaluated_unless_it_is_known_to_have_failed() -> None:
