@@ -1,4 +1,4 @@
-"""Policies in the spec: drift, health checks and CRD upgrade safety. They are data, not programs."""
+"""Policies in the spec: drift, health checks and CRD upgrade safety. They are data, but for expressions in CEL."""
 
 from __future__ import annotations
 
@@ -160,6 +160,29 @@ class Matcher(Api):
     """Matches by the value of a field."""
 
 
+Expression = Annotated[str, Field(min_length=1, max_length=2048)]
+"""An expression in CEL that is true or false. The controller checks it: rules of CRDs cannot."""
+
+
+class HealthExpressions(Api):
+    """Expressions in CEL about the object, which is self, and its apiVersion, kind, metadata, spec, status and data."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "has(self.inProgress) || has(self.failed) || has(self.current)",
+                "set at least one of inProgress, failed and current",
+            )
+        )
+    )
+    in_progress: Expression | None = None
+    """The object is progressing if this is true. Evaluated first."""
+    failed: Expression | None = None
+    """The object is failed if this is true. Evaluated after inProgress."""
+    current: Expression | None = None
+    """The object is healthy if this is true, otherwise progressing. Evaluated last. Default: true."""
+
+
 Matchers = Annotated[tuple[Matcher, ...], Field(max_length=16, json_schema_extra=list_of("atomic"))]
 
 
@@ -169,8 +192,9 @@ class HealthCheck(Api):
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "has(self.always) != (has(self.failed) || has(self.progressing) || has(self.healthy))",
-                "set either always, or at least one of failed, progressing and healthy",
+                "has(self.always) != (has(self.failed) || has(self.progressing) || has(self.healthy)"
+                " || has(self.expressions))",
+                "set either always, or at least one of failed, progressing, healthy and expressions",
                 ".always",
             )
         )
@@ -189,6 +213,9 @@ class HealthCheck(Api):
     """The object is progressing if any of these matches. Evaluated after failed."""
     healthy: Matchers = ()
     """The object is healthy if all of these match, otherwise progressing. Evaluated last."""
+    expressions: HealthExpressions | None = None
+    """Expressions in CEL, evaluated if the object is healthy by the matchers above, or there are none. One that cannot
+    be evaluated, since a field is missing, is not met yet: the object is progressing, unless failed is true."""
 
 
 class CrdUpgradeRule(Api):

@@ -291,6 +291,28 @@ DEPLOYMENTS = {
         flags=(_NAME, _output("json", "yaml", "wide"), _COLOR, *_cluster("namespace")),
         entry="tree:main",
     ),
+    "health": Verb(
+        summary="judge objects in a file or on the cluster, and try expressions for spec.healthChecks",
+        description="Show how objects are judged: by the built-in rules, or by expressions in CEL about the object, "
+        "which is self. Exits with 1 if one is not healthy.",
+        usage="TYPE/NAME|-f FILE [flags]",
+        examples={
+            "health deployment/web -n shop": "an object on the cluster",
+            "health -f database.yaml --expr 'status.readyInstances == spec.instances'": "an object in a file",
+            "health clusters.postgresql.cnpg.io/db --failed \"status.phase == 'Failed'\"": "of an operator",
+        },
+        flags=(
+            _argument("object", "TYPE/NAME", "object on the cluster, as kubectl names it", nargs="?"),
+            _flag("-f, --file FILE", "objects in a file; -: stdin"),
+            _flag("--expr EXPRESSION", "the object is healthy if this is true (expressions.current)"),
+            _flag("--failed EXPRESSION", "it has failed if this is true"),
+            _flag("--in-progress EXPRESSION", "it is progressing if this is true, whatever the others say"),
+            _flag("-n, --namespace NAMESPACE", "of the object", default="default"),
+            _output("json", "yaml"),
+            *_cluster(),
+        ),
+        entry="health:main",
+    ),
     "events": Verb(
         summary="show the Events of a BundleDeployment",
         description="Show the Events of a BundleDeployment, the oldest first.",

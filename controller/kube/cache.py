@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -165,6 +165,19 @@ class Cache(Generic[RecordT]):
             if version > max(self._version, ahead.version if ahead else 0):
                 self._ahead[key_of(record)] = _Ahead(version, record, self._listings)
                 self._file([record])
+
+    def amend(self, record: RecordT) -> None:
+        """Replace the record of an object by another one of the same version, unless a newer one is known."""
+        key = key_of(record)
+        with self._lock:
+            ahead = self._ahead.get(key)
+            known = ahead.record if ahead else self._watched.get(key)
+            if known is None or (known.uid, known.resource_version) != (record.uid, record.resource_version):
+                return
+            if ahead:
+                self._ahead[key] = replace(ahead, record=record)
+            else:
+                self._watched[key] = record
 
     def forget(self, key: Key, uid: str) -> None:
         """Hide an object that was deleted according to a reply, until the watch reports it again."""

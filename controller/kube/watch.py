@@ -380,6 +380,10 @@ class Reflector(Generic[RecordT]):
         """Keep the record of a reply to a write if it is newer. The object must match the selectors."""
         self._cache.learn(record)
 
+    def amend(self, record: RecordT) -> None:
+        """Replace the record of an object by another one of the same version, unless a newer one is known."""
+        self._cache.amend(record)
+
     def forget(self, key: Key, uid: str) -> None:
         """Hide an object that was deleted according to a reply (a Status, not an object)."""
         self._cache.forget(key, uid)

@@ -208,7 +208,14 @@ def _make_services(
 ) -> Services:
     settings, client = process.settings, process.client
     discovery = Discovery(client)
-    watches = Watches(client, discovery, dispatcher, settings.served_shard())
+    accounts = settings.accounts()
+    watches = Watches(
+        client,
+        discovery,
+        dispatcher,
+        settings.served_shard(),
+        share=lambda deployment: share_of(accounts.complete(deployment)),
+    )
     applier = Applier(client, discovery, watches, settings.apply_workers)
     builder = _make_builder(process)
     background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed, process.metrics)
@@ -233,7 +240,7 @@ def _make_services(
         large=LargeRevisions(process.admission, process.limits, dispatcher.ended),
         accounts=Accounts(
             client,
-            settings.accounts(),
+            accounts,
             NamedWatches(follower, dispatcher.ended),
             GrantWatches(client, dispatcher.rights_changed),
         ),

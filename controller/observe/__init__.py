@@ -13,6 +13,7 @@ BundleDeployments to reconcile. Not here: what to do about it (`apply`, `reconci
 
     health/          pure: the health of an object, and of a revision
     progress         the health of one BundleDeployment over time
+    evaluation       expressions of users about objects, in a child
     explanations     why objects are not healthy, from their pods or Namespaces
 
     following        what BundleDeployments wait for besides their own objects

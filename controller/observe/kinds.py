@@ -29,9 +29,18 @@ from controller.kube.shard import DEFAULT_SHARD
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions, StorageClasses
 from controller.observe.deployments import HealthCheck, SeenDeployments
+from controller.observe.evaluation import Evaluations
 from controller.observe.health.explain import pods_of
-from controller.observe.health.rules import NOT_OBSERVED, UNBOUND, assess, concerns, matching, needs_full_object
-from controller.observe.health.verdict import Context
+from controller.observe.health.rules import (
+    NOT_EVALUATED,
+    NOT_OBSERVED,
+    UNBOUND,
+    assess,
+    concerns,
+    matching,
+    needs_full_object,
+)
+from controller.observe.health.verdict import Context, Evaluate
 from controller.observe.records import Journal, Look, ObjectKey, Record, project
 
 GroupKind = tuple[str, str]
@@ -512,8 +521,17 @@ class Projection:
         checks = self._deployments.checks_of(name)
         return bool(checks) and needs_full_object(*group_kind, checks)
 
-    def project(self, manifest: dict[str, Any], resource: Resource, *, full: bool) -> Record:
-        """Return the record of an object, with its health if it was read in full."""
+    def project(
+        self, manifest: dict[str, Any], resource: Resource, *, full: bool, evaluate: Evaluate | None = None
+    ) -> Record:
+        """Return the record of an object, with its health if it was read in full.
+
+        Args:
+            manifest: of the object.
+            resource: that it was read at.
+            full: whether it is more than its metadata.
+            evaluate: evaluates expressions; None on the thread of a watch.
+        """
         group, kind = resource.group, resource.kind
         if not full:
             return project(manifest, group, kind)
@@ -522,6 +540,7 @@ class Projection:
         context = Context(
             storage_class=self._classes.find,
             reports_status=self._definitions.reports_status(group, resource.version, kind),
+            evaluate=evaluate,
             checks=matching(self._deployments.checks_of(owner), manifest),
         )
         verdict = assess(manifest, context)
@@ -552,9 +571,12 @@ class ManagedKinds:
         served: ServedKinds,
         projection: Projection,
         listener: Listener,
+        evaluate: Evaluate,
+        share: Callable[[str], str],
         selector: str = DEFAULT_SHARD.objects_selector,
     ) -> None:
-        self._selector = selector
+        self._selector, self._evaluate = selector, evaluate
+        self._evaluations = Evaluations(self._judge, share, lambda: client.supervisor)
         self._client, self._registry = client, registry
         self._served, self._projection, self._listener = served, projection, listener
 
@@ -663,6 +685,28 @@ class ManagedKinds:
                 self._listener.objects_changed(name, urgent=urgent)
         if now is None or (before and before.owner != now.owner):
             self._listener.cluster_changed()  # others that collided with it may be able to apply it now
+        if now and now.verdict == NOT_EVALUATED:
+            self._evaluations.add(now.owner, key)
+
+    def _judge(self, key: ObjectKey) -> None:
+        """Read an object that is not evaluated yet, and judge it; if it has changed since, its event does that again.
+
+        Raises: ApiError.
+        """
+        watch = self._registry.find((key.group, key.kind))
+        known = watch.reflector.get((key.namespace, key.name)) if watch else None
+        if watch is None or known is None or known.verdict != NOT_EVALUATED:
+            return
+        try:
+            manifest = self._client.get(watch.resource.path(key.namespace, key.name)).value
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return
+            raise
+        judged = self._projection.project(manifest, watch.resource, full=True, evaluate=self._evaluate)
+        for reflector in watch.reflectors():
+            reflector.amend(judged)
+        self._refile(key, watch.reflector)
 
     def learn(self, record: Record) -> Record:
         """Learn an object from the reply to an apply; its health is unknown until the watch shows it.

@@ -26,6 +26,7 @@ from controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions, StorageClasses
 from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
+from controller.observe.evaluation import Evaluator
 from controller.observe.kinds import (
     CLAIM,
     Listener,
@@ -38,6 +39,7 @@ from controller.observe.kinds import (
 from controller.observe.records import Look, ObjectKey, Record
 from controller.observe.relations import Dependency, Dependents, Takers, dependency_of, party_of
 from controller.observe.statuses import OwnStatuses
+from controller.sharing import share_of
 
 API_SERVICES = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False)
 
@@ -45,8 +47,18 @@ API_SERVICES = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservic
 class Watches:
     """Thread-safe."""
 
-    def __init__(self, client: Client, discovery: Discovery, listener: Listener, shard: Shard = DEFAULT_SHARD) -> None:
+    def __init__(
+        self,
+        client: Client,
+        discovery: Discovery,
+        listener: Listener,
+        shard: Shard = DEFAULT_SHARD,
+        *,
+        share: Callable[[BundleDeployment], str] = share_of,
+    ) -> None:
         self._discovery, self._listener, self.shard = discovery, listener, shard
+        self.evaluator = Evaluator()
+        """Of the expressions of users."""
         self.statuses = OwnStatuses()
         self.unserved: frozenset[str] | None = None
         """The other shards that nobody serves now; None while the default shard does not know yet."""
@@ -74,6 +86,8 @@ class Watches:
             served=self.served,
             projection=projection,
             listener=listener,
+            evaluate=self.evaluator.evaluate,
+            share=lambda name: share(found) if (found := self.outline(name)) else "",
             selector=shard.objects_selector,
         )
 
@@ -93,6 +107,7 @@ class Watches:
         """Stop all watches; returns immediately."""
         for reflector in self._reflectors():
             reflector.stop()
+        self.evaluator.stop()
 
     def _reflectors(self) -> list[Reflector[Any]]:
         single = (self._definitions.reflector, self._classes.reflector)

@@ -9,7 +9,7 @@ recorded in status as soon as a pass knows them, together with the revision if t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import TypeVar
@@ -42,7 +42,7 @@ from controller.revisions.background import Place
 from controller.revisions.credentials import SourceProgress
 from controller.revisions.polling import is_polled
 from controller.status.history import find_rollback
-from controller.status.report import Held, Report, short
+from controller.status.report import Held, Report, list_some, short
 
 log = logging.getLogger(__name__)
 
@@ -195,10 +195,29 @@ def _check(context: Context) -> None:
         if not context.spec.pinned_revision:
             check(context.spec)
         context.services.accounts.policy.check(context.spec)
+        _check_expressions(context)
     except BundleError:
         _cancel(context)
         context.memory.source_progress = SourceProgress()
         raise
+
+
+def _check_expressions(context: Context) -> None:
+    """Refuse expressions that are not well-formed.
+
+    Raises: BundleError (InvalidConfig).
+    """
+    find_problem = context.services.watches.evaluator.find_problem
+    problems = [f"{path}: {problem}" for path, text in _expressions(context) if (problem := find_problem(text))]
+    if problems:
+        raise BundleError(Reason.INVALID_CONFIG, f"{list_some(problems)}; correct the expression")
+
+
+def _expressions(context: Context) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each expression of the spec."""
+    for index, each in enumerate(context.spec.health_checks):
+        given = each.expressions.model_dump(by_alias=True, exclude_none=True) if each.expressions else {}
+        yield from ((f"spec.healthChecks[{index}].expressions.{name}", text) for name, text in given.items())
 
 
 def poll_sources(context: Context) -> Context:

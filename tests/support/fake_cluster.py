@@ -14,6 +14,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 from api import names
@@ -26,6 +27,7 @@ from controller.kube.errors import ApiError
 from controller.kube.resources import BUILT_IN_GROUPS, DEPLOYMENTS, GroupVersionKind, Resource
 from controller.kube.shard import DEFAULT_SHARD
 from controller.observe.deployments import SeenDeployment, make_seen
+from controller.observe.health import expressions
 from controller.observe.health.rules import assess, needs_full_object
 from controller.observe.health.verdict import Context
 from controller.observe.kinds import OwnedObjects
@@ -360,6 +362,7 @@ class FakeWatches:
         self.look_again: float | None = None
         """Seconds until discovery may report a new kind."""
         self.statuses = OwnStatuses()
+        self.evaluator = SimpleNamespace(find_problem=expressions.find_problem, evaluate=expressions.evaluate)
         self.served = _FakeServedKinds(cluster, self)
         self.shard = DEFAULT_SHARD
         self.unserved: frozenset[str] | None = frozenset()

@@ -35,7 +35,7 @@ from controller.observe.health.verdict import (
     reason_or,
     subject_of,
 )
-from controller.untrusted import field, integer, mappings, text
+from controller.untrusted import field, integer, mapping, mappings, text
 
 _ROUTE_CONDITIONS = ("Accepted", "ResolvedRefs")
 # Set by the scheduler once a pod that uses the claim is assigned to a node.
@@ -58,7 +58,9 @@ _QUOTA_USED = re.compile(r", used: .*?(?=, limited: |$)")
 _GENERATED_POD = re.compile(r" for pod \S+")
 _NOT_OBSERVED = progressing("NoObservedGeneration", "its controller has not observed it yet")
 NOT_OBSERVED = progressing("NotObserved", "applied; waiting for the watch to show it")
+NOT_EVALUATED = progressing("NotEvaluated", "its expressions have not been evaluated yet")
 _STEP = re.compile(r'\["([^"\\]+)"\]|([A-Za-z0-9_$-]+)')
+_EXPRESSIONS = ("inProgress", "failed", "current")
 _WORST_FIRST = (State.FAILED, State.PROGRESSING, State.HEALTHY)
 _GATEWAY_API = "gateway.networking.k8s.io"
 _LATEST_GENERATION_NOT_OBSERVED = progressing(
@@ -430,7 +432,8 @@ def describe_acceptance(subject: Subject) -> str:
 def judge_by_checks(subject: Subject) -> Verdict | None:
     """Return the worst verdict of the checks; None if there are no checks."""
     verdicts = [_judge(check, subject) for check in subject.context.checks]
-    return min(verdicts, key=lambda verdict: _WORST_FIRST.index(verdict.state), default=None)
+    # What is not evaluated yet may be worse than what is known to be progressing.
+    return min(verdicts, key=lambda each: (_WORST_FIRST.index(each.state), each != NOT_EVALUATED), default=None)
 
 
 def _judge(check: Manifest, subject: Subject) -> Verdict:
@@ -444,6 +447,26 @@ def _judge(check: Manifest, subject: Subject) -> Verdict:
     for matcher in mappings(check, "healthy"):
         if not _matches(matcher, subject):
             return progressing(*_describe(matcher, subject, "HealthCheckNotMet", negated=True))
+    return _judge_by_expressions(mapping(check, "expressions"), subject)
+
+
+def _judge_by_expressions(given: Manifest, subject: Subject) -> Verdict:
+    """Judge by expressions: `inProgress`, else `failed`, else `current`, as Flux does.
+
+    Other than there, an error in one leaves the next ones: what has failed is not said to be on its way.
+    """
+    evaluate, expressions = subject.context.evaluate, {name: given[name] for name in _EXPRESSIONS if given.get(name)}
+    if evaluate is None or not expressions:
+        return NOT_EVALUATED if expressions else HEALTHY
+    answers = dict(zip(expressions, evaluate(list(expressions.values()), subject.manifest), strict=True))
+    if answers.get("inProgress") is True:
+        return progressing("HealthCheckProgressing", f"{expressions['inProgress']} is true")
+    if answers.get("failed") is True:
+        return failed("HealthCheckFailed", f"{expressions['failed']} is true")
+    if unknown := next((name for name, answer in answers.items() if isinstance(answer, str)), ""):
+        return progressing("HealthCheckNotMet", f"{expressions[unknown]} is not known yet: {answers[unknown]}")
+    if answers.get("current") is False:
+        return progressing("HealthCheckNotMet", f"{expressions['current']} is not true")
     return HEALTHY
 
 

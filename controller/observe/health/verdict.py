@@ -11,7 +11,7 @@ type. Of two conditions of one type the first counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.status import NOT_READY_ITEMS, ConditionStatus
+from controller.observe.health.expressions import Answer
 from controller.untrusted import field, integer, mappings, text
 
 MESSAGE_LENGTH = 300
@@ -116,6 +117,10 @@ class StorageClassInfo:
     """Immediate or WaitForFirstConsumer; None if the class does not exist."""
 
 
+Evaluate = Callable[[Sequence[str], Manifest], Sequence[Answer]]
+"""Returns what expressions say about an object, see `expressions.evaluate`."""
+
+
 def _unreadable(_name: str | None) -> StorageClassInfo | None:
     return None
 
@@ -128,6 +133,8 @@ class Context:
     """Finds a StorageClass by name, the default one for None. Returns None if StorageClasses cannot be read."""
     reports_status: bool | None = None
     """Whether the schema of a custom resource declares a status (definitions.py); None if unknown."""
+    evaluate: Evaluate | None = None
+    """None: that takes too long here, so an object that has expressions is NotEvaluated."""
     checks: tuple[Manifest, ...] = ()
     """Entries of `spec.healthChecks` that apply to this object: see `checks.matching`."""
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -229,3 +230,57 @@ def test_only_of_a_workload_in_trouble_its_pods_are_known(world: World) -> None:
         workload(world, ready)
         world.know(WORKLOAD)
         world.wait(lambda: [r.pods for r in world.watches.managed("shop").values()] == [expect], expect)  # noqa: B023
+
+
+# expressions
+
+EXPRESSION = [{"group": "example.com", "kind": "Widget", "expressions": {"current": "status.phase == 'Up'"}}]
+EXPENSIVE = [
+    {"group": "example.com", "kind": "Widget", "expressions": {"current": "spec.items.map(n, spec.items) == []"}}
+]
+
+
+def test_an_object_is_judged_by_its_expressions_after_its_event(world: World) -> None:
+    define(world)
+    world.deployment(spec={"healthChecks": EXPRESSION})
+    widget(world, status={"phase": "Up"})
+    world.start()
+    world.know(WIDGET.gvk)
+    wait_for_verdict(world, "Healthy")
+    widget(world, status={"phase": "Down"})
+    wait_for_verdict(world, "HealthCheckNotMet")
+    assert "health shop" in world.told.taken()
+
+
+def test_expressions_of_one_owner_do_not_hold_up_the_objects_of_another(world: World) -> None:
+    define(world)
+    world.deployment("hostile", spec={"healthChecks": EXPENSIVE, "installNamespace": "hostile"})
+    world.deployment(spec={"healthChecks": EXPRESSION})
+    for index in range(20):
+        world.managed("hostile", f"h{index}", path=WIDGETS, spec={"items": list(range(9_000))})
+    widget(world, status={"phase": "Up"})
+    world.start()
+    world.know(WIDGET.gvk)
+    wait_for_verdict(world, "Healthy")
+    judged = [each.verdict.reason for each in world.watches.managed("hostile").values() if each.verdict]
+    assert judged.count("NotEvaluated") >= 15
+
+
+def test_an_object_that_changes_while_it_is_evaluated_is_judged_as_it_is_then(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    define(world)
+    world.deployment(spec={"healthChecks": EXPRESSION})
+    widget(world, status={"phase": "Down"})
+    evaluate, changed = world.watches.evaluator.evaluate, threading.Event()
+
+    def change(*given: Any) -> Any:
+        if not changed.is_set():
+            changed.set()
+            widget(world, status={"phase": "Up"})
+        return evaluate(*given)
+
+    monkeypatch.setattr(world.watches._kinds, "_evaluate", change)
+    world.start()
+    world.know(WIDGET.gvk)
+    wait_for_verdict(world, "Healthy")

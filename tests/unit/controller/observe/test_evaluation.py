@@ -1,0 +1,121 @@
+"""Expressions in a child: what it answers, what becomes of one that is too expensive, and whose turn it is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from controller.kube.client import ApiError
+from controller.observe import evaluation
+from controller.observe.evaluation import Evaluations, Evaluator
+from controller.observe.records import ObjectKey
+from controller.playground.waiting import wait_for
+from controller.processes.supervision import Supervisor
+
+SECONDS = 20
+TOO_LONG = "it is too expensive: it takes more than 0.25 s"
+UP: dict[str, Any] = {"status": {"phase": "Up"}}
+MANY = {"items": list(range(9_000))}
+LONG = {"text": "a" * 1_000_000, "items": list(range(9_000))}
+
+
+@pytest.fixture
+def evaluator() -> Iterator[Evaluator]:
+    found = Evaluator()
+    yield found
+    found.stop()
+
+
+def test_answers_are_in_the_order_of_the_expressions(evaluator: Evaluator) -> None:
+    asked = ["status.phase == 'Up'", "status.phase == 'Down'", "status.gone == 1"]
+    assert evaluator.evaluate(asked, UP) == [True, False, 'there is no field "gone"']
+
+
+def test_what_is_wrong_with_an_expression_is_told(evaluator: Evaluator) -> None:
+    assert evaluator.find_problem("status.phase == 'Up'") == ""
+    assert evaluator.find_problem("1 +") == "line 1, column 4: Syntax error: mismatched input '<EOF>'"
+
+
+HOSTILE = [
+    ("nested lists are copied with each step", "self.items.map(n, self.items).size() == 0", MANY, TOO_LONG),
+    ("a pattern is matched against a megabyte again and again",
+     "self.items.all(n, !self.text.matches('(a|b)*c'))", LONG, TOO_LONG),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("expression", "given", "answer"), [each[1:] for each in HOSTILE], ids=[e[0] for e in HOSTILE])
+def test_what_is_too_expensive_ends_and_the_next_one_is_answered(
+    evaluator: Evaluator, expression: str, given: Any, answer: str
+) -> None:
+    assert evaluator.find_problem(expression) == ""
+    assert evaluator.evaluate([expression, "true"], given) == [answer, answer]
+    assert evaluator.evaluate(["status.phase == 'Up'"], UP) == [True]
+
+
+def test_memory_is_limited(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "ADDRESS_SPACE", 128 << 20)
+    large = {"text": "a" * 60_000_000, "items": list(range(200))}
+    answer = "it is too expensive: it takes more than 128 MiB of memory"
+    assert evaluator.evaluate(["self.items.map(n, self.text + 'b') == []"], large) == [answer]
+
+
+def test_an_object_that_is_nested_too_deeply_is_not_sent(evaluator: Evaluator) -> None:
+    deep: Any = 1
+    for _ in range(5_000):
+        deep = {"a": deep}
+    assert evaluator.evaluate(["true"], deep) == ["the object is nested too deeply"]
+
+
+def key(name: str) -> ObjectKey:
+    return ObjectKey("example.com", "Cache", "shop", name)
+
+
+def test_a_share_with_many_expensive_objects_delays_another_one_by_one_of_them() -> None:
+    judged: list[str] = []
+
+    def judge(given: ObjectKey) -> None:
+        time.sleep(0.2 if given.name.startswith("slow") else 0)
+        judged.append(given.name)
+
+    evaluations = Evaluations(judge, lambda owner: owner, Supervisor)
+    for index in range(20):
+        evaluations.add("hostile", key(f"slow-{index}"))
+    for index in range(20):
+        evaluations.add("other", key(f"quick-{index}"))
+    wait_for(lambda: sum(name.startswith("quick") for name in judged) == 20, SECONDS, lambda: str(judged))
+    assert sum(name.startswith("slow") for name in judged) <= 2
+
+
+def test_an_object_that_waits_is_judged_once_however_often_it_changes() -> None:
+    judged: list[ObjectKey] = []
+    may_go = threading.Event()
+
+    def judge(given: ObjectKey) -> None:
+        may_go.wait(SECONDS)
+        judged.append(given)
+
+    evaluations = Evaluations(judge, lambda owner: owner, Supervisor)
+    for name in ("first", *["again"] * 5, "last"):
+        evaluations.add("shop", key(name))
+    may_go.set()
+    wait_for(lambda: key("last") in judged, SECONDS, lambda: str(judged))
+    assert judged == [key("first"), key("again"), key("last")]
+
+
+def test_an_object_that_the_api_server_did_not_give_is_judged_later_and_others_meanwhile() -> None:
+    judged: list[str] = []
+
+    def judge(given: ObjectKey) -> None:
+        judged.append(given.name)
+        if given.name == "a" and judged.count("a") == 1:
+            raise ApiError(503, "ServiceUnavailable", "down")
+
+    evaluations = Evaluations(judge, lambda owner: owner, Supervisor)
+    for name in ("a", "b"):
+        evaluations.add("shop", key(name))
+    wait_for(lambda: judged.count("a") == 2, SECONDS, lambda: str(judged))
+    assert judged == ["a", "b", "a"]
