@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from api import names
 from controller.apply.execute import REVIEWS
@@ -314,8 +315,8 @@ class Served:
     def origin(self) -> str:
         return f"http://127.0.0.1:{self.guard.port}"
 
-    def ask(self, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> tuple[int, str]:
-        """Send a request as its page would; return status and body."""
+    def ask(self, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Reply:
+        """Send a request as its page would, with other headers where some are given."""
         own = {
             "Host": f"127.0.0.1:{self.guard.port}",
             "Cookie": f"{self.guard.cookie}={self.guard.session}",
@@ -325,12 +326,37 @@ class Served:
         connection = http.client.HTTPConnection("127.0.0.1", self.guard.port, timeout=30)
         try:
             connection.request(
-                method, path, body, {**own, **{name.replace("_", "-"): text for name, text in headers.items()}}
+                method, path, body, own | {name.replace("_", "-"): text for name, text in headers.items()}
             )
-            reply = connection.getresponse()
-            return reply.status, reply.read().decode()
+            with connection.getresponse() as reply:
+                return Reply(reply.status, reply.read().decode(), dict(reply.getheaders()))
         finally:
             connection.close()
+
+    def follow(self, path: str, *kinds: str) -> list[Json]:
+        """Return the data of the first events of these kinds in a stream, one after the other."""
+        found: list[Json] = []
+        connection = http.client.HTTPConnection("127.0.0.1", self.guard.port, timeout=30)
+        try:
+            connection.request("GET", path, headers={"Cookie": f"{self.guard.cookie}={self.guard.session}"})
+            with connection.getresponse() as reply:
+                kind = ""
+                while len(found) < len(kinds):
+                    name, _, text = reply.readline().decode().rstrip("\n").partition(": ")
+                    kind = text if name == "event" else kind
+                    if name == "data" and kind == kinds[len(found)]:
+                        found.append(json.loads(text))
+        finally:
+            connection.close()
+        return found
+
+
+class Reply(NamedTuple):
+    """An answer of the server."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str]
 
 
 @contextmanager

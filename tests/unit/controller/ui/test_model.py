@@ -234,7 +234,6 @@ ACTS = [
         ["pause", "reconcile", "undo"],
     ),
     ActCase("being deleted", deployment(**ready()), [], {"deletionTimestamp": "2026-01-02T00:00:00Z"}),
-    ActCase("not readable", {"spec": {}, "status": {"conditions": 1}}, []),
 ]
 
 
