@@ -58,12 +58,16 @@ _OUTCOMES = {"Healthy": Color.GREEN, "Failed": Color.RED, "RolledBack": Color.RE
 _NAMED = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch
 
 
+PAUSE: Mapping[str, Any] = {"spec": {"paused": True}}
+RESUME: Mapping[str, Any] = {"spec": {"paused": False}}
+
+
 def pause(options: argparse.Namespace) -> int:
     """Pause BundleDeployments (rule 8); return the exit status.
 
     Raises: MisuseError, ApiError, ConfigurationError.
     """
-    return _change("pause", options, {"spec": {"paused": True}}, done="paused", awaits=awaits_pause)
+    return _change("pause", options, PAUSE, done="paused", awaits=awaits_pause)
 
 
 def resume(options: argparse.Namespace) -> int:
@@ -71,7 +75,7 @@ def resume(options: argparse.Namespace) -> int:
 
     Raises: MisuseError, ApiError, ConfigurationError.
     """
-    return _change("resume", options, {"spec": {"paused": False}}, done="resumed", awaits=awaits_ready)
+    return _change("resume", options, RESUME, done="resumed", awaits=awaits_ready)
 
 
 def reconcile(options: argparse.Namespace) -> int:
@@ -80,9 +84,14 @@ def reconcile(options: argparse.Namespace) -> int:
     Raises: MisuseError, ApiError, ConfigurationError.
     """
     requested_at = datetime.now(UTC).isoformat(timespec="microseconds")
-    change = {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: requested_at}}}
+    change = make_request(requested_at)
     awaits = _awaits_reconciliation(requested_at)
     return _change("reconcile", options, change, done="reconciliation requested", awaits=awaits)
+
+
+def make_request(requested_at: str) -> Mapping[str, Any]:
+    """Return the change that requests to re-resolve all sources; the time tells requests apart."""
+    return {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: requested_at}}}
 
 
 def _change(verb: str, options: argparse.Namespace, change: Mapping[str, Any], *, done: str, awaits: Awaits) -> int:
@@ -126,7 +135,7 @@ def _stalls(reason: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class Choice:
     """A revision to approve or deny, of a BundleDeployment as it was read."""
 
     deployment: BundleDeployment
@@ -160,20 +169,20 @@ def _decide(verb: str, options: argparse.Namespace, done: str, awaits: Awaits) -
     choice = _choose(deployments, options)
     tell_all(_describe_choice(verb, choice))
     confirm(options, f"nothing was {done}")
-    value = _send(verb, deployments, choice, options)
+    value = send(verb, deployments, choice, options)
     values, failures = wait_if_asked(options, deployments, awaits, [value])
     return conclude(verb, options, values, failures, done=f"revision {short(choice.digest)} {done}")
 
 
-def _choose(deployments: Deployments, options: argparse.Namespace) -> _Choice:
+def _choose(deployments: Deployments, options: argparse.Namespace) -> Choice:
     """Return the revision that the options name, or else the one that waits."""
     _, deployment = deployments.read(options.name)
     pending = deployment.status.pending
     if options.revision:
-        return _Choice(deployment, _digest_of(options.revision, pending))
+        return Choice(deployment, _digest_of(options.revision, pending))
     if pending is None:
         raise FailedError(f"{options.name}: no revision waits for approval{_denied(deployment)}")
-    return _Choice(deployment, pending.revision)
+    return Choice(deployment, pending.revision)
 
 
 def _denied(deployment: BundleDeployment) -> str:
@@ -197,7 +206,7 @@ def _digest_of(text: str, pending: Pending | None) -> str:
     raise MisuseError(f'--revision "{text}": no revision that waits for approval begins so; give the digest in full')
 
 
-def _describe_choice(verb: str, choice: _Choice) -> Iterator[str]:
+def _describe_choice(verb: str, choice: Choice) -> Iterator[str]:
     pending, status = choice.pending, choice.deployment.status
     yield f"{choice.deployment.metadata.name}: {verb} revision {choice.digest}"
     if status.installed_revision:
@@ -219,8 +228,17 @@ def _describe_choice(verb: str, choice: _Choice) -> Iterator[str]:
         yield f"  Problem:   {problem}"
 
 
-def _send(verb: str, deployments: Deployments, choice: _Choice, options: argparse.Namespace) -> Manifest:
-    """Write the decision, unless what was shown has changed since; a new status alone changes nothing."""
+def send(verb: str, deployments: Deployments, choice: Choice, options: argparse.Namespace) -> Manifest:
+    """Write the decision, unless what was shown has changed since; a new status alone changes nothing.
+
+    Args:
+        verb: `approve` or `deny`.
+        deployments: of the cluster.
+        choice: what was shown.
+        options: `name`, and `revision` if that was given.
+
+    Raises: FailedError if it has changed; ApiError.
+    """
     for _ in range(TRIES):
         version = choice.deployment.metadata.resource_version
         change = {"metadata": {"resourceVersion": version}, "spec": _decision(verb, choice)}
@@ -240,12 +258,12 @@ def _send(verb: str, deployments: Deployments, choice: _Choice, options: argpars
     raise FailedError(f'"{options.name}" has changed meanwhile; run the command again')
 
 
-def _shown(choice: _Choice) -> tuple[object, ...]:
+def _shown(choice: Choice) -> tuple[object, ...]:
     metadata = choice.deployment.metadata
     return metadata.uid, metadata.generation, choice.digest, choice.pending
 
 
-def _decision(verb: str, choice: _Choice) -> Mapping[str, Any]:
+def _decision(verb: str, choice: Choice) -> Mapping[str, Any]:
     """Return the fields of the spec that change; None removes one."""
     spec, digest = choice.deployment.spec, choice.digest
     if verb == "deny":

@@ -35,8 +35,12 @@ class NoConsentError(Exception):
     """The user does not consent to the use of Secrets."""
 
 
-def connect(options: argparse.Namespace) -> Client:
+def connect(options: argparse.Namespace, pool: int = REQUESTS) -> Client:
     """Return a client for the cluster that the options select, with the user's credentials.
+
+    Args:
+        options: of the command line.
+        pool: connections at the same time.
 
     Raises: ConfigurationError; MisuseError for a user that cannot be impersonated.
     """
@@ -45,7 +49,7 @@ def connect(options: argparse.Namespace) -> Client:
     connected = client.connect(
         kubeconfig=options.kubeconfig or None,
         context=options.context or None,
-        pool=REQUESTS,
+        pool=pool,
         user_agent=f"rukpak-cli/{version('rukpak')}",
     )
     return connected.acting_as(_impersonated(getattr(options, "as_user", None), getattr(options, "as_groups", None)))

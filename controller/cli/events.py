@@ -43,8 +43,8 @@ def show_events(options: argparse.Namespace) -> int:
         return FAILED
     if options.watch:
         return _follow_events(client, options)
-    path, selector = EVENTS.path(NAMESPACE), _selector(options.name)
-    found = sorted(map(_typed, client.list(path, field_selector=selector)), key=_last_seen)
+    path, selector = EVENTS.path(NAMESPACE), select_about(options.name)
+    found = sorted(map(_typed, client.list(path, field_selector=selector)), key=last_seen)
     if not (found or options.output):
         tell("no Events; the API server deletes them after an hour")
     print(show(found, options.output) if options.output else _tabulate(found), end="")
@@ -54,8 +54,8 @@ def show_events(options: argparse.Namespace) -> int:
 def _follow_events(client: Client, options: argparse.Namespace) -> int:
     """Print each Event as it occurs, until the user interrupts."""
     seen: dict[str, int] = {}
-    for _, event in follow(client, EVENTS.path(NAMESPACE), field_selector=_selector(options.name), order=_last_seen):
-        name, count = event["metadata"]["name"], _count(event)
+    for _, event in follow(client, EVENTS.path(NAMESPACE), field_selector=select_about(options.name), order=last_seen):
+        name, count = event["metadata"]["name"], count_of(event)
         if seen.get(name) != count:  # deleted Events are not news
             text = show([_typed(event)], options.output) if options.output else f"{_event_line(event)}\n"
             print(text, end="", flush=True)
@@ -63,7 +63,8 @@ def _follow_events(client: Client, options: argparse.Namespace) -> int:
     return 0
 
 
-def _selector(name: str) -> str:
+def select_about(name: str) -> str:
+    """Return the field selector of the Events about a BundleDeployment."""
     return f"regarding.kind={names.KIND},regarding.name={name}"
 
 
@@ -78,26 +79,28 @@ def _tabulate(events: Iterable[Manifest]) -> str:
 
 
 def _event_line(event: Mapping[str, Any]) -> str:
-    time = _last_seen(event)[:19]
+    time = last_seen(event)[:19]
     return one_line(_GAP.join((time, text(event, "type"), text(event, "reason"), _note(event))))
 
 
 def _note(event: Mapping[str, Any]) -> str:
-    count = _count(event)
+    count = count_of(event)
     return f"{text(event, 'note')}{f' (x{count})' if count > 1 else ''}"
 
 
-def _count(event: Mapping[str, Any]) -> int:
+def count_of(event: Mapping[str, Any]) -> int:
+    """Return how often an Event has occurred."""
     return integer(event, "series", "count") or 1
 
 
-def _last_seen(event: Mapping[str, Any]) -> str:
+def last_seen(event: Mapping[str, Any]) -> str:
+    """Return when an Event occurred last, in RFC 3339; empty if it does not say."""
     return text(event, "series", "lastObservedTime") or text(event, "eventTime")
 
 
 def _ago(event: Mapping[str, Any], now: datetime) -> str:
     try:
-        return age((now - datetime.fromisoformat(_last_seen(event))).total_seconds())
+        return age((now - datetime.fromisoformat(last_seen(event))).total_seconds())
     except ValueError:  # an Event of another client may have no time
         return ""
 

@@ -37,7 +37,7 @@ def main(options: argparse.Namespace) -> int:
     else:
         digest = _choose_revision(deployment, options.to)
         done = f"rolled back to revision {short(digest)}"
-    value = _pin(deployments, deployment, digest)
+    value = pin(deployments, deployment, digest)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     if digest:
         undo = f"{program()} rollback {options.name} --undo"
@@ -96,8 +96,11 @@ def _preview(client: Client, options: argparse.Namespace, found: Manifest) -> It
         yield from summarize(compare(reviewed, options))
 
 
-def _pin(deployments: Deployments, deployment: BundleDeployment, digest: str | None) -> Manifest:
-    """Set the field, or remove it, unless the BundleDeployment has changed since it was read."""
+def pin(deployments: Deployments, deployment: BundleDeployment, digest: str | None) -> Manifest:
+    """Set the field, or remove it, unless the BundleDeployment has changed since it was read.
+
+    Raises: FailedError if it has changed, or does not exist; ApiError.
+    """
     metadata = deployment.metadata
     change = {"metadata": {"resourceVersion": metadata.resource_version}, "spec": {"pinnedRevision": digest}}
     try:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from api import names
 from api.v1alpha2.conditions import Reason
@@ -49,6 +49,7 @@ from controller.untrusted import mapping, mappings, text
 
 STRAY = "part of no revision"
 _HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")
+BranchT = TypeVar("BranchT")
 FindDrift = Callable[[Mapping[str, Any]], str]
 _LEVELS = 20
 """Of objects that own each other; those of Kubernetes have three."""
@@ -118,8 +119,8 @@ def _grow_deployment(
         deployment: to be shown.
         above: UIDs of those that it is shown below.
     """
-    revisions = _read_revisions(lister.client, namespace, deployment)
-    find_drift = _make_finder(lister, deployment, revisions)
+    revisions = read_revisions(lister.client, namespace, deployment)
+    find_drift = make_finder(lister.discovery, deployment, revisions)
     hooks = lister.find_hooks(deployment, _hook_kinds(revisions))
     found = [*lister.find(deployment), *hooks]
     owned = by_owner(_list_owned(lister.client, [each.value for each in found if each.value]))
@@ -191,16 +192,24 @@ def _list_owned(client: Client, values: list[Mapping[str, Any]]) -> Iterator[Man
 # drift
 
 
-def _make_finder(
-    lister: ObjectLister, deployment: BundleDeployment, revisions: Mapping[str, Revision] | None
+def make_finder(
+    discovery: Discovery, deployment: BundleDeployment, revisions: Mapping[str, Revision] | None
 ) -> FindDrift:
-    """Return a function that says how an object differs from the installed revision, if the user may read that."""
+    """Return a function that says how an object differs from the installed revision, if the user may read that.
+
+    Args:
+        discovery: of the cluster.
+        deployment: of the objects.
+        revisions: as `read_revisions` returns them.
+
+    Raises: ApiError if discovery fails.
+    """
     orphan = deployment.spec.deletion_policy == "Orphan"
     owner = Owner(deployment.metadata.name, deployment.metadata.uid)
     installed = (revisions or {}).get(deployment.status.installed_revision)
     targets: Mapping[ObjectKey, Target] = {}
     if installed:
-        targets = make_targets(installed, owner, orphan=orphan, is_namespaced=lister.discovery.is_namespaced).by_key
+        targets = make_targets(installed, owner, orphan=orphan, is_namespaced=discovery.is_namespaced).by_key
 
     def _find(value: Mapping[str, Any]) -> str:
         target = targets.get(key_of(value))
@@ -209,8 +218,11 @@ def _make_finder(
     return _find
 
 
-def _read_revisions(client: Client, namespace: str, deployment: BundleDeployment) -> Mapping[str, Revision] | None:
-    """Return the installed and the wanted revision by digest; None for users who may not read them."""
+def read_revisions(client: Client, namespace: str, deployment: BundleDeployment) -> Mapping[str, Revision] | None:
+    """Return the installed and the wanted revision by digest; None for users who may not read them.
+
+    Raises: ApiError.
+    """
     store, name = open_store(client, namespace), deployment.metadata.name
     digests = sorted({deployment.status.installed_revision, deployment.status.revision} - {""})
     found = attempt(lambda: [store.read(name, digest) for digest in digests], HTTPStatus.FORBIDDEN)
@@ -306,9 +318,9 @@ def by_owner(values: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
 def grow(
     value: Mapping[str, Any],
     owned: Mapping[str, Sequence[Mapping[str, Any]]],
-    make: Callable[[Mapping[str, Any], Sequence[Branch]], Branch],
+    make: Callable[[Mapping[str, Any], Sequence[BranchT]], BranchT],
     above: frozenset[str] = frozenset(),
-) -> list[Branch]:
+) -> list[BranchT]:
     """Return what an object owns, without the ReplicaSets of earlier rollouts.
 
     Args:
@@ -317,7 +329,7 @@ def grow(
         make: returns the branch of an object from that and what it owns.
         above: UIDs of its owners: anybody can write an object that owns itself, or a long line of owners.
     """
-    found = []
+    found: list[BranchT] = []
     uid = text(value, "metadata", "uid")
     for child in sorted(owned.get(uid, ()), key=lambda item: text(item, "metadata", "name")):
         if uid in above or len(above) == _LEVELS:
@@ -406,7 +418,7 @@ class ObjectLister:
         for kind in sorted(kinds):
             resource = RUNNING.get(kind) or self.discovery.resource(kind)
             items = try_to_list(self.client, resource, "", selector) if resource else None
-            found += [_judge_hook(each) for each in items or () if _is_hook(each, deployment)]
+            found += [_judge_hook(each) for each in items or () if is_hook(each, deployment)]
         return found
 
     def _list(self, kind: GroupVersionKind, deployment: BundleDeployment) -> Iterator[FoundObject]:
@@ -417,15 +429,17 @@ class ObjectLister:
         items = try_to_list(self.client, resource, "", f"{names.OWNER_LABEL}={deployment.metadata.name}")
         if items is None:
             yield FoundObject(name=kind.kind, reason="Unknown", message="you cannot list this kind")
-        yield from (judge(item) for item in items or () if _is_owned(item, deployment))
+        yield from (judge(item) for item in items or () if is_owned(item, deployment))
 
 
-def _is_owned(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
+def is_owned(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
+    """Return whether an object is one of a BundleDeployment."""
     # Operators copy labels to their children, but not this annotation.
     return (item["metadata"].get("annotations") or {}).get(names.OWNER_UID) == deployment.metadata.uid
 
 
-def _is_hook(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
+def is_hook(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
+    """Return whether an object is a hook of a BundleDeployment."""
     run = (item["metadata"].get("annotations") or {}).get(names.HOOK_RUN, "")
     return bool(run) and run.split(" ")[-1] == deployment.metadata.uid
 

@@ -313,6 +313,29 @@ DEPLOYMENTS = {
         ),
         entry="health:main",
     ),
+    "ui": Verb(
+        summary="show all of it on a page in the browser",
+        description="Open a page about all BundleDeployments, which follows the cluster: states, pipelines, objects, "
+        "history and what waits for approval. It is served by this program, with your rights, until Ctrl-C; nothing is "
+        "added to the cluster.",
+        examples={
+            "ui": "open it in the browser",
+            "ui --read-only --no-browser": "print its address; nothing can be changed there",
+        },
+        flags=(
+            _flag("--read-only", "leave out everything that changes something"),
+            _flag("--port PORT", "port to listen on [default: any that is free]", type=int, default=0),
+            _flag("--no-browser", "only print the address"),
+            _flag(
+                "--listen ADDRESS",
+                "address to listen on; another one than loopback requires --certificate [default: 127.0.0.1]",
+                default="127.0.0.1",
+            ),
+            _flag("--certificate FILE", "PEM file with the certificate of the server and its key", default=""),
+            *_cluster("namespace"),
+        ),
+        entry="ui:main",
+    ),
     "events": Verb(
         summary="show the Events of a BundleDeployment",
         description="Show the Events of a BundleDeployment, the oldest first.",

@@ -295,6 +295,8 @@ class Reflector(Generic[RecordT]):
         self._next_sign = math.inf
         """When, in monotonic seconds, the thread must show its next sign of life."""
         self._thread = client.supervisor.thread(Kind.WATCH, f"watch {path}", self._run)
+        self.is_connected = False
+        """Whether the API server has answered the current list or watch, whose stream is open."""
         self.denied = ""
         """Why the collection cannot be listed (403, 404); empty otherwise."""
         self.last_error: ApiError | None = None
@@ -418,6 +420,8 @@ class Reflector(Generic[RecordT]):
             log.exception("watch failed unexpectedly", extra={"path": self.path})
             self._version = ""
             return ApiError(0, "Unexpected", type(error).__name__)
+        finally:
+            self.is_connected = False
         return None
 
     def _note(self, error: ApiError) -> None:
@@ -496,7 +500,7 @@ class Reflector(Generic[RecordT]):
 
     def _hold(self, stream: LineStream) -> LineStream:
         """Let `stop` and `refresh` close the stream, also if they were called before the stream was opened."""
-        self._stream = stream
+        self._stream, self.is_connected = stream, True
         if self._interrupted:
             stream.close()
         return stream

@@ -80,7 +80,20 @@ def test_help_of_a_verb_can_be_asked_for_first(capsys: pytest.CaptureFixture[str
 
 # start-up
 
-HEAVY = ("kubernetes", "pydantic", "urllib3", "requests", "yaml", "cryptography", "oras", "git", "prometheus_client")
+HEAVY = (
+    "kubernetes",
+    "pydantic",
+    "urllib3",
+    "requests",
+    "yaml",
+    "cryptography",
+    "oras",
+    "git",
+    "prometheus_client",
+    "uvicorn",
+    "starlette",
+    "jinja2",
+)
 """Packages that take longer to import than everything that the command line needs to know its words."""
 WITHOUT_CLUSTER = [["--help"], ["help"], ["walk"], *([verb, "--help"] for verb in VERBS), ["status", "--wiat"]]
 

@@ -1,0 +1,113 @@
+"""`rukpak ui`: serve the page, and open it. What it shows is in controller/ui/, which needs the extra `ui`."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import logging
+import socket
+import ssl
+import webbrowser
+from importlib.metadata import version
+from pathlib import Path
+
+from controller.cli.command import FailedError, MisuseError, connect, tell
+
+CONNECTIONS = 256
+"""At the same time, one for each watch."""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Serve the page until the user interrupts; return the exit status.
+
+    Raises: MisuseError, also without the extra that has the server; FailedError, ConfigurationError.
+    """
+    try:
+        from controller.ui.server import Site, make_server, new_key  # noqa: PLC0415 - needs the extra
+    except ImportError:
+        raise MisuseError('the server is missing; run: pip install "rukpak[ui]"') from None
+    from controller.ui.acts import Rights  # noqa: PLC0415 - slow to import, and not for --help
+    from controller.ui.guard import Guard  # noqa: PLC0415
+    from controller.ui.watching import Board  # noqa: PLC0415
+
+    hosts = _own_names(options)
+    client = connect(options, CONNECTIONS)
+    logging.getLogger("controller").setLevel(logging.ERROR)  # the page itself says that the cluster is away
+    board = Board(client, options.namespace)
+    with _listen(options.listen, options.port) as listener:
+        port = listener.getsockname()[1]
+        guard = Guard(hosts=hosts, port=port, is_secure=bool(options.certificate))
+        site = Site(
+            board=board,
+            guard=guard,
+            rights=Rights(client),
+            host=client.host,
+            version=version("rukpak"),
+            is_read_only=options.read_only,
+            key=new_key(),
+        )
+        board.start()
+        try:
+            _announce(f"{guard.scheme}://{_shown_host(options.listen)}:{port}/?token={guard.token}", options)
+            make_server(site, options.certificate).run(sockets=[listener])
+        finally:
+            board.stop()
+    return 0
+
+
+def _own_names(options: argparse.Namespace) -> frozenset[str]:
+    """Return the names that a browser may call the server: on another address, those of the certificate.
+
+    Raises: MisuseError.
+    """
+    from controller.ui.guard import LOOPBACK, is_loopback  # noqa: PLC0415 - not for --help
+
+    if not (options.certificate or is_loopback(options.listen)):
+        raise MisuseError(
+            f'--listen "{options.listen}": other machines could read what is sent; give a --certificate, or listen on '
+            "127.0.0.1 and forward the port with ssh -L"
+        )
+    return LOOPBACK | (_names_of(options.certificate) if options.certificate else frozenset())
+
+
+def _names_of(name: str) -> frozenset[str]:
+    """Return the names and addresses that a certificate is for.
+
+    Raises: MisuseError for a file without a certificate and its key.
+    """
+    from cryptography import x509  # noqa: PLC0415 - slow to import
+
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(name)
+        certificate = x509.load_pem_x509_certificate(Path(name).read_bytes())
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound) as error:
+        text = "it must be a PEM file with a certificate that has alternative names, and its key"
+        raise MisuseError(f'--certificate "{name}": {text} ({type(error).__name__})') from None
+    addresses = (str(each) for each in names.get_values_for_type(x509.IPAddress))
+    return frozenset({*(each.lower() for each in names.get_values_for_type(x509.DNSName)), *addresses})
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family)
+    except OSError as error:
+        raise FailedError(f"cannot listen on {address} port {port}: {error.strerror or error}") from None
+
+
+def _shown_host(address: str) -> str:
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.is_unspecified:
+        return socket.gethostname()
+    return f"[{address}]" if found.version == 6 else address  # noqa: PLR2004 - of the protocol
+
+
+def _announce(url: str, options: argparse.Namespace) -> None:
+    print(url, flush=True)
+    tell("Only this address opens the page; it is valid until Ctrl-C")
+    if not options.no_browser:
+        webbrowser.open(url)

@@ -1,0 +1,12 @@
+"""`rukpak ui`: a page about the BundleDeployments of a cluster, for whoever runs it, with their rights.
+
+Nothing is added to the cluster. It needs the extra `ui`.
+
+    model            START HERE: what the page shows, as values made of objects; pure
+    watching         the watches behind all pages
+    acts             what the page can do: the requests of the verbs of the command line
+    guard            who may ask; pure
+    server           the addresses, and the streams to pages
+    static/          the page: JavaScript modules without a framework or a build, and one style sheet
+    templates/       the document that loads them
+"""

@@ -1,0 +1,317 @@
+"""The server of the page: a thin edge around the values of model.py and the watches of watching.py.
+
+    GET  /                                       the document; with ?token=… first a cookie
+    GET  /static/NAME                            its parts
+    GET  /api/stream                             server-sent events: `contact`, and `rows`, or with ?name=… `detail`
+    GET  /api/deployments/NAME/yaml              with ?uid=… of one of its objects
+    GET  /api/deployments/NAME/diff              of ?revision=… with the cluster, or with ?before=…
+    POST /api/deployments/NAME/acts/VERB         what a verb of the command line does
+
+A stream is a loop that looks ten times a second whether there is something new: what changes more often is sent once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any
+
+import uvicorn
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.errors import BundleError
+from controller.cli.command import FailedError, MisuseError
+from controller.cli.comparison import write
+from controller.cli.deployments import Deployments
+from controller.cli.diff import compare, compare_two
+from controller.cli.parser import is_object_name
+from controller.cli.render import Reviewed, read_stored
+from controller.kube.errors import ApiError
+from controller.ui.acts import ACTS, Rights, act
+from controller.ui.guard import HEADERS, Guard
+from controller.ui.model import write_yaml
+from controller.ui.watching import Board
+
+log = logging.getLogger(__name__)
+PACKAGE = "controller.ui"
+TICK_SECONDS = 0.1
+DETAIL_SECONDS = 0.3
+"""Between two versions of a detail, at least: it may have thousands of objects."""
+BEAT_SECONDS = 2.0
+"""After how long a silent stream says that it lives; the page shows a silence of several."""
+BODY_BYTES = 64 << 10
+GRACE_SECONDS = 1
+"""For what is being answered when the server ends; streams would never."""
+_PAGES = Environment(loader=PackageLoader(PACKAGE), autoescape=True, undefined=StrictUndefined)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What the pages of one run have in common."""
+
+    board: Board
+    guard: Guard
+    rights: Rights
+    host: str
+    """Of the API server."""
+    version: str
+    is_read_only: bool
+    key: bytes
+    """Of the hashes that stand for values of Secrets."""
+
+    @property
+    def options(self) -> argparse.Namespace:
+        """What the verbs of the command line are called with."""
+        return argparse.Namespace(namespace=self.board.namespace, from_cluster=False, file=None, source=None)
+
+
+def make_server(site: Site, certificate: str = "") -> uvicorn.Server:
+    """Return the server of a site; with the file of a certificate and its key, it serves https."""
+    config = uvicorn.Config(
+        make_app(site),
+        log_level="error",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        proxy_headers=False,  # nothing that a client says changes who it is
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ssl_certfile=certificate or None,
+    )
+    return uvicorn.Server(config)
+
+
+def make_app(site: Site) -> ASGIApp:
+    """Return the application."""
+    routes = [
+        Route("/", _handler(site, _show_page)),
+        Route("/api/stream", _handler(site, _stream)),
+        Route("/api/deployments/{name}/yaml", _handler(site, _show_yaml)),
+        Route("/api/deployments/{name}/diff", _handler(site, _show_diff)),
+        Route("/api/deployments/{name}/acts/{verb}", _handler(site, _act), methods=["POST"]),
+        Mount("/static", StaticFiles(directory=str(files(PACKAGE).joinpath("static")))),
+    ]
+    return _guarded(Starlette(routes=routes), site.guard)
+
+
+_Handle = Callable[[Site, Request], Awaitable[Response]]
+
+
+def _handler(site: Site, handle: _Handle) -> Callable[[Request], Awaitable[Response]]:
+    """Return a handler with what is known of a failure as its reply, and nothing of what is not."""
+
+    async def _run(request: Request) -> Response:
+        try:
+            return await handle(site, request)
+        except (FailedError, MisuseError) as error:
+            return _fail(HTTPStatus.CONFLICT, str(error))
+        except BundleError as error:
+            return _fail(HTTPStatus.CONFLICT, f"{error.reason.value}: {error.message}")
+        except ApiError as error:
+            return _fail(
+                HTTPStatus.FORBIDDEN if error.status == HTTPStatus.FORBIDDEN else HTTPStatus.BAD_GATEWAY, str(error)
+            )
+
+    return _run
+
+
+def _fail(status: HTTPStatus, message: str) -> JSONResponse:
+    return JSONResponse({"message": message}, status)
+
+
+def _guarded(app: ASGIApp, guard: Guard) -> ASGIApp:
+    """Return an application that refuses what the guard refuses, with the headers of every reply."""
+
+    async def _call(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await app(scope, receive, send)
+
+        async def _send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *own]}
+            await send(message)
+
+        request = Request(scope)
+        is_entry = scope["path"] == "/" and guard.admits(request.query_params.get("token", ""))
+        refused = guard.refuse(scope["method"], dict(request.headers), is_entry=is_entry)
+        if refused is None:
+            return await app(scope, receive, _send)
+        status, message = refused
+        wants_page = scope["path"] == "/" and scope["method"] == "GET"
+        text = _PAGES.get_template("refused.html").render(message=message)
+        return await (HTMLResponse(text, status) if wants_page else _fail(status, message))(scope, receive, _send)
+
+    return _call
+
+
+async def _show_page(site: Site, request: Request) -> Response:
+    if "token" in request.query_params:
+        reply = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        if site.guard.admits(request.query_params["token"]):
+            reply.headers["set-cookie"] = site.guard.set_cookie()
+        return reply
+    about = {"csrf": site.guard.csrf, "cluster": site.host, "version": site.version, "read_only": site.is_read_only}
+    return HTMLResponse(_PAGES.get_template("page.html").render(**about))
+
+
+# what changes
+
+
+async def _stream(site: Site, request: Request) -> Response:
+    name = request.query_params.get("name", "")
+    if name and not is_object_name(name):
+        return _fail(HTTPStatus.NOT_FOUND, "no BundleDeployment can have this name")
+    body = _detail_events(site, name) if name else _row_events(site)
+    return StreamingResponse(_beating(body), media_type="text/event-stream")
+
+
+async def _beating(events: AsyncIterator[tuple[str, str]]) -> AsyncIterator[str]:
+    """Yield events as they are sent; a comment where there has been none for a while."""
+    silent = 0.0
+    async for kind, data in events:
+        if kind:
+            silent = 0.0
+            yield f"event: {kind}\ndata: {data}\n\n"
+        elif (silent := silent + TICK_SECONDS) >= BEAT_SECONDS:
+            silent = 0.0
+            yield "event: beat\ndata: {}\n\n"
+
+
+async def _row_events(site: Site) -> AsyncIterator[tuple[str, str]]:
+    """Yield the contact and the rows, and then what changes of them; an empty event for each look."""
+    contact, known, seen = "", dict[str, int](), -1
+    while True:
+        if (now := json.dumps(site.board.contact())) != contact:
+            contact = now
+            yield "contact", contact
+        version = site.board.version
+        if version != seen and site.board.is_listed:
+            rows, is_first, seen = site.board.rows(), seen < 0, version
+            changed = [text for name, (at, text) in rows.items() if known.get(name) != at]
+            gone = [name for name in known if name not in rows]
+            known = {name: at for name, (at, _) in rows.items()}
+            yield "rows", f'{{"first":{json.dumps(is_first)},"rows":[{",".join(changed)}],"gone":{json.dumps(gone)}}}'
+        yield "", ""
+        await asyncio.sleep(TICK_SECONDS)
+
+
+async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]]:
+    """Yield the contact and one BundleDeployment, and both again when they change; an empty event for each look."""
+    contact, sent, seen, offers, waited = "", "", 0, "", DETAIL_SECONDS
+    with site.board.viewing(name) as view:
+        while True:
+            if (now := json.dumps(site.board.contact())) != contact:
+                contact = now
+                yield "contact", contact
+            if view.version != seen and site.board.is_listed and waited >= DETAIL_SECONDS:
+                seen, waited = view.version, 0.0
+                offers = await run_in_threadpool(_offer, site, name)
+                text = f'{{"detail":{await run_in_threadpool(view.read)},"offers":{offers}}}'
+                if text != sent:
+                    sent = text
+                    yield "detail", text
+            yield "", ""
+            await asyncio.sleep(TICK_SECONDS)
+            waited += TICK_SECONDS
+
+
+def _offer(site: Site, name: str) -> str:
+    return json.dumps(not site.is_read_only and site.rights.may_change(name))
+
+
+# what is asked for
+
+
+async def _show_yaml(site: Site, request: Request) -> Response:
+    name, uid = request.path_params["name"], request.query_params.get("uid", "")
+    view = site.board.view(name)
+    value = view.find(uid) if view and uid else site.board.find(name) if not uid else None
+    if value is None:
+        return _fail(HTTPStatus.NOT_FOUND, "this object does not exist any more")
+    return PlainTextResponse(await run_in_threadpool(write_yaml, value, site.key))
+
+
+async def _show_diff(site: Site, request: Request) -> Response:
+    query = request.query_params
+    lines = await run_in_threadpool(
+        _compare, site, request.path_params["name"], query.get("revision", ""), query.get("before", "")
+    )
+    return JSONResponse({"lines": lines})
+
+
+def _compare(site: Site, name: str, revision: str, before: str) -> list[str]:
+    """Return the lines of `rukpak diff NAME --to REVISION`, with `--from BEFORE` if that is given.
+
+    Raises: FailedError, ApiError.
+    """
+    client, options = site.board.client, site.options
+    options.name = name
+    _, deployment = Deployments(client).read(name)
+    found = {digest: read_stored(client, options, digest, required=True) for digest in (revision, before) if digest}
+    missing = [digest for digest, stored in found.items() if stored is None]
+    after, earlier = found.get(revision), found.get(before)
+    if after is None or missing:
+        raise FailedError("this revision is not kept any more")
+    reviewed = Reviewed(deployment=deployment, revision=after, client=client)
+    comparison = compare_two(reviewed, earlier) if earlier else compare(reviewed, options)
+    return list(write(comparison, site.key, colors=False))
+
+
+# acts
+
+
+async def _act(site: Site, request: Request) -> Response:
+    name, verb = request.path_params["name"], request.path_params["verb"]
+    if site.is_read_only:
+        return _fail(HTTPStatus.FORBIDDEN, "this page was opened with --read-only")
+    if verb not in ACTS:
+        return _fail(HTTPStatus.NOT_FOUND, f'there is no act "{verb}"')
+    given = await _read_body(request)
+    await run_in_threadpool(act, site.board.client, name, verb, given)
+    log.info("act", extra={"verb": verb, "BundleDeployment": name})
+    return JSONResponse({})
+
+
+async def _read_body(request: Request) -> Mapping[str, Any]:
+    """Return the object in a body.
+
+    Raises: MisuseError if it is too large, or no object.
+    """
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > BODY_BYTES:
+            raise MisuseError("the request is too large")
+    with contextlib.suppress(ValueError):
+        value = json.loads(body or b"{}")
+        if isinstance(value, dict):
+            return value
+    raise MisuseError("the request is not a JSON object")
+
+
+def new_key() -> bytes:
+    """Return the key of the hashes that one run shows for values of Secrets."""
+    return secrets.token_bytes()

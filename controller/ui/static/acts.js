@@ -1,0 +1,50 @@
+// Acts: what would be done is said first, and then sent with the token that only this page has.
+
+import { make, replace } from "./dom.js";
+
+const QUESTIONS = {
+  pause: ["Pause", () => ["Nothing on the cluster is changed until it is resumed: changes by others stay, and new revisions wait."]],
+  resume: ["Resume", () => ["What has drifted is repaired, and the desired revision is installed."]],
+  reconcile: ["Reconcile", () => ["All sources are resolved again now. If that leads to another revision, it is installed."]],
+  approve: ["Approve", ({ pending }) => decision(pending)],
+  deny: ["Deny", ({ pending }) => [...decision(pending), make("p", {}, "What is installed is kept and repaired.")]],
+  rollback: ["Roll back", ({ short }) => [`Revision ${short} is applied again. New content and config are ignored until the rollback is undone.`]],
+  undo: ["Undo rollback", () => ["The pin is removed: what the sources lead to is installed again."]],
+};
+
+function decision(pending) {
+  return [
+    make("p", {}, `Revision ${pending.short}: ${pending.changes}.`),
+    pending.permissions.length ? make("p", {}, "It may, in addition:") : "",
+    make("ul", {}, pending.permissions.map((text) => make("li", {}, text)), pending.more ? make("li", {}, "and more") : ""),
+  ];
+}
+
+/** Ask whether to do something; return the answer. */
+export function ask(verb, name, given) {
+  const [title, explain] = QUESTIONS[verb];
+  const dialog = document.getElementById("ask");
+  document.getElementById("ask-title").textContent = `${title}: ${name}`;
+  const yes = document.getElementById("ask-yes");
+  yes.textContent = title;
+  replace(document.getElementById("ask-text"), ...explain(given).filter(Boolean));
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
+}
+
+/** Do it, and say how that ended. */
+export async function send(path, title, name, { revision = "", shown = "" }) {
+  const said = document.getElementById("said");
+  said.className = "";
+  said.textContent = `${title}: ${name}…`;
+  try {
+    const csrf = document.querySelector('meta[name="csrf"]').content;
+    const reply = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf }, body: JSON.stringify({ revision, shown }) });
+    if (!reply.ok) throw new Error((await reply.json()).message);
+    said.textContent = `${title}: ${name}: done`;
+  } catch (error) {
+    said.className = "failed";
+    said.textContent = `${title}: ${name}: ${error.message}`;
+  }
+}

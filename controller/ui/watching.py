@@ -1,0 +1,354 @@
+"""The watches behind all pages: one of the BundleDeployments, and those of the objects of each that a page shows.
+
+They run in threads. A stream to a page asks ten times a second which version of a value there is, and takes the value
+if it has not sent that; so what changes more often than a page can show costs only what it costs to know. The watches
+of a BundleDeployment that no page shows any more are stopped.
+
+Not here: what is made of the objects (model.py), and requests of pages (server.py).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from api import names
+from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.types import BundleDeployment
+from controller.cli.deployments import Manifest
+from controller.cli.events import select_about
+from controller.cli.tree import RUNNING, FindDrift, find_child_kinds, make_finder, read_revisions
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
+from controller.kube.events import EVENTS, NAMESPACE
+from controller.kube.resources import DEPLOYMENTS, Resource, read_kinds
+from controller.kube.watch import Reflector
+from controller.ui.model import Node, Outline, Row, dump, make_detail, make_nodes, make_outline, make_row
+
+STORE_SECONDS = 30.0
+"""After how long the revision store is read again if that failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """An object as it was watched, compressed: a page shows few of them in full."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    data: bytes
+
+    def value(self) -> Manifest:
+        """Return the object."""
+        found: Manifest = json.loads(zlib.decompress(self.data))
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Deployment(Packed):
+    row: Row
+    text: str
+    """The row as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Object(Packed):
+    outline: Outline
+
+
+def _pack(value: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = value["metadata"]
+    return {
+        "namespace": metadata.get("namespace", ""),
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "resource_version": metadata["resourceVersion"],
+        "data": zlib.compress(json.dumps(value).encode(), 1),
+    }
+
+
+def _as(resource: Resource, value: Mapping[str, Any]) -> Manifest:
+    """Return an object with its apiVersion and kind, which lists leave out."""
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **value}
+
+
+def _make_deployment(value: dict[str, Any]) -> _Deployment:
+    typed = _as(DEPLOYMENTS, value)
+    row = make_row(typed)
+    return _Deployment(**_pack(typed), row=row, text=json.dumps(dump(row)))
+
+
+def _make_event(value: dict[str, Any]) -> Packed:
+    return Packed(**_pack(_as(EVENTS, value)))
+
+
+class Board:
+    """All BundleDeployments of a cluster. Thread-safe.
+
+    Args:
+        client: with a connection for each watch, and the rights of the user.
+        namespace: of the controller, which keeps revisions there.
+    """
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.client, self.namespace = client, namespace
+        self.discovery = Discovery(client)
+        self._reflector = Reflector(client, DEPLOYMENTS.path(), project=_make_deployment, on_change=self._note)
+        self._lock = threading.Lock()
+        self._rows: dict[str, tuple[int, str]] = {}
+        self._version = 0
+        self._views: dict[str, View] = {}
+        self._reached = ""
+        """When the cluster was known to answer last; empty: never."""
+
+    def start(self) -> None:
+        """Begin to watch; only once."""
+        self._reflector.start()
+
+    def stop(self) -> None:
+        """Stop all watches; returns at once."""
+        self._reflector.stop()
+        with self._lock:
+            for view in self._views.values():
+                view.stop()
+
+    def _note(self, old: _Deployment | None, new: _Deployment | None) -> None:
+        name = (new or old).name  # type: ignore[union-attr] # one of them is a record
+        with self._lock:
+            self._version += 1
+            if new:
+                self._rows[name] = (self._version, new.text)
+            else:
+                self._rows.pop(name, None)
+            view = self._views.get(name)
+        if view:
+            view.note()
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the BundleDeployments are known, even if the cluster has gone since."""
+        return self._reflector.synced
+
+    @property
+    def version(self) -> int:
+        """Of the rows; grows with each change."""
+        return self._version
+
+    def rows(self) -> dict[str, tuple[int, str]]:
+        """Return the version and the JSON of each row, by name."""
+        with self._lock:
+            return dict(self._rows)
+
+    def find(self, name: str) -> Manifest | None:
+        """Return a BundleDeployment as it was watched last; None if it does not exist."""
+        found = self._reflector.get(("", name))
+        return found.value() if found else None
+
+    def contact(self) -> dict[str, str]:
+        """Return whether the cluster answers: `state`, `message`, and `since` when it does not."""
+        reflector = self._reflector
+        if reflector.denied:
+            return {"state": "denied", "message": reflector.denied, "since": self._reached}
+        # An error is known until the next event, which may be much later than the next answer.
+        if (error := reflector.last_error) and not reflector.is_connected:
+            return {"state": "away", "message": error.message or str(error), "since": self._reached}
+        if not reflector.synced:
+            return {"state": "connecting", "message": "", "since": ""}
+        self._reached = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {"state": "live", "message": "", "since": ""}
+
+    @contextmanager
+    def viewing(self, name: str) -> Iterator[View]:
+        """Provide the watches of the objects of a BundleDeployment, shared by all pages that show it."""
+        with self._lock:
+            view = self._views.get(name) or self._views.setdefault(name, View(self, name))
+            view.viewers += 1
+        try:
+            yield view
+        finally:
+            with self._lock:
+                view.viewers -= 1
+                if not view.viewers:
+                    self._views.pop(name)
+                    view.stop()
+
+    def view(self, name: str) -> View | None:
+        """Return the watches of a BundleDeployment that a page shows."""
+        with self._lock:
+            return self._views.get(name)
+
+
+class View:
+    """The objects of one BundleDeployment, what they own, and its Events. Thread-safe, except `viewers`.
+
+    Args:
+        board: has the BundleDeployment.
+        name: of it.
+    """
+
+    def __init__(self, board: Board, name: str) -> None:
+        self._board, self._name = board, name
+        self._lock = threading.Lock()
+        self._objects: dict[tuple[str, Resource], Reflector[_Object]] = {}
+        """By namespace, empty for all, and resource."""
+        self._events: Reflector[Packed] = Reflector(
+            board.client,
+            EVENTS.path(NAMESPACE),
+            project=_make_event,
+            field_selector=select_about(name),
+            on_change=self._note_change,
+        )
+        self._events.start()
+        self._version = 1
+        self._made: tuple[int, str] = (0, "")
+        self._store: tuple[str, float, FindDrift | None] = ("", 0.0, None)
+        self._drift: dict[str, tuple[str, str]] = {}
+        self._stopping = threading.Event()
+        self.viewers = 0
+        """Pages that show it; guarded by the board."""
+
+    def stop(self) -> None:
+        """Stop the watches; returns at once, also while `read` waits."""
+        self._stopping.set()
+        self._events.stop()
+        for reflector in list(self._objects.values()):
+            reflector.stop()
+
+    def note(self) -> None:
+        """Note that something has changed."""
+        self._version += 1
+
+    def _note_change(self, _old: object, _new: object) -> None:
+        self.note()
+
+    @property
+    def version(self) -> int:
+        """Of what `read` returns; grows with each change."""
+        return self._version
+
+    def read(self) -> str:
+        """Return what the page shows as JSON, equal until the version grows; `null` if it does not exist.
+
+        May wait for the API server.
+        """
+        with self._lock:
+            version, text = self._version, self._made[1]
+            if self._made[0] != version:
+                text = self._make()
+                self._made = (version, text)
+            return text
+
+    def find(self, uid: str) -> Manifest | None:
+        """Return an object as it was watched last."""
+        with self._lock:
+            found = next((each for each in self._records() if each.uid == uid), None)
+        return found.value() if found else None
+
+    def _make(self) -> str:
+        value = self._board.find(self._name)
+        if value is None:
+            return "null"
+        deployment, _ = try_to_read(value)
+        notes: list[str] = []
+        nodes = self._make_nodes(deployment, notes) if deployment else []
+        events = [each.value() for each in self._events.records()]
+        return json.dumps(dump(make_detail(value, nodes, events, notes)))
+
+    def _make_nodes(self, deployment: BundleDeployment, notes: list[str]) -> list[Node]:
+        self._watch_own(deployment, notes)
+        records = {each.uid: each for each in self._records()}
+        self._watch_owned(records.values())
+        records |= {each.uid: each for each in self._records()}
+        digest, find = self._read_store(deployment, notes)
+        notes += [
+            f"{kind.kind}: {reflector.denied}" for (_, kind), reflector in self._objects.items() if reflector.denied
+        ]
+        return make_nodes(
+            deployment,
+            [each.outline for each in records.values()],
+            lambda uid: self._find_drift(records[uid], digest, find),
+        )
+
+    def _records(self) -> list[_Object]:
+        return [record for reflector in self._objects.values() for record in reflector.records()]
+
+    def _watch_own(self, deployment: BundleDeployment, notes: list[str]) -> None:
+        selector = f"{names.OWNER_LABEL}={self._name}"
+        resources = list(RUNNING.values())  # hooks
+        for kind in read_kinds(deployment.status.managed_kinds):
+            try:
+                found = RUNNING.get(kind) or self._board.discovery.resource(kind)
+            except ApiError:
+                found = None
+            if found:
+                resources.append(found)
+            else:
+                notes.append(f"{kind}: the cluster does not serve this kind")
+        for resource in dict.fromkeys(resources):
+            self._watch("", resource, selector)
+
+    def _watch_owned(self, records: Iterable[_Object]) -> None:
+        """Watch what workloads may own: all objects of these kinds in their namespaces."""
+        kinds: dict[str, set[tuple[str, str]]] = {}
+        for record in records:
+            kinds.setdefault(record.namespace, set()).add(record.outline.key[:2])
+        for namespace, found in kinds.items():
+            for group, kind in find_child_kinds(found):
+                resource = Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True)
+                self._watch(namespace, resource, "")
+
+    def _watch(self, namespace: str, resource: Resource, selector: str) -> None:
+        if self._stopping.is_set() or (namespace, resource) in self._objects:
+            return
+
+        def _project(value: dict[str, Any]) -> _Object:
+            typed = _as(resource, value)
+            return _Object(**_pack(typed), outline=make_outline(typed))
+
+        reflector = Reflector(
+            self._board.client,
+            resource.path(namespace),
+            project=_project,
+            label_selector=selector,
+            on_change=self._note_change,
+            on_synced=self.note,
+            on_failed=self.note,
+        )
+        self._objects[namespace, resource] = reflector
+        reflector.start()
+        if self._stopping.is_set():
+            reflector.stop()
+
+    def _read_store(self, deployment: BundleDeployment, notes: list[str]) -> tuple[str, FindDrift | None]:
+        """Return what finds drift, which is read once for each installed revision."""
+        digest = deployment.status.installed_revision
+        known, at, find = self._store
+        if known != digest or (find is None and digest and time.monotonic() - at > STORE_SECONDS):
+            try:
+                revisions = read_revisions(self._board.client, self._board.namespace, deployment)
+                find = make_finder(self._board.discovery, deployment, revisions) if revisions else None
+            except ApiError:
+                find = None
+            self._store = (digest, time.monotonic(), find)
+        if digest and find is None:
+            notes.append("the revision store cannot be read, so it is not known which fields have drifted")
+        return digest, find
+
+    def _find_drift(self, record: _Object, digest: str, find: FindDrift | None) -> str:
+        if find is None:
+            return ""
+        version = f"{record.resource_version} {digest}"
+        known, drift = self._drift.get(record.uid, ("", ""))
+        if known != version:
+            drift = find(record.value())
+            self._drift[record.uid] = (version, drift)
+        return drift

@@ -1,0 +1,305 @@
+"""The page of `rukpak ui` in a real Chromium, on an API server in memory that can fail on demand."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import find_violations, launch, opened
+from tests.support.fake_api import Fault
+from tests.support.pages import BOARD, CONFIG_MAPS, EVENTS, Served, Shop, condition, deployment, ready, serve, waiting
+
+SECONDS = 30.0
+"""Deadline for what takes less than a second on an idle machine."""
+expect.set_options(timeout=SECONDS * 1000)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launch() as found:
+        yield found
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    found = Shop()
+    with found.api:
+        found.fill()
+        yield found
+
+
+@pytest.fixture
+def served(shop: Shop) -> Iterator[Served]:
+    with serve(shop.api.client()) as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser: Browser, served: Served) -> Iterator[Page]:
+    with opened(browser, served.url) as found:
+        yield found
+
+
+def names(page: Page) -> list[str]:
+    return page.locator("tbody tr td.name").all_inner_texts()
+
+
+def show(page: Page, view: str) -> None:
+    page.evaluate("hash => { location.hash = hash }", view)
+
+
+# overview
+
+
+def test_all_are_listed_the_worst_first_with_their_state_as_a_word(page: Page) -> None:
+    expect(page.locator("tbody tr")).to_have_count(5)
+    assert names(page) == ["ads", "metrics", "billing", "shop", "search"]
+    assert page.locator("tbody .word").all_inner_texts() == ["stalled", "progressing", "waiting", "paused", "ready"]
+    assert "image registry.example.com/ads/bundle:v9 does not exist" in page.locator("tbody tr").first.inner_text()
+    shapes = page.locator("tbody .sign").evaluate_all("signs => signs.map(sign => sign.innerHTML)")
+    assert len(set(shapes)) == 5
+
+
+def test_a_state_a_text_a_format_and_a_namespace_narrow_the_list(page: Page) -> None:
+    page.get_by_role("button", name=re.compile("1 waiting")).click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert names(page) == ["billing"]
+    page.get_by_role("button", name=re.compile("1 waiting")).click()
+    page.get_by_label("Filter by format").select_option("registry-v1")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_label("Filter by format").select_option("")
+    page.get_by_label("Filter by namespace").select_option("search")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_label("Filter by namespace").select_option("")
+    page.keyboard.press("/")
+    page.keyboard.type("does not exist")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert names(page) == ["ads"]
+    page.keyboard.press("Escape")
+    expect(page.locator("tbody tr")).to_have_count(5)
+
+
+def test_the_keyboard_leads_to_one_and_back(page: Page) -> None:
+    expect(page.locator("tbody tr")).to_have_count(5)
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("metrics")
+    page.keyboard.press("u")
+    expect(page.locator("tbody tr")).to_have_count(5)
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+
+
+def test_changes_new_ones_and_deletions_are_seen_without_a_reload(page: Page, shop: Shop) -> None:
+    expect(page.locator("tbody tr")).to_have_count(5)
+    page.evaluate("window.stays = true")
+    broken = condition("Stalled", "True", "Failed", "x")
+    shop.put(
+        "search", deployment(**ready(conditions=[condition("Ready", "False", "Failed", "Job a/b has failed"), broken]))
+    )
+    row = page.locator("tr[data-name=search]")
+    expect(row).to_contain_text("Job a/b has failed")
+    expect(row).to_have_attribute("data-changed", re.compile("."))
+    expect(page.locator("tr[data-name=shop][data-changed]")).to_have_count(0)
+    shop.put("new", deployment(**ready()))
+    expect(page.locator("tr[data-name=new]")).to_have_count(1)
+    shop.api.delete(BOARD, "new")
+    expect(page.locator("tr[data-name=new]")).to_have_count(0)
+    assert page.evaluate("window.stays")
+
+
+def test_two_thousand_are_there_and_only_those_on_the_screen_are_elements(page: Page, shop: Shop) -> None:
+    for index in range(2000):
+        shop.put(f"app-{index:04}", deployment(**ready()))
+    expect(page.locator(".count")).to_have_text("2005 BundleDeployments")
+    assert page.locator("tbody tr").count() < 100
+    page.keyboard.press("End")
+    expect(page.locator("tr[data-name=search]")).to_be_visible()
+    assert page.locator("tbody tr").count() < 100
+
+
+# one of them
+
+
+def test_the_pipeline_the_tree_and_the_history_of_one_are_shown(page: Page) -> None:
+    show(page, "#/bd/shop")
+    steps = page.locator(".steps > ol > li h2")
+    expect(steps).to_have_text(["Sources", "Content", "Revision", "Objects", "Health"])
+    expect(page.locator(".tree > li > ul > li > ul > li .node")).to_have_count(2)
+    assert "web: ImagePullBackOff (3 restarts)" in page.locator(".tree").nth(1).inner_text()
+    folded = page.locator("details", has_text="ConfigMap")
+    assert folded.get_attribute("open") is None
+    assert folded.locator("li").count() == 0
+    folded.locator("summary").click()
+    expect(folded.locator("li")).to_have_count(15)
+    expect(page.locator(".history code")).to_have_text(["1f2e3d4c5b6a", "9a8b7c6d5e4f"])
+    expect(page.locator(".moments")).to_contain_text("ConfigMap shop/settings was changed by kubectl-edit")
+
+
+def test_a_change_of_an_object_is_marked_and_what_is_unfolded_stays_so(page: Page, shop: Shop) -> None:
+    show(page, "#/bd/shop")
+    folded = page.locator("details", has_text="ConfigMap")
+    folded.locator("summary").click()
+    expect(folded.locator("li")).to_have_count(15)
+    page.wait_for_timeout(2100)  # what is found at first is no change
+    shop.put_pod("vt9mb", is_ready=True)
+    changed = page.locator(".node[data-changed]")
+    expect(changed).to_have_count(1)
+    expect(changed).to_contain_text("web-6d4cf56db6-vt9mb")
+    expect(folded.locator("li")).to_have_count(15)
+
+
+def test_the_yaml_of_a_secret_has_no_value(page: Page) -> None:
+    show(page, "#/bd/shop")
+    page.get_by_role("link", name="database").click()
+    text = page.locator("pre")
+    expect(text).to_contain_text("kind: Secret")
+    assert "aHVudGVyMg" not in text.inner_text()
+    assert "7 bytes, hash" in text.inner_text()
+    page.keyboard.press("Escape")
+    expect(text).to_be_hidden()
+    assert page.evaluate("location.hash") == "#/bd/shop"
+
+
+def test_an_address_can_be_shared(browser: Browser, served: Served, page: Page) -> None:
+    show(page, "#/bd/shop")
+    page.get_by_role("link", name="database").click()
+    expect(page.locator("pre")).to_contain_text("kind: Secret")
+    address = page.url
+    with page.context.expect_page() as opening:
+        page.evaluate("address => window.open(address)", address)
+    expect(opening.value.locator("pre")).to_contain_text("kind: Secret")
+
+
+def test_one_that_does_not_exist_is_said_and_appears_when_it_does(page: Page, shop: Shop) -> None:
+    show(page, "#/bd/later")
+    expect(page.locator("main")).to_contain_text('BundleDeployment "later" does not exist')
+    shop.put("later", deployment(**ready()))
+    expect(page.locator(".verdict")).to_contain_text("ready")
+
+
+# hostile texts
+
+ATTACKS = [
+    "<img src=x onerror=window.hit=1>",
+    "<script>window.hit=1</script>",
+    '"><svg onload=window.hit=1>',
+    "javascript:window.hit=1//",
+    "{{7*7}}",
+    "</script><b>",
+]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_hostile_texts_stay_text(attack: str, page: Page, shop: Shop) -> None:
+    status = waiting()
+    status["pending"]["permissions"]["added"] = [attack]
+    status["pending"]["problems"] = [attack]
+    status["conditions"] = [
+        condition(kind, "False", "Failed", attack) for kind in ("Unpacked", "Installed", "Healthy", "Ready")
+    ]
+    status["warnings"] = [attack]
+    status["history"][0]["message"] = attack
+    status["display"]["revision"] = attack
+    shop.put("shop", deployment({"format": attack}, **status), annotations={"a": attack})
+    shop.put_object(CONFIG_MAPS, "ConfigMap", attack, data={attack: attack})
+    shop.api.put(
+        EVENTS, "evil", about={"namespace": "default"}, eventTime=attack, type=attack, reason=attack, note=attack
+    )
+    expect(page.locator("tr[data-name=shop]")).to_contain_text(attack)
+    show(page, "#/bd/shop")
+    expect(page.locator(".pending")).to_contain_text(attack)
+    expect(page.locator(".moments")).to_contain_text(attack)
+    page.locator("details", has_text="ConfigMap").locator("summary").click()
+    page.get_by_role("link", name=attack, exact=True).click()
+    expect(page.locator("pre")).to_contain_text("kind: ConfigMap")
+    assert page.evaluate("window.hit") is None
+    assert page.locator("main img, main script, main b:not(.chip b)").count() == 0
+    assert page.locator("a[href^='javascript']").count() == 0
+
+
+# contact
+
+
+def test_a_cluster_that_is_away_is_said_with_the_age_of_what_is_shown_and_comes_back(page: Page, shop: Shop) -> None:
+    expect(page.locator("tbody tr")).to_have_count(5)
+    shop.api.faults = [Fault(503)] * 1000
+    shop.api.cut_watches = True
+    banner = page.get_by_role("alert")
+    expect(banner).to_contain_text("The cluster does not answer")
+    expect(banner).to_contain_text(re.compile(r"What is shown is \d+ s old"))
+    expect(page.locator("tbody tr")).to_have_count(5)
+    page.evaluate("window.stays = true")
+    shop.api.cut_watches = False
+    shop.api.faults = []
+    expect(banner).to_be_hidden()
+    expect(page.locator("#live")).to_have_text("live")
+    assert page.evaluate("window.stays")
+
+
+def test_who_may_not_list_them_is_told(browser: Browser, shop: Shop) -> None:
+    del shop.api.objects[BOARD]
+    with serve(shop.api.client()) as served, opened(browser, served.url) as page:
+        expect(page.get_by_role("alert")).to_contain_text("BundleDeployments cannot be listed")
+
+
+# acts
+
+
+def test_acts_ask_before_they_are_sent_and_carry_what_was_shown(page: Page, shop: Shop) -> None:
+    show(page, "#/bd/billing")
+    page.get_by_role("button", name="Approve").click()
+    dialog = page.get_by_role("dialog", name="Approve: billing")
+    expect(dialog).to_contain_text("run privileged pods")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_be_hidden()
+    assert not [each for each in shop.api.received if each.method == "PATCH"]
+    page.get_by_role("button", name="Approve").click()
+    dialog.get_by_role("button", name="Approve").click()
+    expect(page.locator("#said")).to_have_text("Approve: billing: done")
+    [sent] = [json.loads(each.body) for each in shop.api.received if each.method == "PATCH"]
+    assert sent["spec"]["approvedRevision"] == waiting()["pending"]["revision"]
+    assert sent["metadata"]["resourceVersion"]
+
+
+@pytest.mark.parametrize("options", [{"is_read_only": True}, {}], ids=["read-only", "without the right"])
+def test_what_may_not_be_done_is_not_offered(options: dict[str, Any], browser: Browser, shop: Shop) -> None:
+    shop.allow(bool(options))
+    with serve(shop.api.client(), **options) as served, opened(browser, served.url) as page:
+        show(page, "#/bd/billing")
+        expect(page.locator(".pending")).to_contain_text("awaits approval")
+        assert page.get_by_role("button", name=re.compile("Approve|Deny|Pause|Reconcile|Roll back")).count() == 0
+
+
+# accessibility
+
+VIEWS = ["#/", "#/bd/shop", "#/bd/billing", "#/bd/ads", "#/bd/missing", "#/bd/shop/yaml"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(scheme: str, browser: Browser, served: Served) -> None:
+    with opened(browser, served.url, color_scheme=scheme, bypass_csp=True) as page:
+        for view in VIEWS:
+            show(page, view)
+            expect(page.locator("main h1")).to_have_count(1)
+            page.wait_for_timeout(600)
+            assert find_violations(page) == [], view
+        page.evaluate("location.hash = '#/'")
+        page.keyboard.press("?")
+        assert find_violations(page) == []
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280, 3840])
+def test_nothing_is_wider_than_the_screen(width: int, browser: Browser, served: Served) -> None:
+    with opened(browser, served.url, viewport={"width": width, "height": 800}) as page:
+        for view in VIEWS:
+            show(page, view)
+            page.wait_for_timeout(300)
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, view

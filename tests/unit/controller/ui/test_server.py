@@ -1,0 +1,225 @@
+"""The server of the page over HTTP, on an API server in memory; what a browser makes of it is in integration/."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import NamedTuple
+
+import pytest
+
+from controller.ui.acts import RIGHT_SECONDS, Rights
+from controller.ui.guard import HEADERS
+from tests.support.fake_api import Fault
+from tests.support.pages import DIGEST, EVENTS, NEXT, STORE, Served, Shop, deployment, serve, waiting
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    found = Shop()
+    with found.api:
+        found.fill()
+        yield found
+
+
+@pytest.fixture
+def served(shop: Shop) -> Iterator[Served]:
+    with serve(shop.api.client()) as found:
+        yield found
+
+
+# who is answered
+
+
+def test_the_address_with_the_token_gives_a_cookie_and_leads_to_the_page(served: Served) -> None:
+    reply = served.ask(f"/?token={served.guard.token}", Cookie="")
+    assert (reply.status, reply.headers["location"]) == (303, "/")
+    cookie = f"{served.guard.cookie}={served.guard.session}; Path=/; HttpOnly; SameSite=Strict"
+    assert reply.headers["set-cookie"] == cookie
+
+
+PATHS = ["/", "/?token=wrong", "/static/page.js", "/api/stream", "/api/deployments/shop/yaml", "/missing"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nobody_else_is_answered_and_told_what_there_is(path: str, served: Served) -> None:
+    reply = served.ask(path, Cookie="")
+    assert reply.status == 401
+    assert "open the address" in reply.text
+
+
+@pytest.mark.parametrize("path", ["/", "/static/page.css", "/missing", "/api/deployments/shop/yaml"])
+@pytest.mark.parametrize("cookie", [True, False])
+def test_every_reply_has_the_headers(path: str, served: Served, *, cookie: bool) -> None:
+    reply = served.ask(path) if cookie else served.ask(path, Cookie="")
+    headers = reply.headers
+    assert {name: headers.get(name.lower()) for name in HEADERS} == dict(HEADERS)
+    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../server.py", "/static/%2e%2e/server.py", "/static//etc/passwd", "/static/"]
+)
+def test_nothing_but_the_parts_of_the_page_is_a_file(path: str, served: Served) -> None:
+    assert served.ask(path).status == 404
+
+
+def test_the_page_has_no_script_and_no_style_of_its_own(served: Served) -> None:
+    text = served.ask("/").text
+    assert text.count("<script") == 1
+    assert '<script type="module" src="/static/page.js"></script>' in text
+    assert "<style" not in text
+    assert " style=" not in text
+    assert served.guard.session not in text
+    assert served.guard.token not in text
+
+
+# streams
+
+
+def test_rows_are_sent_once_and_then_what_has_changed(served: Served, shop: Shop) -> None:
+    contact, first = served.follow("/api/stream", "contact", "rows")
+    assert contact["state"] in ("live", "connecting")
+    assert first["first"] is True
+    assert sorted(row["name"] for row in first["rows"]) == ["ads", "billing", "metrics", "search", "shop"]
+
+
+def test_pages_share_the_watches(served: Served, shop: Shop) -> None:
+    served.follow("/api/stream", "rows")
+    before = len(shop.api.received)
+    for _ in range(5):
+        served.follow("/api/stream", "rows")
+    assert len(shop.api.received) == before
+
+
+def test_watches_of_one_end_with_the_last_page_that_shows_it(served: Served, shop: Shop) -> None:
+    [news] = served.follow("/api/stream?name=shop", "detail")
+    assert news["offers"] is True
+    assert shop.api.lists(EVENTS) == 1
+    for _ in range(300):
+        if served.board.view("shop") is None:
+            break
+        time.sleep(0.1)
+    assert served.board.view("shop") is None
+
+
+@pytest.mark.parametrize("name", ["a,b", "../x", "A"])
+def test_a_name_that_nothing_can_have_is_not_watched(name: str, served: Served) -> None:
+    assert served.ask(f"/api/stream?name={name}").status == 404
+
+
+# acts
+
+
+class Case(NamedTuple):
+    name: str
+    path: str
+    given: Mapping[str, str]
+    change: Mapping[str, object]
+
+
+RESUMED = {"spec": {"paused": False}}
+ACTS = [
+    Case("pause", "search/acts/pause", {}, {"spec": {"paused": True}}),
+    Case("resume", "shop/acts/resume", {}, RESUMED),
+    Case("roll back", "search/acts/rollback", {"revision": DIGEST}, {"spec": {"pinnedRevision": DIGEST}}),
+    Case("undo that", "search/acts/undo", {}, {"spec": {"pinnedRevision": None}}),
+]
+
+
+@pytest.mark.parametrize("case", ACTS, ids=attrgetter("name"))
+def test_an_act_is_the_request_of_the_verb(case: Case, served: Served, shop: Shop) -> None:
+    status, text, _ = served.ask(f"/api/deployments/{case.path}", "POST", json.dumps(case.given).encode())
+    assert (status, text) == (200, "{}")
+    [sent] = [each for each in shop.api.received if each.method == "PATCH"]
+    body = json.loads(sent.body)
+    assert sent.query["fieldManager"] == "kubectl-rukpak"
+    assert body["spec"] == case.change["spec"]
+
+
+def test_a_request_to_reconcile_is_an_annotation(served: Served, shop: Shop) -> None:
+    assert served.ask("/api/deployments/search/acts/reconcile", "POST", b"").status == 200
+    [sent] = [json.loads(each.body) for each in shop.api.received if each.method == "PATCH"]
+    assert list(sent["metadata"]["annotations"]) == ["core.rukpak.io/reconcile-requested-at"]
+
+
+@pytest.mark.parametrize("verb", ["approve", "deny"])
+def test_nothing_is_decided_that_was_not_shown(verb: str, served: Served, shop: Shop) -> None:
+    [news] = served.follow("/api/stream?name=billing", "detail")
+    pending = news["detail"]["pending"]
+    changed = waiting()
+    changed["pending"]["permissions"]["added"].append("everything")
+    shop.put("billing", deployment(**changed))
+    given = json.dumps({"revision": NEXT, "shown": pending["shown"]}).encode()
+    status, text, _ = served.ask(f"/api/deployments/billing/acts/{verb}", "POST", given)
+    assert status == 409
+    assert "has changed meanwhile" in text
+    assert not [each for each in shop.api.received if each.method == "PATCH"]
+
+
+REFUSED = [
+    ("another site", {"Origin": "https://evil.example.com"}, 403),
+    ("no token of the page", {"X-CSRF-Token": ""}, 403),
+    ("no cookie", {"Cookie": ""}, 401),
+    ("another name of this machine", {"Host": "rebind.example.com"}, 421),
+]
+
+
+@pytest.mark.parametrize(("name", "headers", "expected"), REFUSED, ids=[each[0] for each in REFUSED])
+def test_an_act_is_refused(name: str, headers: Mapping[str, str], expected: int, served: Served, shop: Shop) -> None:
+    given = {key.replace("-", "_"): text for key, text in headers.items()}
+    assert served.ask("/api/deployments/search/acts/pause", "POST", b"{}", **given).status == expected
+    assert not [each for each in shop.api.received if each.method == "PATCH"]
+
+
+BODIES = [b"[]", b"nonsense", b"1", b'{"revision": ' + b"1" * 70000 + b"}"]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=["a list", "no JSON", "a number", "too large"])
+def test_a_body_that_says_nothing_is_refused(body: bytes, served: Served, shop: Shop) -> None:
+    status = served.ask("/api/deployments/search/acts/rollback", "POST", body).status
+    assert status == 409
+    assert not [each for each in shop.api.received if each.method == "PATCH"]
+
+
+def test_read_only_refuses_what_the_page_does_not_offer(shop: Shop) -> None:
+    with serve(shop.api.client(), is_read_only=True) as served:
+        assert served.ask("/api/deployments/search/acts/pause", "POST", b"{}").status == 403
+        [news] = served.follow("/api/stream?name=shop", "detail")
+    assert news["offers"] is False
+    assert not [each for each in shop.api.received if each.method == "PATCH"]
+
+
+def test_what_the_api_server_refuses_is_told(served: Served, shop: Shop) -> None:
+    served.follow("/api/stream", "rows")
+    shop.api.faults = [Fault(403)]
+    status, text, _ = served.ask("/api/deployments/search/acts/pause", "POST", b"{}")
+    assert status == 403
+    assert "403" in text
+
+
+def test_rights_are_asked_for_again_after_a_while(shop: Shop) -> None:
+    now = 100.0
+    rights = Rights(shop.api.client(), lambda: now)
+    assert rights.may_change("shop")
+    shop.allow(False)
+    assert rights.may_change("shop")
+    now += RIGHT_SECONDS + 1
+    assert not rights.may_change("shop")
+
+
+# what is asked for
+
+
+def test_who_may_not_read_revisions_is_told_instead_of_a_difference(served: Served, shop: Shop) -> None:
+    del shop.api.objects[STORE]
+    status, text, _ = served.ask(f"/api/deployments/shop/diff?revision={DIGEST}")
+    assert status in (409, 502)
+    assert "message" in json.loads(text)
+
+
+def test_an_object_that_is_not_one_of_it_is_not_shown(served: Served) -> None:
+    assert served.ask("/api/deployments/shop/yaml?uid=unknown").status == 404
+    assert served.ask("/api/deployments/missing/yaml").status == 404
