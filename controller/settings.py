@@ -23,6 +23,7 @@ from controller.sources.hosts import parse_pattern
 if TYPE_CHECKING:
     from controller.kube.lease import LeaseTimes
     from controller.revisions.accounts import AccountPolicy
+    from controller.sources.demands import SignaturePolicy
 
 MAX_PORT = 65535
 MIN_RELIST_SECONDS = 10
@@ -79,6 +80,7 @@ class Settings:
     denied_networks: str = _option("", "networks (10.0.0.0/8,…) that sources must not be in, such as those of pods, Services and nodes; in a pod the address of the API server is added")
     allowed_networks: str = _option("", "networks (10.0.0.0/8,…) that sources may be in even if denied or loopback; the more specific network wins; link-local and metadata addresses cannot be allowed")
     allowed_hosts: str = _option("", "hosts (example.com,example.com:5000,*.example.com) that sources may name; default: all")
+    require_verified: str = _option("", "who must have signed sources, in addition to their verify, by where they are (ghcr.io/acme/*=KEYS,github.com/acme/*=KEYS; *=KEYS: everywhere); KEYS: a file NAME.pub, NAME.asc or allowed_signers, a folder of such files, or secret:NAME in --namespace")
     allow_loopback: str = _option("auto", "allow sources at loopback addresses; auto: only outside of a pod", choices=("auto", "yes", "no"))
     relist_interval: int = _option(36_000, "seconds after which every watched kind is listed again at the latest, in case a watch has omitted events; at least 10")
     workers: int = _option(4, "BundleDeployments to reconcile concurrently")
@@ -135,6 +137,16 @@ class Settings:
             registry_mirrors=dict(_parse_mirror(pair) for pair in _split(self.registry_mirror)),
         )
 
+    def signatures(self) -> SignaturePolicy:
+        """Return who must have signed sources.
+
+        Raises: ValueError for an invalid demand.
+        """
+        from controller.sources.demands import SignaturePolicy, parse_demands  # noqa: PLC0415 - slow, and not for --help
+
+        mirrors = dict(_parse_mirror(pair) for pair in _split(self.registry_mirror))
+        return SignaturePolicy(demands=parse_demands(self.require_verified, self.namespace), mirrors=mirrors)
+
     def lease_times(self) -> LeaseTimes:
         """Return the durations of leader election."""
         from controller.kube.lease import LeaseTimes  # noqa: PLC0415 - slow, and not for --help
@@ -174,6 +186,7 @@ class Settings:
         try:
             self.network(in_pod=False)
             self.accounts()
+            self.signatures()
             for name in ("metrics_address", "probe_address"):
                 parse_address(name, getattr(self, name))
         except ValueError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from api.v1alpha2.fields import (
     QUALIFIED_NAME,
@@ -25,6 +25,7 @@ from api.v1alpha2.fields import (
 from api.v1alpha2.references import SecretReference
 from api.v1alpha2.verification import (
     ChartVerification,
+    Demanded,
     GitVerification,
     HttpVerification,
     ImageVerification,
@@ -330,6 +331,8 @@ class Source(Api):
     parameters: Annotated[Parameters, Field(json_schema_extra={"maxProperties": 64})] | None = None
     """Parameters of a kind that is not built in, as its plug-in documents them."""
 
+    _demanded: Demanded | None = PrivateAttr(default=None)
+
     @property
     def target(self) -> str:
         """The destination in either spelling; the root is ''."""
@@ -369,6 +372,22 @@ class Source(Api):
         """The Secret with the credentials, in either spelling; without a namespace it is in the install namespace."""
         auth = self._block.auth if self._block else None
         return auth.reference if auth else None
+
+    def demanding(self, demanded: Demanded) -> Source:
+        """Return the source with a signature that the administrator demands of it."""
+        made = self.model_copy()
+        made._demanded = demanded  # noqa: SLF001 - of the same class
+        return made
+
+    @property
+    def demanded(self) -> Demanded | None:
+        """What the administrator demands in addition to `verify`."""
+        return self._demanded
+
+    @property
+    def needs_signature(self) -> bool:
+        """Whether anybody must have signed the content."""
+        return self.verification is not None or self._demanded is not None
 
     @property
     def verification(self) -> Verification | None:

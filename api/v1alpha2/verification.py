@@ -6,6 +6,7 @@ Not here: how signatures are checked (`controller/sources/signatures`), and when
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
@@ -144,6 +145,18 @@ class ChartVerification(Api):
 
 
 Verification = ImageVerification | GitVerification | HttpVerification | ChartVerification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demanded:
+    """What the administrator demands of a source in addition to its `verify`; no spec contains it."""
+
+    verification: Verification | None
+    """Who must have signed it. Its Secret stands for the keys of the administrator. None: `problem` says why nobody
+    can."""
+    keys: str
+    """Where these keys are: a file or folder, or `secret:NAMESPACE/NAME`."""
+    problem: str = ""
 
 
 def secrets_of(verification: Verification) -> Iterator[tuple[str, SecretReference]]:

@@ -5,6 +5,7 @@ Content that a source sends while it is resolved is stored.
 
 A source with `verify` checks the signature while it is resolved, before it reads content. Here is the one place that
 asks for that, and that makes no pin without it: whatever a source forgets, content that nobody has signed is not used.
+If the administrator demands a signature, too, the source is asked twice, for the signature of the same digest.
 
 Not here: how files are written (content/archive.py).
 """
@@ -41,12 +42,16 @@ from controller.build.request import (
     store_key,
     store_keys,
     verify_digest,
+    verify_json,
 )
 from controller.content.archive import write_entries
+from controller.content.digests import digest_of_json
 from controller.content.store import ContentStore, count_stored
 from controller.retries import OF_SECRETS
 from controller.telemetry import Observer, Phase, SourceResult, timed
 
+_Asked = tuple[dict[str, Any], Access]
+"""The parameters of a source, and what its plug-in may use."""
 # Then its Secret could not be used, and the source was not queried.
 _BEFORE_QUERY = OF_SECRETS | {
     Reason.SERVICE_ACCOUNT_NOT_FOUND,
@@ -81,23 +86,32 @@ class PluginCalls:
         """Report the result of a call that succeeded."""
         self._observer.source_asked(source.kind, result)
 
-    def access_to_resolve(self, index: int, source: Source, scratch: Path, call: Call) -> Access:
-        """Return what a plug-in may use to resolve a source, as `access`, and to check signatures.
+    def accesses_to_resolve(self, index: int, source: Source, scratch: Path, call: Call) -> list[_Asked]:
+        """Return how a plug-in is asked to resolve a source: once, or once for each signature that it must have.
 
-        Raises: BundleError if the credentials or keys cannot be read.
+        Raises: BundleError if the credentials or keys cannot be read, or the administrator demands what cannot be.
         """
-        access = self.access(index, source, scratch, call)
-        if source.verification is None:
-            return access
-        trusted = call.context.trusted(index, source)
+        parameters, access = source.parameters_json, self.access(index, source, scratch, call)
+        if not source.needs_signature:
+            return [(parameters, access)]
         unchecked, previous = _at(call.context.unchecked, index), _at(call.context.previous, index)
-        is_known = previous is not None and previous.keys_digest == trusted.identity
-        return replace(
+        keys = []
+        if source.verification:
+            keys.append((parameters, call.context.trusted(index, source)))
+        if demanded := source.demanded:
+            if demanded.problem:
+                raise BundleError(Reason.VERIFICATION_FAILED, f"{access.path}: {demanded.problem}")
+            verify = verify_json(demanded.verification)
+            keys.append(({**parameters, "verify": verify}, call.context.demanded(index, source)))
+        identities = [trusted.identity for _, trusted in keys]
+        identity = identities[0] if len(identities) == 1 else digest_of_json(identities)
+        is_known = previous is not None and previous.keys_digest == identity
+        access = replace(
             access,
-            trusted=trusted,
             pinned=resolution_of(unchecked) if unchecked else None,
             previous=access.previous and (access.previous if is_known else replace(access.previous, signer=None)),
         )
+        return [(asked, replace(access, trusted=replace(trusted, identity=identity))) for asked, trusted in keys]
 
     def access(self, index: int, source: Source, scratch: Path, call: Call) -> Access:
         """Return what a plug-in may use for one source, by its index in the spec; its deadline starts now.
@@ -140,7 +154,7 @@ def _check_signer(source: Source, resolution: Resolution, access: Access) -> Non
 
     Raises: BundleError (VerificationFailed).
     """
-    if source.verification is None:
+    if not source.needs_signature:
         return
     problem = "" if resolution.signer else "the signature was not checked"
     if access.pinned and access.pinned.digest != resolution.digest:
@@ -204,7 +218,8 @@ class Fetcher:
         plugin = source_of(source.kind)
         origin = origin_of(plugin, source, spec.install_namespace)
         with self._calls.asking(Phase.RESOLVE, index, source, call), self._store.scratch() as scratch:
-            access = self._calls.access_to_resolve(index, source, scratch, call)
+            asked = self._calls.accesses_to_resolve(index, source, scratch, call)
+            access = asked[-1][1]
             auth_digest = access.credentials.identity if access.credentials else ""
 
             def _key(resolution: Resolution) -> str:
@@ -219,8 +234,14 @@ class Fetcher:
                     lambda to: write_entries(entries, to, self._settings.limits, access.path, call.use, records=True),
                 )
 
-            resolution = plugin.resolve(source.parameters_json, replace(access, is_stored=_is_stored, keep=_keep))
-            _check_signer(source, resolution, access)
+            resolution: Resolution | None = None
+            for parameters, each in asked:
+                # The second signature is that of what the first one was found to be of, whatever the name leads to now.
+                pinned = replace(resolution, signer=None) if resolution else each.pinned
+                used = replace(each, pinned=pinned, is_stored=_is_stored, keep=_keep)
+                resolution = plugin.resolve(parameters, used)
+                _check_signer(source, resolution, used)
+            assert resolution  # noqa: S101 - it is asked at least once
         is_same = access.previous is not None and access.previous.digest == resolution.digest
         self._calls.note(source, SourceResult.NOT_MODIFIED if is_same else SourceResult.RESOLVED)
         checked = self._checked(source, resolution, access, _at(call.context.previous, index))

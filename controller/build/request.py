@@ -50,6 +50,7 @@ from api.plugins import (
 from api.plugins import Source as Plugin
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec, Verified
+from api.v1alpha2.verification import Verification
 from controller.build.config_values import Confidential, SecretValues, check_nesting
 from controller.build.plugins import format_of, processor_of, source_of
 from controller.build.revision import Terms
@@ -86,6 +87,8 @@ class BuildContext:
     """Reads the Secret of a source, by its index in the spec; raises BundleError."""
     trusted: Callable[[int, Source], Trusted] = lambda _index, _source: Trusted()
     """Reads the Secrets and ConfigMaps that `verify` of a source names, by its index; raises BundleError."""
+    demanded: Callable[[int, Source], Trusted] = lambda _index, _source: Trusted()
+    """Reads the keys of the signature that the administrator demands of a source; raises BundleError."""
     config_map: Callable[[int, str], LocalContent] | None = None
     """Reads a ConfigMap of the install namespace for a source, by its index and the name; raises BundleError."""
     progress: Callable[[int, int, int], None] = lambda _index, _done, _total: None
@@ -362,10 +365,18 @@ def spec_digest(source: Source) -> str:
 
 
 def verify_digest(source: Source) -> str:
-    """Return the digest of the `verify` of a source: a signature is checked again only when it changes; '' for none."""
-    if source.verification is None:
+    """Return the digest of who must have signed a source: that is checked again only when it changes; '' for nobody."""
+    if not source.needs_signature:
         return ""
-    return "v1:" + digest_of_json(source.verification.model_dump(mode="json", by_alias=True, exclude_none=True))
+    value: Any = verify_json(source.verification)
+    if demanded := source.demanded:
+        value = {"verify": value, "demanded": verify_json(demanded.verification), "keys": demanded.keys}
+    return "v1:" + digest_of_json(value)
+
+
+def verify_json(verification: Verification | None) -> dict[str, Any] | None:
+    """Return a `verify` as plain JSON; None for none."""
+    return verification.model_dump(mode="json", by_alias=True, exclude_none=True) if verification else None
 
 
 def match_pins(spec: Spec, recorded: Sequence[SourcePin]) -> Pins:
@@ -399,7 +410,7 @@ def _without_check(source: Source, pin: SourcePin | None) -> SourcePin | None:
     """Return a pin as far as it may be used: None if it lacks a check; without its signer if there is no `verify`."""
     if pin is None or pin.verify_digest == verify_digest(source):
         return pin
-    if source.verification:
+    if source.needs_signature:
         return None
     return pin.model_copy(update={"verified": None, "verify_digest": "", "keys_digest": ""})
 
@@ -407,9 +418,7 @@ def _without_check(source: Source, pin: SourcePin | None) -> SourcePin | None:
 def verified_sources(request: Request) -> tuple[bool, ...]:
     """Return whether the content of each source has the signature that its `verify` asks for."""
     pairs = zip(request.spec.sources, request.pins, strict=True)
-    return tuple(
-        source.verification is not None and pin.verify_digest == verify_digest(source) for source, pin in pairs
-    )
+    return tuple(source.needs_signature and pin.verify_digest == verify_digest(source) for source, pin in pairs)
 
 
 def record_pins(pins: Iterable[SourcePin]) -> tuple[dict[str, str], ...]:

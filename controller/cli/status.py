@@ -13,7 +13,7 @@ from enum import Enum
 
 from api.v1alpha2.conditions import DECISIONS, Reason, Retry
 from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.types import BundleDeployment, Condition, SourcePin
+from api.v1alpha2.types import BundleDeployment, Condition, SourcePin, Verified
 from controller.cli.command import FAILED, MisuseError, connect, tell
 from controller.cli.deployments import (
     Deployments,
@@ -321,6 +321,16 @@ def _pins(pins: Iterable[SourcePin]) -> Iterator[str]:
         reference = "" if is_said else f"{':' if pin.kind == 'image' else ' '}{pin.reference}"
         yield f"  {pin.kind} {name}{reference}{place}"
         yield f"    {pin.digest}"
+        if pin.verified:
+            yield f"    {_signer(pin.verified)}"
+
+
+def _signer(verified: Verified) -> str:
+    """Return who has signed the content of a source, and when that was checked."""
+    who = verified.identity or verified.key
+    more = f", key {verified.key}" if verified.identity and verified.key else ""
+    issuer = f", issuer {verified.issuer}" if verified.issuer else ""
+    return f"signed by {who} ({verified.by}{more}{issuer}), checked {verified.at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _counts(deployment: BundleDeployment) -> str:

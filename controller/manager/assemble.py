@@ -238,6 +238,7 @@ def _make_services(
         configs=ConfigObjects(client, NamedWatches(follower, dispatcher.config_changed)),
         poller=Poller(builder, background, access),
         large=LargeRevisions(process.admission, process.limits, dispatcher.ended),
+        signatures=settings.signatures(),
         accounts=Accounts(
             client,
             accounts,

@@ -40,6 +40,7 @@ from controller.revisions.large import LargeRevisions
 from controller.revisions.polling import Poller
 from controller.revisions.store import RevisionStore
 from controller.sharing import share_of
+from controller.sources.demands import SignaturePolicy
 from controller.status.report import Deletion, Report
 from controller.status.summary import summarize
 from controller.status.writer import StatusWriter
@@ -60,6 +61,7 @@ class Services:
     poller: Poller
     large: LargeRevisions
     accounts: Accounts
+    signatures: SignaturePolicy = field(default_factory=SignaturePolicy)
     applier: Applier
     remover: Remover
     hook_runner: HookRunner
@@ -110,7 +112,7 @@ class Context:
     """The BundleDeployment of a pass, what is remembered of it, and what several steps of a pass ask."""
 
     deployment: BundleDeployment
-    """Completed with its default account; replaced when the pass has written status."""
+    """Completed with its default account and the signatures that are demanded; replaced when status is written."""
     memory: Memory
     services: Services
 

@@ -80,7 +80,7 @@ class Reconciler:
 
     def _begin(self, deployment: BundleDeployment) -> Context:
         """Return the context of a new pass; failures that wait for the cluster are retried when it has changed."""
-        deployment = self._services.accounts.policy.complete(deployment)
+        deployment = self._services.signatures.complete(self._services.accounts.policy.complete(deployment))
         context = self._context_of(deployment)
         if self._memories.begin_pass(context.memory):
             context.memory.retries.end_waits()

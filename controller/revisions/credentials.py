@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -42,6 +43,7 @@ from controller.revisions.quarantine import Quarantine, subject_of
 from controller.sharing import Admission, share_of
 from controller.sources.chart_registry import chart_reference
 from controller.sources.credentials import find_credentials, parse_pull_secrets, parse_secret
+from controller.sources.demands import OPTION, SCHEME
 from controller.sources.image.reference import find_endpoint, parse_reference
 
 SeenContent = Callable[[WatchedObject, str | None], None]
@@ -143,6 +145,25 @@ class SecretReader:
             versions.append([field_path, *(f"{key} {digest_of(text)}" for key, text in sorted(content.files.items()))])
         return Trusted(data=data, identity=digest_of_json(versions) if versions else "")
 
+    def demanded(self, index: int, source: Source) -> Trusted:
+        """Return the keys with which the administrator demands that a source is signed, read as the controller.
+
+        Raises: BundleError (VerificationUnavailable, InvalidVerification).
+        """
+        demanded = source.demanded
+        if demanded is None or demanded.verification is None:
+            return Trusted()
+        path = f"spec.sources[{index}].{source.block}: {OPTION} of the administrator"
+        if demanded.keys.startswith(SCHEME):
+            namespace, _, name = demanded.keys.removeprefix(SCHEME).partition("/")
+            manifest = self._get_unfollowed(namespace, name, path)
+            keys, identity = _decode(manifest, path), _identity_of([manifest])
+        else:
+            keys = _read_files(Path(demanded.keys), path)
+            identity = digest_of_json([[name, digest_of(data)] for name, data in sorted(keys.items())])
+        [field_path] = (field_path for field_path, _ in secrets_of(demanded.verification))
+        return Trusted(data={field_path: keys}, identity=identity)
+
     def local_content(self, deployment: BundleDeployment, name: str, place: str, seen: SeenContent) -> LocalContent:
         """Return the content of a ConfigMap in the install namespace.
 
@@ -219,6 +240,13 @@ class SecretReader:
         if absence:
             raise absence
 
+    def _get_unfollowed(self, namespace: str, name: str, path: str) -> dict[str, Any]:
+        """Return a Secret that no tenant may read, so that nobody waits for its changes: a failure is tried again."""
+        try:
+            return self._get(SECRETS.path(namespace, name), None, f'{path}: Secret "{namespace}/{name}"')
+        except BundleError as error:
+            raise BundleError(Reason.VERIFICATION_UNAVAILABLE, error.message, retry_after=error.retry_after) from None
+
     def _get(self, path: str, account: Account | None, what: str) -> dict[str, Any]:
         try:
             manifest: dict[str, Any] = self._client.acting_as(account.user if account else None).get(path).value
@@ -230,6 +258,16 @@ class SecretReader:
 def _identity_of(secrets: Iterable[Mapping[str, Any]]) -> str:
     found = (secret["metadata"] for secret in secrets)
     return digest_of_json([[each.get("uid", ""), each.get("resourceVersion", "")] for each in found])
+
+
+def _read_files(place: Path, path: str) -> dict[str, bytes]:
+    """Return the content of a file, or of each file of a folder, as a mounted Secret is one."""
+    try:
+        files = [each for each in sorted(place.iterdir()) if each.is_file()] if place.is_dir() else [place]
+        return {each.name: each.read_bytes() for each in files}
+    except OSError as error:
+        message = f"{path}: the file of keys cannot be read: {error.strerror}"
+        raise BundleError(Reason.VERIFICATION_UNAVAILABLE, message) from None
 
 
 def _decode(secret: Mapping[str, Any], path: str) -> dict[str, bytes]:
@@ -396,6 +434,7 @@ class SourceAccess:
         return BuildContext(
             credentials=_read,
             trusted=_read_trusted,
+            demanded=self._secrets.demanded,
             config_map=_read_local,
             progress=_report,
             ended=progress.note_end,

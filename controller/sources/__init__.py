@@ -6,6 +6,7 @@ writing entries is left to `content`, reading Secrets to `revisions`.
     image, git, http, config_map, chart  START HERE: the kinds
     chart_index, chart_registry  charts in a repository, and in a registry
     signatures     who has signed the content
+    demands        who must have signed it, as the administrator says
     transport      HTTP for all kinds
     pace           how slow is too slow
     versions       ranges of versions

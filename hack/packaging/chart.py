@@ -100,7 +100,7 @@ replicas: {replicas}
 flags: {{}}               # options of the controller, such as log-level: debug; config/README.md lists them
 restricted: false       # for a cluster with tenants: everything is installed with a ServiceAccount of theirs
 policies: false         # who may write which BundleDeployments; part of restricted
-strictPolicies: false   # only verified, pinned sources, and no secrets in spec.config
+strictPolicies: false   # only signed and pinned sources, and no secrets in spec.config
 finalizerPolicy: false  # the API server sets the finalizer of new BundleDeployments; needs Kubernetes 1.36
 prometheus: false       # ServiceMonitor, rules and dashboard, for the Prometheus operator
 """

@@ -326,7 +326,8 @@ def test_the_switch_forbids_what_may_be_another_thing_tomorrow(tenants: Tenants)
             tenants.apply(ANN, "loose", "unused", **OWN, sources=[source])
     with pytest.raises(KubectlError, match="insecureSkipTLSVerify is forbidden"):
         tenants.apply(ANN, "loose", "unused", **OWN, sources=[UNVERIFIED])
-    tenants.apply(ANN, "fixed", "unused", **OWN, sources=[{"kind": "image", "image": FIXED}])
+    signed = {**FIXED, "verify": {"cosign": {"keys": [{"secret": {"name": "cosign"}}]}}}
+    tenants.apply(ANN, "fixed", "unused", **OWN, sources=[{"kind": "image", "image": signed}])
     tenants.world.cluster.kubectl("delete", "bd", "fixed", *ANN)
 
 

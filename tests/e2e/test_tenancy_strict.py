@@ -1,4 +1,4 @@
-"""What config/policy/strict refuses besides references that move: secrets that all would see, and unknown plug-ins."""
+"""What config/policy/strict refuses besides references that move: visible secrets, plug-ins, and what nobody signs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,28 @@ from tests.support.inside import ApiError
 from tests.support.tenants import ANN, OWN, Tenants
 
 pytestmark = pytest.mark.timeout(300)
-IMAGE = {"kind": "image", "image": {"ref": f"example.com/a@sha256:{'a' * 64}"}}
+DIGEST = "a" * 64
+COSIGN = {"cosign": {"keys": [{"secret": {"namespace": "tenant", "name": "cosign"}}]}}
+PGP = {"secret": {"namespace": "tenant", "name": "pgp"}}
+
+
+def source(kind: str, block: Manifest, verify: Manifest | None = None) -> Manifest:
+    return {"kind": kind, kind: block | ({"verify": verify} if verify else {})}
+
+
+REFERENCE = {"ref": f"example.com/a@sha256:{DIGEST}"}
+COMMIT = {"repository": "https://example.com/a", "ref": "a" * 40}
+FILE = {"url": "https://example.com/a.tar", "sha256": DIGEST}
+CHART = {"repository": "https://example.com", "name": "a", "version": "1.0.0", "sha256": DIGEST}
+OCI_CHART = {**CHART, "repository": "oci://example.com"}
+IMAGE = source("image", REFERENCE, COSIGN)
+SIGNED = {
+    "image": IMAGE,
+    "commit": source("git", COMMIT, PGP),
+    "file": source("http", FILE, {"minisign": {"publicKey": f"RW{'A' * 54}"}}),
+    "chart": source("chart", CHART, {"provenance": PGP}),
+    "chart in a registry": source("chart", OCI_CHART, COSIGN),
+}
 FOLDER = ROOT / "config/policy/strict"
 
 
@@ -135,6 +156,22 @@ KINDS = [
     ),
     Case("a listed one with it", plug_in("example.com/listed", insecureSkipTLSVerify=False)),
 ]
+SIGNATURES = [
+    *(Case(f"a signed {name}", {"sources": [each]}) for name, each in SIGNED.items()),
+    *(
+        Case(
+            f"an unsigned {kind}",
+            {"sources": [source(kind, block)]},
+            f"spec.sources: {kind}: sources without verify are forbidden",
+        )
+        for kind, block in (("image", REFERENCE), ("git", COMMIT), ("http", FILE), ("chart", CHART))
+    ),
+    Case(
+        "an unsigned one beside signed ones",
+        {"sources": [IMAGE, {**source("git", COMMIT), "destination": "a"}, {**SIGNED["file"], "destination": "b"}]},
+        "spec.sources: git: sources without verify are forbidden; say who must have signed them",
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +188,7 @@ def strict(tenants: Tenants) -> Iterator[World]:
     )
     world.wait(lambda: refusal(world, helm(password="a")), "the policy for config in force")
     world.wait(lambda: refusal(world, plug_in("example.com/s3")), "the policy for plug-ins in force")
+    world.wait(lambda: refusal(world, {"sources": [source("git", COMMIT)]}), "the policy for signatures in force")
     world.wait(lambda: not refusal(world, plug_in("example.com/listed")), "the listed kind admitted")
     yield world
     world.cluster.kubectl("delete", "-k", str(FOLDER))
@@ -171,7 +209,7 @@ def refusal(world: World, spec: Manifest) -> str:
     return ""
 
 
-@pytest.mark.parametrize("case", [*SECRETS, *NONE, *KINDS], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*SECRETS, *NONE, *KINDS, *SIGNATURES], ids=lambda case: case.name)
 def test_what_is_refused_and_what_is_admitted(strict: World, case: Case) -> None:
     found = refusal(strict, case.spec)
     assert case.saying in found if case.saying else not found
@@ -193,3 +231,12 @@ def test_a_tenant_cannot_show_a_password_to_everybody(strict: World, tenants: Te
         saying="everyone who can read BundleDeployments can see it",
     )
     strict.cluster.kubectl("delete", "bd", "shown", *ANN)
+
+
+def test_a_kind_can_be_switched_off(strict: World) -> None:
+    """The last test: it changes the policy."""
+    policy, place = ("validatingadmissionpolicy", "rukpak-strict-verification"), "/spec/variables/0/expression"
+    patch = [{"op": "replace", "path": place, "value": "['image', 'http']"}]
+    strict.cluster.kubectl("patch", *policy, "--type=json", f"--patch={json.dumps(patch)}")
+    strict.wait(lambda: not refusal(strict, {"sources": [source("git", COMMIT)]}), "a commit without verify admitted")
+    assert "http: sources without verify are forbidden" in refusal(strict, {"sources": [source("http", FILE)]})

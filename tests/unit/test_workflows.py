@@ -44,27 +44,64 @@ def test_all_tests_run_with_packages_that_are_not_locked(resolution: str) -> Non
     assert jobs()[resolution]["steps"][-1]["run"] == f".ci/run --dependencies {resolution}"
 
 
-def test_a_release_waits_for_what_it_publishes() -> None:
+def release() -> dict[str, Any]:
     [document] = read_documents((ROOT / ".github/workflows/release.yaml").read_bytes(), "release.yaml")
-    assert document.value["true"] == {"push": {"tags": ["v*"]}}, "YAML 1.1 reads `on` so"
-    jobs = document.value["jobs"]
-    assert (jobs["publish"]["needs"], jobs["release"]["needs"]) == (["package", "image"], "publish")
+    found: dict[str, Any] = document.value
+    return found
+
+
+def test_a_release_waits_for_what_it_publishes() -> None:
+    assert release()["true"] == {"push": {"tags": ["v*"]}}, "YAML 1.1 reads `on` so"
+    jobs = release()["jobs"]
+    assert jobs["test"]["uses"] == "./.github/workflows/test.yaml"
+    assert {name: job.get("needs") for name, job in jobs.items()} == {
+        "test": None,
+        "package": None,
+        "image": "package",
+        "sign": ["test", "image"],
+        "publish": ["package", "sign"],
+        "release": ["sign", "publish"],
+    }
     built = {each["architecture"] for each in jobs["image"]["strategy"]["matrix"]["include"]}
-    text = json.dumps(jobs["release"])
+    text = json.dumps(jobs["sign"])
     assert built == {"amd64", "arm64"}
     assert all(f"$image-{each}" in text for each in built)
 
 
+def test_what_is_released_is_signed_and_says_where_it_comes_from() -> None:
+    jobs = release()["jobs"]
+    [signs] = [step["run"] for step in jobs["sign"]["steps"] if "cosign sign" in step.get("run", "")]
+    assert 'cosign sign --yes --recursive "$INDEX"' in signs
+    assert "cosign attest --yes --type spdxjson --predicate" in signs
+    [listed] = [step["with"] for step in jobs["image"]["steps"] if "sbom" in step.get("uses", "")]
+    assert listed["format"] == "spdx-json"
+    image, files = (
+        next(step["with"] for step in jobs[name]["steps"] if "attest-build-provenance" in step.get("uses", ""))
+        for name in ("sign", "release")
+    )
+    assert image["subject-digest"] == "${{ steps.join.outputs.digest }}"
+    assert set(files["subject-path"].split()) == {"dist/*", "install*.yaml", "*.spdx.json"}
+    [writes] = [step for step in jobs["release"]["steps"] if "install-controller" in step.get("run", "")]
+    assert writes["env"]["DIGEST"] == "${{ needs.sign.outputs.digest }}"
+    assert "@$DIGEST" in writes["run"], "the manifests name the image that was signed, not a tag"
+
+
 def test_a_release_gets_only_the_permissions_that_its_jobs_need() -> None:
-    [document] = read_documents((ROOT / ".github/workflows/release.yaml").read_bytes(), "release.yaml")
-    assert document.value["permissions"] == {"contents": "read"}
-    needed = {name: job.get("permissions", {}) for name, job in document.value["jobs"].items()}
-    assert [name for name, permissions in needed.items() if "id-token" in permissions] == ["publish"]
-    assert [name for name, permissions in needed.items() if permissions.get("contents") == "write"] == ["release"]
+    assert release()["permissions"] == {"contents": "read"}
+    needed = {name: job.get("permissions", {}) for name, job in release()["jobs"].items()}
+    writing = {name: {key for key, right in rights.items() if right == "write"} for name, rights in needed.items()}
+    assert writing == {
+        "test": set(),
+        "package": set(),
+        "image": {"packages"},
+        "sign": {"packages", "id-token", "attestations"},
+        "publish": {"id-token"},
+        "release": {"contents", "id-token", "attestations"},
+    }
 
 
 def test_actions_of_a_release_are_whole_versions() -> None:
     text = (ROOT / ".github/workflows/release.yaml").read_text(encoding="utf-8")
-    used = re.findall(r"uses: (\S+)", text)
+    used = re.findall(r"uses: ([^.\s]\S*)", text)
     assert used
     assert [each for each in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@v\d+\.\d+\.\d+", each)] == []

@@ -14,7 +14,8 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Access, Entry, Limits, Resolution, Signer, Source, Trusted
 from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import SourcePin
+from api.v1alpha2.types import SourcePin, Spec
+from api.v1alpha2.verification import Demanded
 from controller.build import fetching
 from controller.build import request as request_module
 from controller.build.builder import Builder
@@ -35,6 +36,9 @@ class Signing(Source):
     def __init__(self) -> None:
         self.digest, self.signer = DIGEST, SIGNER
         self.checks: list[str] = []
+        self.returns_pinned = False
+        self.signed_with: set[str] | None = None
+        """Which keys have signed it; None: all."""
         self.answer: BundleError | Resolution | None = None
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
@@ -48,10 +52,14 @@ class Signing(Source):
             raise self.answer
         if self.answer:
             return self.answer
+        if self.returns_pinned and access.pinned:
+            return access.pinned
         digest = access.pinned.digest if access.pinned else self.digest
         signer = access.known_signer(digest)
         if not signer:
             self.checks.append(digest)
+            if self.signed_with is not None and not self.signed_with & access.trusted.data.keys():
+                raise UNSIGNED
         return Resolution(pinned=f"shop@{digest}", digest=digest, signer=signer or self.signer)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
@@ -170,3 +178,79 @@ def test_who_signed_before_is_nobody_for_another_digest() -> None:
 
 def _access() -> Access:
     return Access(path="x", deadline=0, cancelled=threading.Event(), scratch=Path())
+
+
+DEMANDED = Demanded(verification=SIGNED.sources[0].verification, keys="/keys")
+PLAIN = spec(image("registry.example.com/shop:1"))
+
+
+def demanding(own: Spec, demanded: Demanded = DEMANDED) -> Spec:
+    """Return a spec with a signature that the administrator demands."""
+    return own.model_copy(update={"sources": tuple(each.demanding(demanded) for each in own.sources)})
+
+
+def ask(builder: Builder, asked: Spec, **fields: Any) -> Resolved:
+    made = BuildContext(
+        trusted=lambda _index, _source: Trusted(data={"own": {}}, identity="own"),
+        demanded=lambda _index, _source: Trusted(data={"administrator": {}}, identity="administrator"),
+        **fields,
+    )
+    return builder.resolve(asked, (None,), threading.Event(), made)
+
+
+@pytest.mark.parametrize("own", [PLAIN, SIGNED])
+@pytest.mark.parametrize("signed_with", [set[str](), {"own"}])
+def test_what_lacks_the_signature_that_the_administrator_demands_gets_no_pin(
+    signing: Signing, builder: Builder, own: Spec, signed_with: set[str]
+) -> None:
+    signing.signed_with = signed_with
+    resolved = ask(builder, demanding(own))
+    assert resolved.pins == (None,)
+    assert resolved.failure is not None
+    assert resolved.failure.reason is Reason.VERIFICATION_FAILED
+
+
+def test_the_signature_that_the_administrator_demands_is_enough_without_a_verify(
+    signing: Signing, builder: Builder
+) -> None:
+    signing.signed_with = {"administrator"}
+    assert ask(builder, demanding(PLAIN)).found
+    assert not ask(builder, demanding(SIGNED)).found
+
+
+def test_both_signatures_are_of_one_digest(signing: Signing, builder: Builder) -> None:
+    signing.signed_with = {"administrator", "own"}
+    (found,) = ask(builder, demanding(SIGNED)).found
+    assert found.verified
+    assert signing.checks == [DIGEST, DIGEST]
+
+
+def test_a_plug_in_cannot_pass_off_one_signature_as_the_other(signing: Signing, builder: Builder) -> None:
+    """One that returns what it was given, without a look at the signature."""
+
+    signing.returns_pinned = True
+    resolved = ask(builder, demanding(SIGNED))
+    assert resolved.failure is not None
+    assert "the signature was not checked" in resolved.failure.message
+
+
+def test_a_new_demand_checks_what_is_pinned_and_an_old_pin_is_not_used_without(
+    signing: Signing, builder: Builder
+) -> None:
+    (old,) = ask(builder, SIGNED).found
+    asked = demanding(SIGNED)
+    assert match_pins(asked, [old]) == (None,)
+    signing.digest = OTHER_DIGEST
+    signing.checks.clear()
+    (new,) = ask(builder, asked, unchecked=find_unchecked(asked, [old])).found
+    assert (new.digest, signing.checks) == (DIGEST, [DIGEST, DIGEST])
+    assert match_pins(asked, [new])[0] is not None
+    other = demanding(SIGNED, replace(DEMANDED, keys="/others"))
+    assert match_pins(other, [new]) == match_pins(SIGNED, [new]) == (None,)
+
+
+def test_what_nobody_can_sign_is_refused_without_asking(signing: Signing, builder: Builder) -> None:
+    resolved = ask(builder, demanding(PLAIN, Demanded(verification=None, keys="/keys", problem="nobody can sign it")))
+    assert resolved.failure is not None
+    assert resolved.failure.message == "spec.sources[0].image: nobody can sign it"
+    assert signing.checks == []

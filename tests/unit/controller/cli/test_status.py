@@ -164,6 +164,17 @@ SHOWN = [
     Shown("what it is", described(), ["shop: Ready: revision aaa is installed and healthy", f"Revision:  {DIGEST}"]),
     Shown("its sources with digests", described(sources=[PIN]),
           ["Sources:", "  image x", f"    {DIGEST}"]),
+    Shown("who has signed with a key",
+          described(sources=[PIN | {"verified": {"by": "cosign", "key": "sha256:1f2e", "at": NOW}}]),
+          [f"    {DIGEST}", "    signed by sha256:1f2e (cosign), checked 2026-01-01T00:00:00Z"]),
+    Shown("who has signed with a key that names its owner",
+          described(sources=[PIN | {"verified": {"by": "pgp", "key": "AB12", "identity": "Ann <a@b.c>", "at": NOW}}]),
+          ["    signed by Ann <a@b.c> (pgp, key AB12), checked 2026-01-01T00:00:00Z"]),
+    Shown("who has signed without a key",
+          described(
+              sources=[PIN | {"verified": {"by": "cosign", "identity": "a@b.c", "issuer": "https://i", "at": NOW}}]
+          ),
+          ["    signed by a@b.c (cosign, issuer https://i), checked 2026-01-01T00:00:00Z"]),
     Shown("what is not ready, and why", described(notReady=[{**NOT_READY, "message": "0 of 1"}]),
           ["Not ready:", "  Deployment shop/web: Progressing: 0 of 1"]),
     Shown("what others have taken over", described(objects={"handedOver": 2}, conditions=[READY, TAKEN]),

@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,6 +16,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.kube.resources import CONFIG_MAPS, SERVICE_ACCOUNTS
 from controller.observe.following import WatchedObject
 from controller.revisions.credentials import SecretReader
+from controller.sources.demands import SignaturePolicy, parse_demands
 from tests.support.deployments import REF, deployment
 from tests.support.fake_api import FakeApi, Fault
 
@@ -393,3 +395,55 @@ def test_keys_that_are_no_base64_are_reported_without_them(desk: Desk) -> None:
         trusted(desk, verifying(KEYS))
     assert caught.value.reason is Reason.INVALID_VERIFICATION
     assert CANARY not in caught.value.message
+
+
+def keys_of(desk: Desk, keys: str, source: Mapping[str, Any] | None = None) -> Trusted:
+    """Return the keys of an administrator who demands signatures of everything."""
+    policy = SignaturePolicy(demands=parse_demands(f"*={keys}", "rukpak-system"))
+    asked = policy.complete(deployment(spec={"sources": [source]} if source else {}))
+    return desk.reader.demanded(0, asked.spec.sources[0])
+
+
+PLACES = {
+    "an image": ({"kind": "image", "image": {"ref": REF}}, ".cosign.keys[0].secret"),
+    "a repository": ({"kind": "git", "git": {"repository": "https://a.io/b"}}, ".secret"),
+    "a file": ({"kind": "http", "http": {"url": "https://a.io/b"}}, ".cosign.keys[0].secret"),
+    "a chart": (
+        {"kind": "chart", "chart": {"repository": "https://a.io", "name": "b", "version": "1"}},
+        ".provenance.secret",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_keys_of_the_administrator_are_where_verify_would_name_them(desk: Desk, tmp_path: Path, case: str) -> None:
+    (tmp_path / "a.pub").write_bytes(b"A")
+    (tmp_path / "..data").mkdir()
+    source, place = PLACES[case]
+    assert keys_of(desk, str(tmp_path), source).data == {place: {"a.pub": b"A"}}
+    assert keys_of(desk, str(tmp_path / "a.pub"), source).data == {place: {"a.pub": b"A"}}
+
+
+def test_a_secret_of_the_administrator_is_read_as_the_controller_whoever_applies_objects(desk: Desk) -> None:
+    desk.serve(secret("rukpak-system", "keys", **{"a.pub": "A"}))
+    found = keys_of(desk, "secret:keys")
+    assert found.data == {".cosign.keys[0].secret": {"a.pub": b"A"}}
+    assert found.identity
+
+
+def test_other_keys_are_another_identity(desk: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "a.pub"
+    file.write_bytes(b"A")
+    before = keys_of(desk, str(file)).identity
+    assert keys_of(desk, str(file)).identity == before
+    file.write_bytes(b"B")
+    assert keys_of(desk, str(file)).identity != before
+
+
+@pytest.mark.parametrize("keys", ["/no/such/file", "secret:missing"])
+def test_without_the_keys_of_the_administrator_nothing_is_verified(desk: Desk, keys: str) -> None:
+    with pytest.raises(
+        BundleError, match=r"spec\.sources\[0\]\.image: --require-verified of the administrator"
+    ) as caught:
+        keys_of(desk, keys)
+    assert caught.value.reason is Reason.VERIFICATION_UNAVAILABLE
