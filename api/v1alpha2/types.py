@@ -44,6 +44,7 @@ from api.v1alpha2.status import (
     SourcePin,
     Status,
     Stray,
+    Wave,
     dump,
 )
 
@@ -75,6 +76,7 @@ __all__ = [
     "Spec",
     "Status",
     "Stray",
+    "Wave",
     "dump",
     "parse_duration",
 ]
