@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import email.utils
 import math
+import re
 from datetime import datetime
 
 LONGEST_RETRY_AFTER = 3600.0
@@ -17,6 +18,9 @@ LONGEST_WAIT = 3600.0
 wait, check the clock and wait again."""
 LONGEST_DELAY = 366 * 24 * 3600.0
 """Seconds until scheduled work: polls may be rare."""
+HIGHEST_WAVE = 999_999
+"""And the lowest one, below 0: enough for any scheme of numbers."""
+_WAVE = re.compile(r"[+-]?[0-9]{1,6}", re.ASCII)
 _DIGITS = 18
 """A number with more digits counts as the largest one: Python refuses to parse thousands of digits."""
 
@@ -49,6 +53,11 @@ def read_count(text: str, most: int) -> int | None:
         return None
     digits = text.lstrip("0")
     return most if len(digits) > _DIGITS else min(int(digits or "0"), most)
+
+
+def read_wave(text: str) -> int | None:
+    """Return the wave that an annotation names, within +-`HIGHEST_WAVE`; None for a text that is no such integer."""
+    return int(text) if _WAVE.fullmatch(text) else None
 
 
 def read_retry_after(text: str, now: float, most: float = LONGEST_RETRY_AFTER) -> float | None:

@@ -131,6 +131,7 @@ class Reason(str, Enum):
     WAITING_FOR_SHARD = "WaitingForShard", Retry.WAIT, "the BundleDeployment has moved to another shard, and the controller of the earlier one has not finished", "if this persists, check the log of the controller that the message names"
     HANDED_TO_SHARD = "HandedToShard", Retry.NONE, "the BundleDeployment was handed over to another shard, whose controller has not taken it yet; if nobody serves that shard for a while, the default one takes it back", "start a controller with --shard, or correct the label core.rukpak.io/shard"
     WAITING_FOR_CRD = "WaitingForCRD", Retry.WAIT, "a CustomResourceDefinition is not established yet", "if this persists, check its conditions"
+    WAITING_FOR_WAVE = "WaitingForWave", Retry.WAIT, "objects of later waves wait until those of an earlier one are applied and healthy; what is installed of them is kept and repaired", "check the objects that the message names; once they are healthy, the next wave is applied automatically"
     WAITING_FOR_HOOK = "WaitingForHook", Retry.WAIT, "a hook has not finished yet", "if this persists, check its Job or Pod"
     WEBHOOK_UNAVAILABLE = "WebhookUnavailable", Retry.TRANSIENT, "an admission or conversion webhook could not be called", "check the workload that serves it"
     HOOK_FAILED = "HookFailed", Retry.SLOW, "a hook failed, or was not done within spec.progressDeadline", "check its Job or Pod, and the logs of that"

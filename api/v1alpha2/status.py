@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from api.bounds import HIGHEST_WAVE
 from api.v1alpha2.fields import Api, Digest, Timestamp, atomic, list_of
 
 CONDITION_MESSAGE_LENGTH = 1000
@@ -294,6 +295,19 @@ class Rollback(Api):
     """Digest of the pins that led to it. Others end the rollback."""
 
 
+class Wave(Api):
+    """How far a revision whose objects are in several waves has been applied."""
+
+    model_config = ConfigDict(json_schema_extra=atomic())
+    revision: Digest
+    """The revision."""
+    number: Annotated[int, Field(ge=-HIGHEST_WAVE, le=HIGHEST_WAVE)]
+    """The wave that is being applied. Lower ones were applied and healthy; they hold up nothing any more. Objects of
+    higher ones wait."""
+    since: Timestamp
+    """Since when it is being applied."""
+
+
 class Status(Api):
     """What the controller reports about a BundleDeployment."""
 
@@ -333,6 +347,8 @@ class Status(Api):
     older ones as spec.revisionHistoryLimit says."""
     pinned: Pinned | None = None
     """The revision that spec.pinnedRevision names; absent if it names none."""
+    wave: Wave | None = None
+    """The wave that is being applied; absent unless a revision with several of them is."""
     rollback: Rollback | None = None
     """The upgrade that was rolled back; absent once the spec or the pins of the sources have changed."""
     managed_state: Digest = ""

@@ -45,6 +45,7 @@ from api.v1alpha2.status import (
     Status,
     Stray,
     Verified,
+    Wave,
     dump,
 )
 
@@ -78,6 +79,7 @@ __all__ = [
     "Status",
     "Stray",
     "Verified",
+    "Wave",
     "dump",
     "parse_duration",
 ]

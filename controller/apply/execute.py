@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import attrgetter
 from typing import Any
 
 from api.errors import BundleError
@@ -25,7 +26,7 @@ from controller.apply.crd_upgrade import inspect_upgrade
 from controller.apply.drift import DriftedObject
 from controller.apply.order import Stage, served_group
 from controller.apply.ownership import Giver, is_changing_hands
-from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, Step, Task, is_drift, out_of_date
+from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, Step, Task, WaveError, is_drift, out_of_date
 from controller.apply.replies import classify
 from controller.apply.requests import ObjectReader, Pool
 from controller.apply.rights import (
@@ -44,6 +45,7 @@ from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
 from controller.observe.health.verdict import State
+from controller.observe.progress import judge_object
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 
@@ -100,13 +102,17 @@ class Applier:
         Raises: ApiError if discovery does not answer; CancelledError after `stop`.
         """
         results = StepResults()
-        definitions = [step for step in plan.steps if step.position.stage is Stage.DEFINITIONS]
-        for step in definitions:
-            results.add(self._run_step(step, options, results))
-        results.gate = options.gate()
-        for step in plan.steps[len(definitions) :]:
-            results.add(self._run_step(step, options, results))
+        for wave, steps in groupby(plan.steps, key=attrgetter("wave")):
+            if wave > options.reached and not results.wave:
+                results.wave = find_unfinished_wave(results.outcomes, options, self._watches)
+            for step in steps:
+                self._ask_gate(step, options, results)
+                results.add(self._run_step(step, options, results))
         return self._with_all_rights(results.outcomes, options)
+
+    def _ask_gate(self, step: Step, options: ApplyOptions, results: StepResults) -> None:
+        if step.position.stage is not Stage.DEFINITIONS and not (results.is_gate_known or results.wave):
+            results.gate, results.is_gate_known = options.gate(), True
 
     def _with_all_rights(self, outcomes: list[Outcome], options: ApplyOptions) -> list[Outcome]:
         """List all missing rights in every failure that is about rights, so that they can be granted at once.
@@ -209,7 +215,16 @@ class Applier:
         ready = self._compared(self._read_unknown(ready, options, results), options)
         ready = refuse_unheld(ready, options, self._reviewer)
         spared, ready = self._spare(ready, options)
-        return held + spared + self.pool.run(lambda item: self._sender.carry_out(*item, options), ready, options.user)
+        done = self.pool.run(lambda item: self._sender.carry_out(*item, options), ready, options.user)
+        return held + spared + done + self._repair_meanwhile(step, options, results)
+
+    def _repair_meanwhile(self, step: Step, options: ApplyOptions, results: StepResults) -> list[Outcome]:
+        """Repair the objects of a wave that waits as the revision before has them."""
+        if not (results.wave and step.meanwhile):
+            return []
+        step = replace(step, tasks=step.meanwhile, meanwhile=())
+        outcomes = self._run_step(step, replace(options, dropped_replicas={}, left_behind={}), results)
+        return [outcome for outcome in outcomes if outcome.task.action is not Action.NONE]
 
     def _held(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> Outcome | None:
         """Return the outcome of a task that is not executed now; None if it is ready."""
@@ -217,7 +232,8 @@ class Applier:
             return Outcome(task=task, record=task.record if task.action is Action.NONE else None)
         if options.ledger.postpones(task.target.key, task.target.digest):
             return Outcome(task=task, postponed=True)
-        error = results.gate or hindrance(task, step, options, results, self._watches)
+        held = results.wave if options.is_news(task) else None
+        error = held or results.gate or hindrance(task, step, options, results, self._watches)
         return Outcome(task=task, error=error) if error else None
 
     def _unserved(self, task: Task) -> BundleError:
@@ -323,16 +339,57 @@ class StepResults:
     created_namespaces: set[str] = field(default_factory=set)
     gate: BundleError | None = None
     """Why all following steps wait."""
+    is_gate_known: bool = False
+    wave: WaveError | None = None
+    """Why what is new in all following waves waits."""
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Add the outcomes of a step."""
         self.outcomes += outcomes
         for outcome in outcomes:
             key = outcome.task.target.key
+            if isinstance(outcome.error, WaveError):
+                continue  # nobody waits for what has not been tried
             if outcome.error:
                 self.failed[key] = outcome.error
             elif key.kind == "Namespace" and outcome.task.action is Action.CREATE:
                 self.created_namespaces.add(key.name)
+
+
+def find_unfinished_wave(outcomes: Iterable[Outcome], options: ApplyOptions, watches: Watches) -> WaveError | None:
+    """Return why what is new in the next wave waits; None if everything of the last one is applied and healthy.
+
+    What has no deadline holds up nothing, as it does not delay pruning: it may never change.
+
+    Args:
+        outcomes: of all waves so far.
+        options: of the revision.
+        watches: show its objects.
+    """
+    done = [outcome for outcome in outcomes if outcome.task.target.key in options.wanted.by_key]
+    if not done:
+        return None
+    wave, observed = done[-1].task.target.wave, watches.managed(options.owner.name)
+    last = [outcome for outcome in done if outcome.task.target.wave == wave]
+    waiting = [text for outcome in last if (text := _describe_unfinished(outcome, observed))]
+    if not waiting:
+        return None
+    listed = ", ".join(waiting[:_SHOWN]) + (f" and {len(waiting) - _SHOWN} more" if waiting[_SHOWN:] else "")
+    return WaveError(f"later waves wait for wave {wave}: {listed}", wave)
+
+
+def _describe_unfinished(outcome: Outcome, observed: Mapping[ObjectKey, Record]) -> str:
+    """Return an object that is not applied or not healthy, and why; empty if it is both."""
+    task = outcome.task
+    if outcome.error:
+        return f"{task.target.key} ({outcome.error.reason})"
+    is_done = task.action is Action.NONE and task.record is None
+    if task.target.bare or task.action is Action.USE or is_done:
+        return ""
+    verdict = judge_object(observed.get(task.target.key), task.target.digest)
+    if verdict.state is State.HEALTHY or not verdict.deadline:
+        return ""
+    return f"{task.target.key} ({': '.join(filter(None, (verdict.reason, verdict.text)))})"
 
 
 def hindrance(

@@ -1,9 +1,10 @@
 """In which order objects are applied, and deleted when their BundleDeployment is deleted (README.md, Order). Pure.
 
-Stages wait for each other; in a stage, lower ranks are sent first, in bundle order.
+Waves wait for each other, and stages in a wave; in a stage, lower ranks are sent first, in bundle order.
 
-At a deletion custom resources go first, while their operator still runs, then everything else in reverse apply order,
-then CustomResourceDefinitions, and Namespaces last. A tier starts once the previous one is gone. Nothing is repaired.
+At a deletion the highest wave goes first. In a wave custom resources go first, while their operator still runs, then
+everything else in reverse apply order, then CustomResourceDefinitions, and Namespaces last. A tier starts once the
+previous one is gone. Nothing is repaired.
 Not here: the requests (removal.py).
 """
 
@@ -128,6 +129,39 @@ def is_custom(key: ObjectKey) -> bool:
     return key.group not in BUILT_IN_GROUPS
 
 
+def effective_waves(waves: Mapping[ObjectKey, int]) -> dict[ObjectKey, int]:
+    """Return the wave in which each object is applied, by the ones that the objects name.
+
+    A Namespace is not applied after its first object, and a CustomResourceDefinition not after the first object of its
+    group: each would wait for the other for ever.
+
+    Args:
+        waves: of all objects of a bundle, or of those that are left of it.
+    """
+    if len(set(waves.values())) <= 1:
+        return dict(waves)
+    by_namespace: dict[str, int] = {}
+    by_group: dict[str, int] = {}
+    for key, wave in waves.items():
+        by_namespace[key.namespace] = min(wave, by_namespace.get(key.namespace, wave))
+        by_group[key.group] = min(wave, by_group.get(key.group, wave))
+
+    def _first_content(key: ObjectKey, wave: int) -> int:
+        if key[:2] == ("", "Namespace"):
+            return by_namespace.get(key.name, wave)
+        is_definition = key[:2] == ("apiextensions.k8s.io", "CustomResourceDefinition")
+        return by_group.get(key.name.partition(".")[2], wave) if is_definition else wave
+
+    return {key: min(wave, _first_content(key, wave)) for key, wave in waves.items()}
+
+
+def last_wave(records: Iterable[Record]) -> frozenset[ObjectKey]:
+    """Return those of some objects that are deleted first: the ones of the highest wave."""
+    waves = effective_waves({record.key: record.wave for record in records})
+    highest = max(waves.values(), default=0)
+    return frozenset(key for key, wave in waves.items() if wave == highest)
+
+
 def teardown_position(key: ObjectKey) -> tuple[bool, Position]:
     """Return the step in which a kind is deleted: the highest first, and custom resources before everything else."""
     return is_custom(key), position_of(key)
@@ -174,8 +208,7 @@ def plan_teardown(observed: Mapping[ObjectKey, Record], owner: Owner, *, orphan:
     """
     # --cascade=orphan strips the references before we see the deletion: label and UID suffice then.
     ours = [record for record in observed.values() if has_all_marks(record, owner, orphan=orphan)]
-    first = min(map(_tier, ours), default=None)
-    current = _releasable(ours) if orphan else [record for record in ours if _tier(record) is first]
+    current = _releasable(ours) if orphan else _first_to_go(ours)
     return Teardown(
         remaining=tuple(ours),
         now=tuple(record for record in current if not record.deleting),
@@ -222,6 +255,13 @@ def _holder(record: Record) -> str:
     if record.key[:2] == ("", "Namespace"):
         return "its content is being deleted"
     return "no finalizer; the API server has not removed it yet"
+
+
+def _first_to_go(ours: list[Record]) -> list[Record]:
+    last = last_wave(ours)
+    candidates = [record for record in ours if record.key in last]
+    first = min(map(_tier, candidates), default=None)
+    return [record for record in candidates if _tier(record) is first]
 
 
 def _tier(record: Record) -> Tier:

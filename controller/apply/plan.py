@@ -6,6 +6,7 @@ that this process never saw) is read when the step is executed, since an earlier
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -42,6 +43,19 @@ _WITHDRAWN = (
 )
 
 
+class WaveError(BundleError):
+    """Objects of later waves wait.
+
+    Args:
+        message: for what.
+        wave: that is not applied and healthy yet.
+    """
+
+    def __init__(self, message: str, wave: int) -> None:
+        super().__init__(Reason.WAITING_FOR_WAVE, message)
+        self.wave = wave
+
+
 class OvertakenError(Exception):
     """The BundleDeployment is not any more what a pass knows: the pass ends and writes nothing else."""
 
@@ -76,6 +90,9 @@ class ApplyOptions:
     """Whether drift is repaired, and not only reported (spec.drift.mode)."""
     installed: bool
     """Whether the wanted revision is already installed in full."""
+    reached: float = -math.inf
+    """The wave that the revision has come to: objects of lower ones need not become healthy any more. `math.inf`: it
+    has been through all of them."""
     started: Collection[str] = ()
     """Of the Jobs with a TTL that have been created, as `Target.started_as` says."""
     ledger: Ledger
@@ -96,6 +113,12 @@ class ApplyOptions:
     def is_started(self, target: Target) -> bool:
         """Whether an object has been created as it is, although it may be gone."""
         return self.installed or target.started_as in self.started
+
+    def is_news(self, task: Task) -> bool:
+        """Whether a task may do more than repair what this revision or, unchanged, another one had applied before."""
+        left = self.ledger.left.get(task.target.key)
+        known = {task.record.applied_digest if task.record else "", left.digest if left else ""}
+        return task.action in _NEWS and task.target.digest not in known
 
     def attempt(self, target: Target, seen: str) -> str:
         """Return the fingerprint under which a failure to apply an object in a state is remembered."""
@@ -174,6 +197,10 @@ class Action(Enum):
     """It is being deleted: apply it once it is gone."""
 
 
+_NEWS = (Action.READ, Action.CREATE, Action.APPLY, Action.TAKE_BACK, Action.TAKE_OVER, Action.AWAIT)
+"""What may apply an object that was not applied so before."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One object and what to do about it."""
@@ -197,6 +224,9 @@ class Step:
 
     position: order.Position
     tasks: tuple[Task, ...]
+    wave: int = 0
+    meanwhile: tuple[Task, ...] = ()
+    """Repairs of the same objects as the revision before has them, while the wave waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +263,7 @@ def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapp
 
     Args:
         options: of the BundleDeployment; its revision is the target of every object it contains (rule 6).
-        leftovers: targets that only the previous revision has.
+        leftovers: targets of the previous revision that may still exist.
         observed: the objects that carry our label, or that of one that takes over objects of ours.
     """
 
@@ -247,13 +277,33 @@ def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapp
         return replace(decide(target, record, options), seen=state_of(record))
 
     tasks = [_task(target, started=options.is_started(target)) for target in options.wanted.targets]
+    leftovers = list(leftovers)
     tasks += [_task(target, started=True) for target in leftovers if target.key not in options.wanted.by_key]
-    by_position: dict[order.Position, list[Task]] = {}
+    by_place: dict[tuple[int, order.Position], list[Task]] = {}
     for planned in tasks:
-        by_position.setdefault(order.position_of(planned.target.key), []).append(planned)
-    steps = [Step(position=position, tasks=tuple(by_position[position])) for position in sorted(by_position)]
+        by_place.setdefault((planned.target.wave, order.position_of(planned.target.key)), []).append(planned)
+    meanwhile = _plan_meanwhile(options, leftovers, observed) if len({wave for wave, _ in by_place}) > 1 else {}
+    steps = [
+        Step(wave=wave, position=position, tasks=tuple(planned), meanwhile=tuple(meanwhile.get((wave, position), ())))
+        for (wave, position), planned in sorted(by_place.items(), key=lambda item: item[0])
+    ]
     surplus = find_surplus(options.wanted.by_key, options.older, observed, options.owner, orphan=options.orphan)
     return Plan(steps=tuple(steps), prune=tuple(surplus))
+
+
+def _plan_meanwhile(
+    options: ApplyOptions, before: Iterable[Target], observed: Mapping[ObjectKey, Record]
+) -> dict[tuple[int, order.Position], list[Task]]:
+    """Return the repairs of objects whose wave may have to wait, as the revision before has them."""
+    found: dict[tuple[int, order.Position], list[Task]] = {}
+    for target in before:
+        wanted = options.wanted.by_key.get(target.key)
+        if wanted and wanted.wave > options.reached and wanted.digest != target.digest:
+            record = observed.get(target.key)
+            task = replace(decide(target, record, options), seen=state_of(record))
+            if not options.is_news(task) and not is_finished(target, record, started=True):
+                found.setdefault((wanted.wave, order.position_of(target.key)), []).append(task)
+    return found
 
 
 def is_drift(task: Task, options: ApplyOptions, *, installed: bool) -> bool:

@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any
 
 from api import names
+from api.bounds import read_wave
 from api.v1alpha2.status import STARTED_LENGTH
 from api.v1alpha2.types import Changes
 from controller.apply.drift import (
@@ -35,11 +36,12 @@ from controller.apply.drift import (
     united,
     without,
 )
+from controller.apply.order import effective_waves
 from controller.apply.ownership import Disposal, Owner, RemovalCause, carries_owner_reference, dispose, make_body
 from controller.build.revision import Revision
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, Record, key_of, project
-from controller.untrusted import mapping
+from controller.untrusted import mapping, text
 
 # A group or a plural: anything else could lead to another path.
 _IN_A_PATH = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*").fullmatch
@@ -81,6 +83,8 @@ class Target:
     """Whether it is only created if missing, and never ours: the install namespace."""
     optional: bool = False
     """Whether it is skipped while the cluster does not serve its kind."""
+    wave: int = 0
+    """Objects of higher waves are applied once this one is applied and healthy."""
     recreate: bool = False
     """Whether it may be deleted and created again to change an immutable field."""
 
@@ -139,6 +143,7 @@ def make_targets(
     namespace = None if revision.terms.service_account_name else _install_namespace(revision, targets)
     if namespace:
         targets.insert(0, namespace)
+    targets = _in_waves(targets)
     return TargetSet(
         revision=revision.digest,
         targets=tuple(targets),
@@ -146,6 +151,11 @@ def make_targets(
         resources=_defined_resources(revision.objects),
         undecided=any(is_namespaced(target.kind) is None for target in targets if not target.key.namespace),
     )
+
+
+def _in_waves(targets: Sequence[Target]) -> list[Target]:
+    waves = effective_waves({target.key: target.wave for target in targets})
+    return [each if each.wave == waves[each.key] else replace(each, wave=waves[each.key]) for each in targets]
 
 
 def leave_out_missing(wanted: TargetSet, is_missing: Callable[[GroupVersionKind], bool]) -> TargetSet:
@@ -258,6 +268,7 @@ def _target(
         manifest=manifest,
         optional=optional,
         recreate=_annotations(manifest).get(names.RECREATE) == "true",
+        wave=read_wave(text(_annotations(manifest).get(names.WAVE))) or 0,
         initial=initial,
         ignored=ignored,
     )
@@ -278,7 +289,7 @@ def make_install_namespace(revision: Revision) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def _install_namespace(revision: Revision, targets: Iterable[Target]) -> Target | None:
+def _install_namespace(revision: Revision, targets: Collection[Target]) -> Target | None:
     name = revision.terms.install_namespace
     key = ObjectKey("", "Namespace", "", name)
     if not name or not any(t.key.namespace == name for t in targets) or any(t.key == key for t in targets):
@@ -289,6 +300,7 @@ def _install_namespace(revision: Revision, targets: Iterable[Target]) -> Target 
         digest="",
         carries_reference=False,
         manifest=make_install_namespace(revision),
+        wave=min(t.wave for t in targets if t.key.namespace == name),
         bare=True,
     )
 
@@ -391,7 +403,7 @@ def _unpack_block(block: bytes) -> list[_Packed]:
 def _pack_target(target: Target) -> bytes:
     ignored = target.ignored
     fields: Any = (
-        (target.digest, target.carries_reference, target.optional, target.recreate),
+        (target.digest, target.carries_reference, target.optional, target.recreate, target.wave),
         (ignored.paths, ignored.accepts_drift, ignored.warnings),
         tuple(target.kind),
         target.manifest,
@@ -401,7 +413,7 @@ def _pack_target(target: Target) -> bytes:
 
 
 def _unpack_target(packed: bytes) -> Target:
-    (digest, carries_reference, optional, recreate), ignored, kind, manifest, initial = marshal.loads(packed)  # noqa: S302
+    (digest, carries_reference, optional, recreate, wave), ignored, kind, manifest, initial = marshal.loads(packed)  # noqa: S302
     paths, accepts_drift, warnings = ignored
     return Target(
         key=key_of(manifest),
@@ -412,6 +424,7 @@ def _unpack_target(packed: bytes) -> Target:
         initial=initial,
         ignored=IgnoredFields(paths=paths, accepts_drift=accepts_drift, warnings=warnings),
         optional=optional,
+        wave=wave,
         recreate=recreate,
     )
 

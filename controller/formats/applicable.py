@@ -24,7 +24,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
-from api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_SHARD, OWNER_UID, RELEASED_FROM
+from api.bounds import HIGHEST_WAVE, read_wave
+from api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_SHARD, OWNER_UID, RELEASED_FROM, WAVE
 from controller.formats.objects import (
     Identity,
     Object,
@@ -187,6 +188,7 @@ _STRINGS = frozenset({str, type(None)})
 def find_invalid_fields(item: Object) -> Iterator[str]:
     """Yield the problems of an object with a valid identity, each starting with its field path."""
     yield from _check_metadata(item["metadata"], "metadata")
+    yield from _check_wave(mapping(item["metadata"], "annotations").get(WAVE))
     kind = group_of(item), item["kind"]
     for path in _STRING_MAPS.get(kind, ()):
         yield from _check_strings(_value_at(item, path), path)
@@ -214,6 +216,11 @@ def _check_metadata(metadata: Any, path: str) -> Iterator[str]:
         if isinstance(finalizers := metadata.get("finalizers"), list):
             items = [finalizer and {"name": finalizer} for finalizer in finalizers]
             yield from _check_items(items, f"{path}.finalizers", _NAME)
+
+
+def _check_wave(text: Any) -> Iterator[str]:
+    if isinstance(text, str) and read_wave(text) is None:
+        yield f"metadata.annotations.{WAVE}: must be an integer from -{HIGHEST_WAVE} to {HIGHEST_WAVE}; correct it"
 
 
 def _check_definition(item: Object) -> Iterator[str]:

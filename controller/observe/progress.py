@@ -160,7 +160,7 @@ class HealthTracker:
     def _judge(
         self, key: ObjectKey, record: Record | None, digest: str, refusal: BundleError | None, now: float
     ) -> _Judged:
-        verdict = _judge(record, digest)
+        verdict = judge_object(record, digest)
         # A problem of the object itself is more useful than that it could not be compared or repaired.
         is_unhealthy = record is not None and record.applied_digest == digest and verdict.state is not State.HEALTHY
         if refusal and not is_unhealthy:
@@ -209,7 +209,13 @@ class HealthTracker:
         return health, None
 
 
-def _judge(record: Record | None, digest: str) -> Verdict:
+def judge_object(record: Record | None, digest: str) -> Verdict:
+    """Return the verdict on an object of a revision, as far as the watches show it; deadlines are not known here.
+
+    Args:
+        record: as it was last seen; None if it was not.
+        digest: as in its applied-digest annotation once it is applied.
+    """
     if record is None:
         return assess_absent({}, started=False)
     if record.deleting:

@@ -18,6 +18,7 @@ from sys import intern
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from api import names
+from api.bounds import read_wave
 from controller.content.digests import canonical_json
 from controller.untrusted import integer, mapping, mappings, sequence, strings, text, texts
 
@@ -190,6 +191,8 @@ class Record:
     """The prune annotation: "true", "false" or empty."""
     resource_policy: str = ""
     """Helm's annotation of that name: "keep" or empty."""
+    wave: int = 0
+    """The wave annotation, 0 if it is none: objects of higher waves are deleted first."""
     is_hook: bool = False
     """It was created as a hook, whose end shows in its status only."""
     verdict: Verdict | None = None
@@ -260,6 +263,7 @@ def project(
         marks=intern(_marks(labels, annotations)),
         prune=intern(annotations.get(names.PRUNE, "")[:_UID]),
         resource_policy=intern(annotations.get(RESOURCE_POLICY, "")[:_UID]),
+        wave=read_wave(annotations.get(names.WAVE, "")) or 0,
         is_hook=names.HOOK_RUN in annotations,
         labels=tuple(sorted(labels.items())) if (group, kind) == _NAMESPACE else (),
         annotations=tuple(sorted(annotations.items())) if (group, kind) == _NAMESPACE else (),

@@ -8,6 +8,7 @@ be deleted (apply/ownership.py).
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +17,13 @@ from types import MappingProxyType
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason, Retry
-from api.v1alpha2.types import HistoryEntry
+from api.v1alpha2.types import HistoryEntry, Wave
 from controller.apply.execute import Survey
 from controller.apply.hooks import HookRemains
 from controller.apply.ledger import Ledger
+from controller.apply.order import last_wave
 from controller.apply.ownership import RemovalCause, find_surplus
-from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, find_started, is_finished
+from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, WaveError, find_started, is_finished
 from controller.apply.removal import Removal
 from controller.apply.targets import TargetSet, find_differences, find_missing_labels, pack_targets
 from controller.build.config_values import reads_secrets
@@ -249,6 +251,7 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
         work.report(),
         failure=work.wanted.failure or work.lack or result.hook_failure,
         applied=result.applied,
+        wave=_find_wave(work, outcomes),
         outcomes=tuple(outcomes),
         drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
         handed_over={o.task.target.key: o.task.handed_to for o in outcomes if o.error and o.task.handed_to},
@@ -270,6 +273,19 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
     context.memory.rest(_still_needed(work))
     wanted = work.wanted.pending or report.wanted
     return replace(report, wanted=wanted, managed_kinds=tuple(sorted(map(str, kinds))))
+
+
+def _find_wave(work: Work, outcomes: Iterable[Outcome]) -> Wave | None:
+    """Return the wave that is being applied; None if there is only one, or all have been passed before."""
+    revision, reached = work.options.wanted.revision, work.options.reached
+    waves = {target.wave for target in work.options.wanted.targets}
+    if len(waves) <= 1 or reached == math.inf:
+        return None
+    waiting = (outcome.error.wave for outcome in outcomes if isinstance(outcome.error, WaveError))
+    number = next(waiting, max(waves))
+    if number == reached:
+        return work.context.status.wave
+    return Wave(revision=revision, number=number, since=work.context.now())
 
 
 def find_strays_of(work: Work) -> tuple[ObjectKey, ...]:
@@ -408,7 +424,9 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
     named = (options.wanted.by_key, options.older, observed, options.owner)
     surplus = find_surplus(*named, orphan=options.orphan)
     terminating = find_surplus(*named, orphan=options.orphan, deleting=True)
-    removals = _remove(context, surplus, unreadable, options) if is_time else []
+    last = last_wave([*surplus, *terminating])
+    due = [record for record in surplus if record.key in last]
+    removals = _remove(context, due, unreadable, options) if is_time else []
     terminating += [removal.remaining for removal in removals if removal.remaining]
     done = [removal for removal in removals if not removal.error]
     context.memory.ledger.drop(removal.record.key for removal in done)
@@ -416,6 +434,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
     waiting = [*surplus, *(Record(key=key) for key in unreadable)]
     if is_time:
         waiting = [removal.record for removal in removals if removal.error]
+        waiting += [record for record in surplus if record.key not in last]
     waiting += terminating
     context.memory.older = frozenset(record.key for record in waiting)
     return removals, waiting

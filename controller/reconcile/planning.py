@@ -7,6 +7,7 @@ object (apply/plan.py).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -107,7 +108,11 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
         account=account,
         is_new_account=is_new,
     )
-    kinds = {*targets.kinds, *(target.kind for target in leftovers), *work.earlier_kinds}
+    kinds = {
+        *targets.kinds,
+        *(target.kind for target in leftovers if target.key not in targets.by_key),
+        *work.earlier_kinds,
+    }
     if unknown := context.services.watches.require(context.name, kinds):
         return replace(wanted.report(context), unknown=tuple(unknown))
     work = replace(work, plan=make_plan(options, leftovers, observe_with_takers(context)))
@@ -189,16 +194,20 @@ def _targets_before(context: Context, revision: Revision, held: Collection[str])
 
 
 def _leftovers(context: Context, wanted: TargetSet, others: TargetSet) -> tuple[Target, ...]:
-    """Return the targets that only the revision before has, and that may exist."""
+    """Return the targets that the revision before has, the wanted one has not or otherwise, and that may exist."""
     observed = context.services.watches.managed(context.name)
     # What is being deleted and was not left so has been pruned.
     left = context.memory.ledger.left.keys() | {key for key, record in observed.items() if not record.deleting}
-    only_before = [t for t in others.targets if not t.bare and t.key not in wanted.by_key and t.key in left]
+    may_exist = [t for t in others.targets if not t.bare and t.key in left and _is_another(t, wanted)]
     # What the cluster does not serve any more is gone: there is nothing to repair until it is pruned.
-    gone = {
-        kind for kind in {target.kind for target in only_before} if context.services.watches.served.is_missing(kind)
-    }
-    return tuple(target for target in only_before if target.kind not in gone)
+    gone = {kind for kind in {target.kind for target in may_exist} if context.services.watches.served.is_missing(kind)}
+    return tuple(target for target in may_exist if target.kind not in gone)
+
+
+def _is_another(target: Target, wanted: TargetSet) -> bool:
+    """Whether a revision does not have an object, or has it otherwise."""
+    found = wanted.by_key.get(target.key)
+    return found is None or found.digest != target.digest
 
 
 def _target_set(context: Context, revision: Revision) -> TargetSet:
@@ -223,6 +232,7 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
         conceals=reads_secrets(context.spec),
         repairs=(terms.drift or {}).get("mode", "Repair") == "Repair",
         installed=context.status.installed_revision == targets.revision,
+        reached=_wave_reached(context, targets.revision),
         started=context.status.started_jobs,
         ledger=context.memory.ledger,
         retries=context.memory.retries,
@@ -239,6 +249,15 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
         ),
         confirm=make_confirmation(context, targets.revision),
     )
+
+
+def _wave_reached(context: Context, revision: str) -> float:
+    """Return the wave that a revision has come to; see `ApplyOptions.reached`."""
+    status, newest = context.status, next(iter(context.status.history), None)
+    is_replaced = newest is not None and (newest.revision != revision or newest.installed_at is None)
+    if status.installed_revision == revision and not is_replaced:  # another one may have been applied in part
+        return math.inf
+    return status.wave.number if status.wave and status.wave.revision == revision else -math.inf
 
 
 def _is_new(context: Context, account: Account | None) -> bool:

@@ -26,6 +26,7 @@ from controller.status.report import Deletion, Report, list_drifted, list_some, 
 _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NONE)
 
 
+_FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
 STRAYS_SHOWN = 5
 # The fields of the spec that lead to a revision.
 _CONTENT = {"format", "sources", "config", "config_from", "processors"}
@@ -115,6 +116,8 @@ def skipped_kinds(deployment: BundleDeployment, report: Report) -> tuple[str, ..
 def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
     unpacked, installed, healthy = _unpacked(report), _installed(deployment, report), _healthy(deployment, report)
     hindrance = next((f for f in (unpacked, installed, healthy) if f.status != "True"), None)
+    if hindrance and hindrance.reason is Reason.WAITING_FOR_WAVE and healthy.reason in _FAILED:
+        hindrance = healthy  # once an object that a wave waits for has failed, a person must act
     # A failed poll does not make what is installed unready: its pins are still in use (rule 1).
     is_ready = installed.status == healthy.status == "True"
     findings = [unpacked, installed, healthy, _ready(deployment, None if is_ready else hindrance, report)]
@@ -280,8 +283,7 @@ def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Repor
     is_decided = hindrance is not None and hindrance.reason in DECISIONS and not report.failure
     if hindrance is None or is_awaited or is_decided:
         return pending
-    failed = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
-    stalls = hindrance.reason.retry.stalls or hindrance.reason in failed
+    stalls = hindrance.reason.retry.stalls or hindrance.reason in _FAILED
     kind = ConditionType.STALLED if stalls else ConditionType.RECONCILING
     return [Finding(kind, "True", hindrance.reason, hindrance.message), *(pending if stalls else [])]
 

@@ -28,6 +28,7 @@ _FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
 # Normal steps of an installation, an upgrade or a deletion, and decisions.
 _EXPECTED = (
     *DECISIONS,
+    Reason.WAITING_FOR_WAVE,
     Reason.WAITING_FOR_HOOK,
     Reason.WAITING_FOR_CRD,
     Reason.DELETING,

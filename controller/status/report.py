@@ -10,7 +10,7 @@ from heapq import nsmallest
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from api.v1alpha2.status import Changes, HistoryEntry
+from api.v1alpha2.status import Changes, HistoryEntry, Wave
 from api.v1alpha2.types import Pending, Rollback, SourcePin, Status
 from controller.apply.drift import DriftedObject
 from controller.apply.plan import Outcome
@@ -97,6 +97,8 @@ class Report:
     """The digest of the wanted revision; empty: not known."""
     applied: bool = False
     """`revision` is applied in full."""
+    wave: Wave | None = None
+    """The wave of `revision` that is being applied; None: unchanged."""
     revision: str = ""
     """The digest that the pass worked on: the wanted one, or after a failure the one applied last."""
     pins: tuple[SourcePin, ...] | None = None

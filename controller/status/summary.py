@@ -19,6 +19,7 @@ from api.v1alpha2.status import (
     STRAY_ITEMS,
     WARNING_ITEMS,
     WARNING_LENGTH,
+    Wave,
 )
 from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, Pending, SourcePin, Status, Stray
 from controller.apply.crd_upgrade import is_about_upgrade
@@ -86,6 +87,7 @@ def _after_report(deployment: BundleDeployment, report: Report, now: datetime) -
             "installed_revision": installed,
             "pending": _pending(report, status),
             "pinned": pinned_after(deployment),
+            "wave": _wave(report, wanted, status),
             "rollback": rollback_after(deployment, report),
             "managed_state": report.managed_state,
             "managed_kinds": report.managed_kinds,
@@ -100,6 +102,12 @@ def _after_report(deployment: BundleDeployment, report: Report, now: datetime) -
         }
     )
     return after.model_copy(update={"history": record(deployment, report, after, now)})
+
+
+def _wave(report: Report, wanted: str, status: Status) -> Wave | None:
+    """Return the wave that is being applied, also of a revision that waits in the middle of them."""
+    wave = report.wave or status.wave
+    return None if report.applied or wave is None or wave.revision != wanted else wave
 
 
 def _pending(report: Report, status: Status) -> Pending | None:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
 from controller.kube.resources import BUILT_IN_GROUPS
 from controller.observe.health.explain import pod
 from controller.observe.health.verdict import (
@@ -393,8 +394,11 @@ def refused(error: BundleError, identity: str) -> Verdict:
         error: why. Failed if its reason stalls, Progressing if it may resolve without a user.
         identity: of the object; dropped where the message starts with it.
     """
-    make = failed if error.reason.retry.stalls else progressing
-    return make(error.reason.value, error.message.removeprefix(f"{identity}: "))
+    reason, message = error.reason.value, error.message.removeprefix(f"{identity}: ")
+    if error.reason.retry.stalls:
+        return failed(reason, message)
+    # The deadline of an object starts with its wave, however long the earlier ones take.
+    return progressing(reason, message, deadline=error.reason is not Reason.WAITING_FOR_WAVE)
 
 
 def matching(checks: Iterable[Manifest], manifest: Manifest) -> tuple[Manifest, ...]:

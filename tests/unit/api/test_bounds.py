@@ -56,6 +56,30 @@ def test_what_a_retry_after_asks_for(case: Case) -> None:
     assert bounds.read_retry_after(case.text, NOW) == case.expect
 
 
+WAVES = [
+    Case("none of the others", "0", 0),
+    Case("a late one", "12", 12),
+    Case("an early one", "-3", -3),
+    Case("one with a sign", "+3", 3),
+    Case("one with zeros in front", "007", 7),
+    Case("the last one", "999999", bounds.HIGHEST_WAVE),
+    Case("one beyond the last", "1000000", None),
+    Case("more digits than Python reads", "9" * 5000, None),
+    Case("a fraction", "1.5", None),
+    Case("white space around it", " 1", None),
+    Case("a line break behind it", "1\n", None),
+    Case("digits of another script", "\u0661", None),
+    Case("an underscore", "1_0", None),
+    Case("nothing", "", None),
+    Case("two signs", "--1", None),
+]
+
+
+@pytest.mark.parametrize("case", WAVES, ids=attrgetter("name"))
+def test_the_wave_that_an_annotation_names(case: Case) -> None:
+    assert bounds.read_wave(case.text) == case.expect
+
+
 class Number(NamedTuple):
     name: str
     value: Any

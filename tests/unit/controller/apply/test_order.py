@@ -13,7 +13,9 @@ from controller.apply.order import (
     Stage,
     Teardown,
     describe_awaited,
+    effective_waves,
     is_custom,
+    last_wave,
     plan_teardown,
     position_of,
     teardown_order,
@@ -242,3 +244,43 @@ HELD = [
 @pytest.mark.parametrize(("record", "explanation", "text"), HELD)
 def test_what_holds_a_deletion_is_named(record: Record, explanation: str, text: str) -> None:
     assert describe_awaited(record, explanation) == text
+
+
+# waves
+
+SHOP = ObjectKey("", "Namespace", "", "shop")
+FOOS = ObjectKey("apiextensions.k8s.io", "CustomResourceDefinition", "", "foos.example.com")
+MAP, FOO = ObjectKey("", "ConfigMap", "shop", "a"), ObjectKey("example.com", "Foo", "shop", "foo")
+OTHER, NODE = ObjectKey("", "ConfigMap", "other", "a"), ObjectKey("", "Node", "", "shop")
+
+
+class Waves(NamedTuple):
+    name: str
+    written: dict[ObjectKey, int]
+    effective: dict[ObjectKey, int]
+
+
+WAVES = [
+    Waves("one wave", {MAP: 3, FOO: 3, SHOP: 3}, {MAP: 3, FOO: 3, SHOP: 3}),
+    Waves("as it is written", {MAP: 2, FOO: -1}, {MAP: 2, FOO: -1}),
+    Waves("a namespace before its content", {SHOP: 0, MAP: 1}, {SHOP: 0, MAP: 1}),
+    Waves("a namespace with its first content", {SHOP: 5, MAP: 1, FOO: 2}, {SHOP: 1, MAP: 1, FOO: 2}),
+    Waves("whatever is in others", {SHOP: 5, OTHER: 1}, {SHOP: 5, OTHER: 1}),
+    Waves("no other kind of its name", {NODE: 5, MAP: 1}, {NODE: 5, MAP: 1}),
+    Waves("a definition with its first instance", {FOOS: 1, FOO: 0}, {FOOS: 0, FOO: 0}),
+    Waves("a definition before its instances", {FOOS: -7, FOO: 0}, {FOOS: -7, FOO: 0}),
+]
+
+
+@pytest.mark.parametrize("case", WAVES, ids=attrgetter("name"))
+def test_the_wave_of_an_object(case: Waves) -> None:
+    assert effective_waves(case.written) == case.effective
+
+
+@pytest.mark.parametrize(
+    ("waves", "expected"),
+    [({}, set()), ({MAP: 0, FOO: 0}, {MAP, FOO}), ({MAP: 0, FOO: 1}, {FOO}), ({MAP: -2, FOO: -1}, {FOO}),
+     ({SHOP: 9, MAP: 0, OTHER: 1}, {OTHER}), ({FOOS: 9, FOO: 2}, {FOOS, FOO})],
+)  # fmt: skip
+def test_the_highest_wave_is_deleted_first(waves: dict[ObjectKey, int], expected: set[ObjectKey]) -> None:
+    assert last_wave(Record(key=key, wave=wave) for key, wave in waves.items()) == expected

@@ -264,7 +264,8 @@ def config_map(name: str, text: str = "1", **annotations: str) -> dict[str, Any]
 MANY = make_set(*(config_map(f"object-{number}") for number in range(200)))
 ODD = make_set(
     config_map("object-7"),
-    config_map("recreated", **{"core.rukpak.io/recreate": "true", "core.rukpak.io/optional": "true"}),
+    config_map("recreated", **{f"core.rukpak.io/{name}": "true" for name in ("recreate", "optional")}),
+    config_map("later", **{"core.rukpak.io/wave": "2"}),
     {**config_map("surrogate", "\ud800"), "data": {"a": [1, 1.5, None, True, {"b": []}], "big": 1 << 70}},
 )
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api import names
 from api.errors import BundleError
 from controller.formats.applicable import make_applicable, revision_digest, scopes_of_crds
 from tests.unit.controller.formats.objects import (
@@ -318,6 +319,7 @@ def env(*variables: Any) -> Object:
 
 POD = "Deployment a: spec.template.spec"
 NUMBER = "must be a string, not a number; put it in quotes"
+WAVE = f"metadata.annotations.{names.WAVE}: must be an integer from -999999 to 999999; correct it"
 BOOLEAN = "must be a string, not a boolean; put it in quotes"
 # fmt: off
 REFUSED = [
@@ -395,6 +397,10 @@ REFUSED = [
         "CustomResourceDefinition a: spec.preserveUnknownFields: must not be true in apiextensions.k8s.io/v1; "
         "remove it and set x-kubernetes-preserve-unknown-fields: true in the schema",
     ),
+    Case("a wave that is no integer", make("Secret", metadata={"annotations": {names.WAVE: "first"}}),
+         f"Secret a: {WAVE}"),
+    Case("a wave without quotes", make("Secret", metadata={"annotations": {names.WAVE: 3}}),
+         f"Secret a: metadata.annotations.{names.WAVE}: {NUMBER}"),
     Case("an object without kind", {"apiVersion": "v1", "metadata": {"name": "a"}}, "objects[0]: kind: missing"),
 ]
 # fmt: on

@@ -31,7 +31,7 @@ LEFT_OUT = ("uid", "resourceVersion", "creationTimestamp", "warnings", "f:warnin
 """What differs with the order of concurrent writes, and warnings of a pass that has also failed."""
 
 
-LOOKS = [(plan, "decide"), (ledger, "_is_as_left"), (ledger, "_weigh"), (progress, "_judge")]
+LOOKS = [(plan, "decide"), (ledger, "_is_as_left"), (ledger, "_weigh"), (progress, "judge_object")]
 """What is done with one object."""
 
 
@@ -277,13 +277,13 @@ def test_one_edit_costs_the_same_whatever_the_size_of_the_bundle(monkeypatch: py
 def test_a_change_of_health_is_the_only_thing_judged(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     installed(world)
     judged: list[Record | None] = []
-    judge = progress._judge
+    judge = progress.judge_object
 
     def counted(record: Record | None, digest: str) -> Verdict:
         judged.append(record)
         return judge(record, digest)
 
-    monkeypatch.setattr(progress, "_judge", counted)
+    monkeypatch.setattr(progress, "judge_object", counted)
     roll(world, 2, "Progressing")
     world.reconcile()
     assert [record.name for record in judged if record] == ["web-2"]

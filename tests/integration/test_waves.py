@@ -1,0 +1,176 @@
+"""Bundles in waves on a real control plane: what waits, what is repaired meanwhile, and how a failure is left behind.
+
+A controller is killed at a random write of an installation in three waves, and started again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from api import names
+from controller.playground.cluster import ControlPlane
+from controller.playground.settings import Settings
+from tests.support.bundles import Deployed, Manifest, World, config_map, exists, image, new_name
+from tests.support.mortal import Cut, Severing, new_mortal_world
+from tests.support.objects import deployment, job, labelled, make, template
+from tests.support.registry import LocalRegistry
+from tests.support.weather import Fault
+
+pytestmark = pytest.mark.timeout(600)
+
+APPS, BATCH = "/apis/apps/v1", "/apis/batch/v1"
+WAITS = {"example.com/waits": "true"}
+"""Of pods that the fake node never starts."""
+
+
+def in_wave(number: int, manifest: Manifest) -> Manifest:
+    return labelled(manifest, annotations={names.WAVE: str(number)})
+
+
+def database(color: str, replicas: int = 1) -> Manifest:
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "db"}}, "serviceName": "db"}
+    pod = template("db")
+    metadata = {**pod["metadata"], "annotations": {"color": color}}
+    return make("apps/v1", "StatefulSet", "db", spec={**spec, "template": {**pod, "metadata": metadata}})
+
+
+def migration(color: str, *, fails: bool = False) -> Manifest:
+    made = job(f"migrate-{color}", **({"activeDeadlineSeconds": 1} if fails else {}))
+    if fails:
+        made["spec"]["template"]["metadata"] = {"annotations": WAITS}
+    return made
+
+
+def shop(color: str, *, fails: bool = False) -> list[Manifest]:
+    """Return a database, a migration of it, and what runs then."""
+    waves = {
+        -1: [database(color), config_map("early", color=color)],
+        0: [migration(color, fails=fails)],
+        1: [deployment("web", 1), config_map("settings", color=color)],
+    }
+    made = [in_wave(number, each) for number, found in waves.items() for each in found]
+    return made[::-1]  # whatever the order of the files
+
+
+def upgrade(world: World, deployed: Deployed, color: str, **how: Any) -> None:
+    deployed.change(sources=[image(world.push(deployed.name, *shop(color, **how), tag=color))])
+
+
+def first_applies(requests: Iterable[str], kinds: Iterable[str]) -> list[str]:
+    """Return in which order objects of some kinds were applied first."""
+    found = [each for each in requests if each.lower().startswith("patch ") and "/status" not in each]
+    places = [next((kind for kind in kinds if f"/{kind}/" in each), "") for each in found]
+    return [place for place in dict.fromkeys(places) if place]
+
+
+def versions(deployed: Deployed) -> list[str]:
+    """Return the resourceVersions of what is in the last wave, but for the status."""
+    web, settings = deployed.get("web", "deployments", APPS), deployed.get("settings")
+    assert web
+    assert settings
+    return [str(web["metadata"]["generation"]), settings["metadata"]["resourceVersion"]]
+
+
+def test_three_waves_are_installed_upgraded_rolled_back_and_deleted(kwok_world: World) -> None:
+    world, kinds = kwok_world, ("statefulsets", "jobs", "deployments")
+    position = world.position()
+    deployed = world.deploy(*shop("blue"))
+    blue = deployed.wait_ready()["installedRevision"]
+    assert first_applies(world.requests(position), kinds) == ["statefulsets", "jobs", "deployments"]
+    assert "wave" not in deployed.status()
+
+    before = versions(deployed)
+    upgrade(world, deployed, "red", fails=True)
+    deployed.wait_for("Ready", "False", "Failed", "Job")
+    message = deployed.wait_for("Installed", "False", "WaitingForWave")["message"]
+    assert f"later waves wait for wave 0: Job {deployed.namespace}/migrate-red (DeadlineExceeded" in message
+    assert (versions(deployed), deployed.data("early")) == (before, {"color": "red"})
+    assert deployed.status()["wave"]["number"] == 0
+
+    deployed.edit("settings", color="edited")
+    deployed.edit("early", color="edited")
+    deployed.wait(lambda: deployed.data("settings") == {"color": "blue"}, "repaired as it was installed")
+    deployed.wait(lambda: deployed.data("early") == {"color": "red"}, "repaired as it is wanted")
+
+    deployed.change(pinnedRevision=blue)
+    deployed.wait_for("Pinned")
+    deployed.wait_ready()
+    deployed.wait(lambda: deployed.get("migrate-red", "jobs", BATCH) is None, "what the other revision had is gone")
+    assert deployed.data("early") == {"color": "blue"}
+
+    position = world.position()
+    deployed.delete()
+    deployed.wait_gone()
+    deleted = [each for each in world.requests(position) if each.startswith("delete ")]
+    order = [next((kind for kind in kinds if f"/{kind}/" in each), "") for each in deleted]
+    assert [each for each in order if each] == ["deployments", "jobs", "statefulsets"]
+
+
+def test_a_wave_that_can_not_be_read_is_told(world: World) -> None:
+    deployed = world.deploy(labelled(config_map("a"), annotations={names.WAVE: "last"}))
+    message = deployed.wait_for("Installed", "False", "InvalidBundle")["message"]
+    assert f"ConfigMap {deployed.namespace}/a" in message or "ConfigMap a" in message
+    assert f"{names.WAVE}: must be an integer" in message
+
+
+# killed
+
+
+@pytest.fixture(scope="module")
+def severing(fresh_cluster: ControlPlane) -> Iterator[Severing]:
+    """What stands between controller and API server."""
+    with Severing(fresh_cluster.server, fresh_cluster.folder / "ca.crt") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def mortal_world(
+    fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, severing: Severing
+) -> Iterator[World]:
+    """A world whose controller is reached through there, and started in no time."""
+    with new_mortal_world(fresh_cluster, registry, settings, severing) as made:
+        yield made
+
+
+def idle_shop() -> list[Manifest]:
+    """Return three waves that become healthy without a node."""
+    waves = [database("blue", replicas=0), job("migrate", completions=0), deployment("web")]
+    return [in_wave(number, each) for number, each in enumerate(waves)]
+
+
+def is_ready(deployed: Deployed) -> bool:
+    return bool(deployed.conditions().get("Ready", {}).get("status") == "True")
+
+
+WRITES = 14
+"""Of this installation: finalizer, revision, three objects, the namespace, and status."""
+
+
+def _thorough(seeds: Iterable[int]) -> list[Any]:
+    return [pytest.param(seed, marks=pytest.mark.thorough) for seed in seeds]
+
+
+@pytest.mark.parametrize("seed", [*range(3), *_thorough(range(3, 20))])
+def test_killed_at_any_write_an_installation_goes_on_in_its_wave(
+    mortal_world: World, severing: Severing, seed: int
+) -> None:
+    world, chance, name = mortal_world, random.Random(seed), new_name()
+    fault = chance.choice([Fault.CUT, Fault.LOST])
+    severing.arm(Cut(name=name, nth=chance.randint(1, WRITES), fault=fault))
+    deployed = world.deploy(*idle_shop(), name=name)
+    world.wait(lambda: severing.severed.is_set() or is_ready(deployed), "cut off or done")
+    if severing.severed.is_set():
+        world.controller.kill()
+    severing.restore()
+    if not world.controller.is_running():
+        world.controller.start()
+    world.wait(lambda: is_ready(deployed), "installed after the controller was killed")
+    sent = [f"{each.verb} {each.path}" for each in severing.requests if each.fault is not Fault.CUT]
+    assert first_applies(sent, ("statefulsets", "jobs", "deployments")) == ["statefulsets", "jobs", "deployments"]
+    assert "wave" not in deployed.status()
+    deployed.delete()
+    world.wait(lambda: not exists(world.client, deployed.path), "gone")
