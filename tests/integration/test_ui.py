@@ -1,4 +1,4 @@
-"""`rukpak ui` in a real Chromium: what happens on a cluster is seen without a reload, and acts have the user's rights."""
+"""`rukpak ui` in a real Chromium: what happens on a cluster is seen at once, and acts have the rights of the user."""
 
 from __future__ import annotations
 
