@@ -94,7 +94,7 @@ class HostBundlesFormat:
         """
         tree, config = request.tree, request.config
         bundle = read_bundle(tree, TextBudget.of(request.means))
-        content = _check_digest(_digest_of(tree), config)
+        content = _check_trust(_digest_of(tree), request)
         plan = make_plan(bundle, config, content, owner=f"{request.install_namespace}/{request.name}")
         objects = _Objects(request, plan)
         if config.get("imageVolume"):
@@ -362,11 +362,13 @@ def _digest_of(tree: ContentTree) -> str:
         raise BundleError(Reason.INVALID_BUNDLE, str(error)) from error
 
 
-def _check_digest(found: str, config: Mapping[str, Any]) -> str:
-    path, wanted = f"{_CONFIG}.digest", config.get("digest")
-    if wanted is None and config.get("allowUnverified") is not True:
-        problem = f"missing; the content has {found}: set it once the content is reviewed, or set allowUnverified"
-        raise BundleError(Reason.INVALID_CONFIG, f"{path}: {problem}")
+def _check_trust(found: str, request: RenderRequest) -> str:
+    """Return the digest of the content. Raises: BundleError if nobody says that it may run as root."""
+    path, wanted = f"{_CONFIG}.digest", request.config.get("digest")
+    is_verified = bool(request.verified) and all(request.verified)
+    if wanted is None and not is_verified and request.config.get("allowUnverified") is not True:
+        remedy = "set it once the content is reviewed, or set verify in each source, or allowUnverified here"
+        raise BundleError(Reason.INVALID_CONFIG, f"{path}: missing; the content has {found}: {remedy}")
     if wanted not in (None, found):
         problem = f"the content has {found} and not {wanted}; review it and correct the digest, or pin the source"
         raise BundleError(Reason.INVALID_CONFIG, f"{path}: {problem}")

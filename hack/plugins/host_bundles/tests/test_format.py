@@ -45,12 +45,14 @@ def render(tmp_path: Path) -> Render:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
         version, name = options.pop("version", "v1.36.0"), options.pop("name", "tool")
+        verified = options.pop("verified", ())
         request = RenderRequest(
             name=name,
             install_namespace="hosts",
             tree=ContentTree(root=root, destinations=("",)),
             config={"image": IMAGE, "allowUnverified": True, **options},
             capabilities=Capabilities(kubernetes_version=version),
+            verified=verified,
         )
         assert HostBundlesFormat().validate(request.config) == []
         return HostBundlesFormat().render(request)
@@ -147,8 +149,15 @@ def test_content_is_refused_until_its_digest_is_given(render: Render, tmp_path: 
     assert plan_of(render(allowUnverified=False, digest=digest))["install"]["digest"] == digest
 
 
-def test_content_with_another_digest_is_refused_also_if_any_is_allowed(render: Render) -> None:
-    reason, message = refusal(render, digest=f"sha256:{'0' * 64}")
+def test_content_needs_no_digest_if_each_source_is_verified(render: Render) -> None:
+    assert plan_of(render(allowUnverified=False, verified=(True, True)))["install"]["digest"]
+    _, message = refusal(render, allowUnverified=False, verified=(True, False))
+    assert message.startswith("spec.config.digest: missing; ")
+
+
+@pytest.mark.parametrize("verified", [(), (True,)])
+def test_content_with_another_digest_is_refused_also_if_any_is_allowed(verified: Any, render: Render) -> None:
+    reason, message = refusal(render, digest=f"sha256:{'0' * 64}", verified=verified)
     assert reason is Reason.INVALID_CONFIG
     assert message.startswith("spec.config.digest: the content has sha256:")
 
