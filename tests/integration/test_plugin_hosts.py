@@ -14,9 +14,12 @@ from controller.playground.cluster import ControlPlane
 from controller.playground.settings import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, image, new_name, new_world
 from tests.support.controller import Controller
+from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.kubelet import Nodes, skip_without_namespaces
 from tests.support.packages import Environment, Install
+from tests.support.private_sources import secret_manifest
 from tests.support.registry import LocalRegistry
+from tests.support.signing import SshKey, sign_commit
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long, pytest.mark.thorough]
 FORMAT = "hosts.rukpak.io/v1"
@@ -33,6 +36,7 @@ CHANGES = {
     "_GONE_SECONDS = 60.0": "_GONE_SECONDS = 5.0",
     "_REMOVAL_SECONDS = 120.0": "_REMOVAL_SECONDS = 10.0",
 }
+IMAGE = f"quay.io/example/rukpak@sha256:{'0' * 64}"
 ENTRIES = "hosts.rukpak.io/nodes"
 BEGIN = b"""
 echo "begin $HOST_BUNDLE_VERSION $(date +%s%N)" >> /etc/rollout
@@ -87,10 +91,11 @@ def bundle(name: str, version: str, seconds: int = 20) -> dict[str, bytes]:
     return {path: data.replace(b"v1.31.4+k3s1", version.encode()) for path, data in files.items()}
 
 
-def deploy(world: World, version: str, **config: Any) -> Deployed:
+def deploy(world: World, version: str, sources: list[Manifest] | None = None, **config: Any) -> Deployed:
     name = new_name()
-    settings = {"image": "python:3.13", "allowUnverified": True, "env": {"K3S_URL": "https://10.0.0.1:6443"}}
-    return world.deploy(bundle(name, version), name=name, format=FORMAT, config=settings | config)
+    settings = {"image": "python:3.13", "allowUnverified": True, "env": {"K3S_URL": "https://10.0.0.1:6443"}} | config
+    given: dict[str, Any] = {"sources": sources} if sources else {}
+    return world.deploy(bundle(name, version), name=name, format=FORMAT, config=settings, **given)
 
 
 def upgrade(world: World, deployed: Deployed, version: str, seconds: int = 20) -> None:
@@ -157,6 +162,28 @@ def test_authors_check_the_example_and_try_it_on_a_folder(environment: Environme
     assert 'server: "https://10.0.0.1:6443"' in (tmp_path / "etc/rancher/k3s/config.yaml").read_text()
     environment.run("rukpak-hosts", "remove", str(EXAMPLE), f"--root={tmp_path}")
     assert [*(tmp_path / "opt/bin").iterdir(), *(tmp_path / "etc/systemd/system").iterdir()] == []
+
+
+def test_only_what_somebody_answers_for_runs_as_root(world: World, tmp_path: Path) -> None:
+    key = SshKey.make(tmp_path / "key")
+    with GitHttpServer(tmp_path / "git") as server:
+        repository = GitRepository(server.root / "repo.git", config={})
+        repository.commit(dict(bundle("tool", "v1")))
+        sign_commit(repository, key)
+        git: Manifest = {"repository": f"{server.url}/repo.git", "ref": "main"}
+        config = {"allowUnverified": False, "image": IMAGE, "nodeSelector": {"no": "node"}}
+        deployed = deploy(world, "v1", sources=[{"kind": "git", "git": git}], **config)
+        deployed.wait_for("Installed", "False", "InvalidConfig", "spec.config.digest: missing; the content has sha256:")
+
+        namespace = f"/api/v1/namespaces/{deployed.namespace}"
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": deployed.namespace}}
+        world.client.apply(namespace, body, manager="tests", force=True)
+        body = secret_manifest(deployed.namespace, "keys", {"allowed_signers": key.allowed().decode()})
+        world.client.create(f"{namespace}/secrets", body)
+        git = {**git, "verify": {"secret": {"name": "keys"}}}
+        deployed.change(sources=[{"kind": "git", "git": git}])
+        deployed.wait_ready()
+    assert deployed.get(deployed.name, "daemonsets", "/apis/apps/v1") is not None
 
 
 def test_ten_nodes_are_installed_upgraded_and_rolled_back_in_waves(
