@@ -20,8 +20,7 @@ from controller.sources.image import registry as registry_module
 from controller.sources.image.signed import MOST_SIGNATURES, SIGNATURE_BYTES
 from controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
-from tests.support.faulty_registry import OCI_MANIFEST, Faults, FaultyRegistry, digest_of
-from tests.support.signing import (
+from tests.support.cosigned import (
     SIGNATURE,
     make_bundle,
     make_envelope,
@@ -35,6 +34,7 @@ from tests.support.signing import (
     store_bundle,
     store_simply,
 )
+from tests.support.faulty_registry import OCI_MANIFEST, Faults, FaultyRegistry, digest_of
 
 PATH = "spec.sources[0].image"
 PROVENANCE = "https://slsa.dev/provenance/v1"
