@@ -40,6 +40,7 @@ from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time
 from hack.control_plane.builds import BUILDS
 from tests.support.archives import tarball
 from tests.support.charts import add_chart, repository_of
+from tests.support.cosigned import make_key, make_payload, pem_of, sign, signed_bundle, store_bundle, store_simply
 from tests.support.faulty_registry import FaultyRegistry
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.private_sources import PASSWORD, USER, Authority
@@ -133,6 +134,12 @@ def count() -> Iterator[Row]:
         yield from _rows("image by range", _ask_registry(folder, authority, "range"), in_range)
         missing = Asked(resolved=4, fetched=0, polled=4)
         yield from _rows("image that is missing, password", _ask_registry(folder, authority, "missing"), missing)
+        simply = Asked(resolved=4, fetched=2, polled=1)  # at most 3 more than without a signature, and none for a poll
+        yield from _rows("image by tag, signed simply", _ask_signed(folder, lists_referrers=True), simply)
+        yield from _rows("image by tag, no referrers, signed simply", _ask_signed(folder), simply)
+        bundle = partial(_ask_signed, folder, is_bundle=True)
+        yield from _rows("image by tag, signed by bundle", bundle(lists_referrers=True), simply)
+        yield from _rows("image by tag, no referrers, signed by bundle", bundle(), simply)
         yield from _rows("chart of an index", _ask_charts(folder), Asked(resolved=1, fetched=1, polled=1))
         in_registry = Asked(resolved=2, fetched=1, polled=2)
         yield from _rows("chart of a registry by range", _ask_chart_registry(folder), in_registry)
@@ -161,6 +168,23 @@ def _ask_registry(folder: Path, authority: Authority, case: str) -> Asked:
             parameters["semver"] = "1.x"
         credentials = Credentials(username=USER, password=PASSWORD) if has_password else None
         return _ask("image", parameters, folder, lambda: len(registry.requests), credentials)
+
+
+def _ask_signed(folder: Path, *, lists_referrers: bool = False, is_bundle: bool = False) -> Asked:
+    """Ask a registry that was asked before: only the first call tries whether it lists referrers."""
+    key = make_key()
+    with FaultyRegistry() as registry:
+        registry.lists_referrers = lists_referrers
+        digest = registry.add_image("v1", tarball(("manifests/a.yaml", b"{}")))
+        if is_bundle:
+            store_bundle(registry, digest, signed_bundle(key, digest))
+        else:
+            payload = make_payload(digest, f"{registry.host}/bundle")
+            store_simply(registry, digest, (payload, sign(key, payload)))
+        verify = {"cosign": {"keys": [{"pem": pem_of(key)}]}}
+        parameters = {"ref": f"{registry.host}/bundle:v1", "verify": verify}
+        _ask("image", parameters, folder, lambda: len(registry.requests))
+        return _ask("image", parameters, folder, lambda: len(registry.requests))
 
 
 def _ask_charts(folder: Path) -> Asked:

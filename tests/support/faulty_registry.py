@@ -89,6 +89,8 @@ class FaultyRegistry:
         """Anyone may read the base of the API."""
         self.refusal = 401
         """Status for an Authorization that is not accepted."""
+        self.lists_referrers = False
+        """Whether it has the API of OCI 1.1."""
         self.realm = ""
         """Of the challenge; default: this registry's own."""
         self.token_answer: bytes | None = None
@@ -213,6 +215,9 @@ class FaultyRegistry:
             if faults.no_digest:
                 del headers["Docker-Content-Digest"]
             self._send(request, 200, data, headers, faults)
+        elif kind == "referrers" and self.lists_referrers:
+            index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": self._referrers_of(name)}
+            self._send(request, 200, json.dumps(index).encode(), {"Content-Type": OCI_INDEX}, faults)
         elif path.endswith("/tags/list"):
             tags = [tag for tag in self.manifests if ":" not in tag]
             self._send(request, 200, json.dumps({"name": "any", "tags": tags}).encode(), {})
@@ -220,6 +225,16 @@ class FaultyRegistry:
             self._send(request, 200, self.blobs[name], faults.headers, faults)
         else:
             self._send(request, 404, b'{"errors":[{"code":"NOT_FOUND"}]}', {})
+
+    def _referrers_of(self, digest: str) -> list[dict[str, Any]]:
+        found = []
+        for name, (media_type, data) in self.manifests.items():
+            document = json.loads(data)
+            if name.startswith("sha256:") and document.get("subject", {}).get("digest") == digest:
+                entry = {"mediaType": media_type, "digest": name, "size": len(data)}
+                about = {key: document[key] for key in ("artifactType", "annotations") if key in document}
+                found.append({**entry, **about})
+        return found
 
     def _make_token(self) -> bytes:
         token = f"token-{len(self._tokens)}"

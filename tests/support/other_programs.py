@@ -42,22 +42,24 @@ def build(source: Path) -> Path:
     )
 
 
-def install(package: str, version: str, settings: Settings, program: str = "") -> Path:
+def install(package: str, version: str, settings: Settings, program: str = "", *, seconds: float = _SECONDS) -> Path:
     """Return a published program, which has the name of its package unless another is given.
+
+    Building it may take so many seconds.
 
     Raises: UnavailableError without Go, or without the modules.
     """
     program = program or package.rpartition("/")[2]
     name = f"built-{program}-{version}-{settings.architecture}"
     installed = ["install", f"{package}@v{version}"]
-    return _cache(settings).obtain(name, lambda made: _go(installed, made, GOBIN=str(made))) / program
+    return _cache(settings).obtain(name, lambda made: _go(installed, made, seconds=seconds, GOBIN=str(made))) / program
 
 
 def _cache(settings: Settings) -> Cache:
     return Cache(settings.cache / "bin", print)
 
 
-def _go(arguments: list[str], folder: Path, **environment: str) -> None:
+def _go(arguments: list[str], folder: Path, *, seconds: float = _SECONDS, **environment: str) -> None:
     if not (go := shutil.which("go")):
         raise UnavailableError("no go on PATH")
     try:
@@ -68,7 +70,7 @@ def _go(arguments: list[str], folder: Path, **environment: str) -> None:
             env=os.environ | ENVIRONMENT | {"GOFLAGS": "-buildvcs=false"} | environment,
             check=True,
             capture_output=True,
-            timeout=_SECONDS,
+            timeout=seconds,
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         said = (error.stderr or b"").decode(errors="replace")[-500:]
@@ -99,6 +101,20 @@ def obtain_oras(settings: Settings) -> Path:
     if found := shutil.which("oras"):
         return Path(found)
     return install("oras.land/oras/cmd/oras", ORAS_VERSION, settings)
+
+
+COSIGN_VERSION, OLDER_COSIGN_VERSION = "3.1.3", "2.6.5"
+_COSIGN_SECONDS = 1800
+"""It contains the clients of several clouds."""
+
+
+def obtain_cosign(settings: Settings, version: str = COSIGN_VERSION) -> Path:
+    """Return the program; that on PATH may be of another line.
+
+    Raises: UnavailableError without Go, or without the module.
+    """
+    package = f"github.com/sigstore/cosign/v{version[0]}/cmd/cosign"
+    return install(package, version, settings, seconds=_COSIGN_SECONDS)
 
 
 KUSTOMIZE_VERSION = "5.8.1"

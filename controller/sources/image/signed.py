@@ -162,6 +162,7 @@ class _Search:
             self.is_by_tag = not self.registry.lists_referrers
             self.referrers = self._by_tag() if self.is_by_tag else self._list()
         found = [each for each in self.referrers if each.annotations.get(_PREDICATE_TYPE) in (predicate_type, None)]
+        found.reverse()  # an index at a tag has no times, and the latest is its last
         found.sort(key=lambda each: each.annotations.get(_CREATED, ""), reverse=True)
         found.sort(key=lambda each: _PREDICATE_TYPE not in each.annotations)
         for descriptor in found[:MOST_SIGNATURES]:

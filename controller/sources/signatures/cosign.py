@@ -8,7 +8,7 @@
 With a key, nothing else is trusted, and no transparency log is asked for: it proves when a certificate was used, and a
 key has no certificate. Without a key, the library sigstore checks the certificate chain, its SCT, and the entry of the
 transparency log or signed time stamps against the trusted root, without the network. It is an optional dependency, and
-imported only then. What it cannot check without the network is no signature: simple signing without a key.
+imported only then. With simple signing, the log has promised to include the entry, and the promise is checked.
 
 Of ECDSA keys, P-384 and P-521 sign the SHA-256 or their own hash: cosign has changed that. Whatever cannot be read is
 no signature. Pure: image/signed.py reads from registries. The formats:
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import importlib.resources
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
     from cryptography.x509 import Certificate, ExtensionType
+    from sigstore.models import Bundle
     from sigstore.verify.verifier import Verifier
 
     Key: TypeAlias = EllipticCurvePublicKey | RSAPublicKey | Ed25519PublicKey
@@ -60,6 +62,8 @@ _BUNDLES = (
     "application/vnd.dev.sigstore.bundle+json;version=0.3",
 )
 _BY = "cosign"
+_CERTIFICATE = "dev.sigstore.cosign/certificate"
+_NO_PROOF = {"logIndex": "0", "treeSize": "1", "rootHash": "", "hashes": [], "checkpoint": {"envelope": "none"}}
 _SIGNED_IMAGE = "cosign container image signature"
 _STATEMENT_PAYLOAD = "application/vnd.in-toto+json"
 _STATEMENTS = ("https://in-toto.io/Statement/v1", "https://in-toto.io/Statement/v0.1")
@@ -215,17 +219,18 @@ def check_payload(payload: bytes, annotations: Mapping[str, str], subject: Subje
 
     Args:
         payload: the document that is signed.
-        annotations: of its layer: the signature.
+        annotations: of its layer: the signature; of one without a key also its certificate and the log's promise.
         subject: the image.
         wanted: whose signature is accepted.
 
     Raises: SignatureError.
     """
-    if not wanted.keys:
-        problem = "it was signed in the form of cosign 2, which can only be checked with a key"
-        raise SignatureError(f"{problem}; sign with cosign 3, or with --new-bundle-format")
-    signature = _decode(annotations.get("dev.cosignproject.cosign/signature", ""), "the signature")
-    signer = _signer_by_key(wanted, signature, payload)
+    signature = annotations.get("dev.cosignproject.cosign/signature", "")
+    if _CERTIFICATE in annotations:
+        bundle, signed = _make_bundle(signature, annotations), hashlib.sha256(payload).digest()
+        signer, _ = _check_without_key(bundle, wanted, signed, is_promised=True)
+    else:
+        signer = _signer_by_key(wanted, _decode(signature, "the signature"), payload)
     document = _parse(payload, "the signed document")
     critical = _mapping(document.get("critical"))
     if critical.get("type") != _SIGNED_IMAGE:
@@ -237,6 +242,37 @@ def check_payload(payload: bytes, annotations: Mapping[str, str], subject: Subje
     if named and (not isinstance(named, str) or not subject.is_named(named)):
         raise SignatureError(f"it is the signature of an image of another repository ({quote(str(named))})")
     return Checked(signer=signer)
+
+
+def _make_bundle(signature: str, annotations: Mapping[str, str]) -> bytes:
+    """Return the bundle that says the same as the annotations of a document that was signed without a key.
+
+    A log has promised in them to include the entry, which it has signed together with the time. The proof of inclusion,
+    which bundles have, is missing; what stands in its place is not read (`_Promised`).
+    """
+    from cryptography import x509  # noqa: PLC0415 - only needed here
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
+
+    promise = _parse(annotations.get("dev.sigstore.cosign/bundle", "").encode(), "the promise of the log")
+    entry = _mapping(promise.get("Payload"))
+    body = _parse(_decode(entry.get("body"), "the entry of the log"), "the entry of the log")
+    try:
+        certificate = x509.load_pem_x509_certificate(annotations[_CERTIFICATE].encode()).public_bytes(Encoding.DER)
+        log = bytes.fromhex(str(entry.get("logID")))
+    except ValueError:
+        raise SignatureError("the certificate, or the promise of the log, is malformed") from None
+    logged = {
+        "logIndex": str(entry.get("logIndex")),
+        "logId": {"keyId": _encode(log)},
+        "kindVersion": {"kind": body.get("kind"), "version": body.get("apiVersion")},
+        "integratedTime": str(entry.get("integratedTime")),
+        "inclusionPromise": {"signedEntryTimestamp": promise.get("SignedEntryTimestamp")},
+        "inclusionProof": _NO_PROOF,
+        "canonicalizedBody": entry.get("body"),
+    }
+    material = {"x509CertificateChain": {"certificates": [{"rawBytes": _encode(certificate)}]}, "tlogEntries": [logged]}
+    bundle = {"mediaType": _BUNDLES[1], "verificationMaterial": material, "messageSignature": {"signature": signature}}
+    return json.dumps(bundle).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +316,8 @@ def check_bundle(data: bytes, subject: Subject, wanted: Wanted) -> Checked:
     if has_statement == ("messageSignature" in bundle):
         raise SignatureError("the bundle must have either a signature or a signed statement")
     if "publicKey" not in _mapping(bundle.get("verificationMaterial")):
-        signer, payload = _check_without_key(data, subject, wanted, has_statement=has_statement)
+        signed = None if has_statement else bytes.fromhex(subject.hexadecimal)
+        signer, payload = _check_without_key(data, wanted, signed)
     elif has_statement:
         signer, payload = _check_envelope(_mapping(bundle["dsseEnvelope"]), wanted)
     else:
@@ -379,8 +416,19 @@ def _is_signed(key: Key, signature: bytes, data: bytes, *, is_digest: bool) -> b
 # without keys
 
 
-def _check_without_key(data: bytes, subject: Subject, wanted: Wanted, *, has_statement: bool) -> tuple[Signer, bytes]:
-    """Return who has signed, and the statement if there is one, as the library finds it."""
+def _check_without_key(
+    data: bytes, wanted: Wanted, signed: bytes | None, *, is_promised: bool = False
+) -> tuple[Signer, bytes]:
+    """Return who has signed, and the statement if there is one, as the library finds it.
+
+    Args:
+        data: the bundle.
+        wanted: whose signature is accepted.
+        signed: the SHA-256 of what was signed; None: the bundle has a statement.
+        is_promised: whether the log has only promised to include the entry.
+
+    Raises: SignatureError; BundleError as `check_bundle`.
+    """
     if not wanted.identities:
         raise SignatureError("it was signed without a key, and verify names no identities")
     verifier = _verifier(wanted)
@@ -391,10 +439,12 @@ def _check_without_key(data: bytes, subject: Subject, wanted: Wanted, *, has_sta
         from sigstore_models.common.v1 import HashAlgorithm  # noqa: PLC0415
 
         bundle, payload = Bundle.from_json(data), b""
-        if has_statement:
+        if is_promised:
+            _expect_promise(bundle)
+        if signed is None:
             _, payload = verifier.verify_dsse(bundle, policy)
         else:
-            hashed = Hashed(algorithm=HashAlgorithm.SHA2_256, digest=bytes.fromhex(subject.hexadecimal))
+            hashed = Hashed(algorithm=HashAlgorithm.SHA2_256, digest=signed)
             verifier.verify_artifact(hashed, bundle, policy)
     except SignatureError:
         raise
@@ -403,6 +453,17 @@ def _check_without_key(data: bytes, subject: Subject, wanted: Wanted, *, has_sta
     if policy.signer is None:
         raise SignatureError("it cannot be verified")
     return policy.signer, payload
+
+
+def _expect_promise(bundle: Bundle) -> None:
+    """Have the library check the promise of a log instead of a proof: it knows no bundles without one."""
+    from sigstore.models import TransparencyLogEntry  # noqa: PLC0415 - optional, and large
+
+    class _Promised(TransparencyLogEntry):
+        def _verify(self, keyring: Any) -> None:
+            self._verify_set(keyring)  # raises without a promise
+
+    bundle._log_entry = _Promised(bundle.log_entry._inner)  # noqa: SLF001 - see above
 
 
 class _Policy:
@@ -500,6 +561,10 @@ def _parse(data: bytes, what: str) -> Mapping[str, Any]:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _encode(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def _decode(value: Any, what: str) -> bytes:
