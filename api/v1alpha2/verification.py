@@ -101,7 +101,7 @@ class GitVerification(Api):
 
 
 class Minisign(Api):
-    """A signature of minisign or signify."""
+    """A signature of minisign."""
 
     public_key: Annotated[str, Field(max_length=56, pattern=r"^RW[A-Za-z0-9+/]{54}$")]
     """The public key, in one line as minisign prints it: RW…."""

@@ -386,7 +386,7 @@ class Repository:
         remedy = "sign the chart with helm package --sign, and publish that file"
         wanted = replace(wanted, field="verify", remedy=remedy)
         with checking(path, _KEYS):
-            if not (keyring := read_keys(self._access.trusted.data[_KEYS], (".asc", ".gpg"))):
+            if not (keyring := read_keys(self._access.trusted.data.get(_KEYS, {}), (".asc", ".gpg"))):
                 raise UnusableKeysError("the Secret has no keys; add OpenPGP keys as *.asc or *.gpg")
             signed = read_signature(self._transport, wanted, self._access, PROVENANCE_BYTES)
             chart = ChartArchive(name=request.name, version=release.version, digest=digest)

@@ -195,6 +195,16 @@ def test_a_poll_that_finds_the_same_commit_fetches_nothing(forge: Forge, access:
     assert again.signer == first.signer
 
 
+def test_a_check_costs_two_requests_more(forge: Forge, access: Access) -> None:
+    """Those of one git fetch; the list of refs is asked for anyway."""
+    forge.sign()
+    parameters = forge.parameters()
+    SOURCE.resolve({**parameters, "verify": None}, access)
+    unverified = len(forge.server.requests)
+    forge.resolve(access, parameters)
+    assert len(forge.server.requests) - 2 * unverified == 2
+
+
 def test_with_another_verify_the_recorded_commit_is_checked(forge: Forge, access: Access) -> None:
     signed = forge.sign()
     first = forge.resolve(access)

@@ -226,7 +226,7 @@ def _check_pinned(objects: Objects, pinned: Resolution, parameters: Mapping[str,
 
 def _check_signature(objects: Objects, target: _Target, parameters: Mapping[str, Any], access: Access) -> Signer:
     with checking(f"{access.path}.verify", _KEYS):
-        keys = read_keys(access.trusted.data[_KEYS])
+        keys = read_keys(access.trusted.data.get(_KEYS, {}))
         if parameters["verify"].get("object") != _OF_TAG:
             signed = read_commit(target.commit, objects.fetch_object(COMMIT, target.commit))
         elif target.tag_object:

@@ -167,15 +167,16 @@ def _split(kind: str, name: str, data: bytes) -> tuple[_Headers, bytes]:
     if hashlib.new(_ALGORITHMS[len(name)], content, usedforsecurity=False).hexdigest() != name:
         raise SignatureError(f"the {kind} is not what its name says; repair the repository")
     head, empty, body = data.partition(b"\n\n")
-    headers: _Headers = []
+    found: list[tuple[bytes, list[bytes]]] = []
     for line in head.split(b"\n"):
         key, blank, value = line.partition(b" ")
-        if not (empty and blank and (key or headers)) or b"\0" in line:
+        if not (empty and blank and (key or found)) or b"\0" in line:
             raise SignatureError(f"the {kind} has a header that git does not write; make it again")
         if key:
-            headers.append((key, value))
+            found.append((key, [value]))
         else:
-            headers[-1] = headers[-1][0], headers[-1][1] + b"\n" + value
+            found[-1][1].append(value)
+    headers = [(key, b"\n".join(values)) for key, values in found]
     if not _ORDER[kind].match(b"".join(key + b" " for key, _ in headers)):
         raise SignatureError(f"the {kind} has headers twice, or in another order than git writes them; make it again")
     return headers, b"\n" + body

@@ -26,6 +26,7 @@ _SECONDS = 30
 _OUTPUT_BYTES = 256 * KIBIBYTE
 _FILES = 64
 _NOT_STARTED = (126, 127)  # exit statuses of prlimit(1)
+_NO_USER = "No user exists for uid"
 # Times are passed and reported in UTC.
 _ENVIRONMENT = {"HOME": "/nonexistent", "GNUPGHOME": "/nonexistent", "LC_ALL": "C", "LANGUAGE": "C", "TZ": "UTC0"}
 
@@ -39,13 +40,12 @@ def run_verifier(command: Sequence[str], access: Access, files: dict[str, bytes]
         files: of its folder, by name.
         data: its standard input.
 
-    Raises: BundleError (VerificationUnavailable if it is not installed; NotSupported if the kernel cannot confine it;
-        Unreachable at the deadline; StorageFull).
+    Raises: BundleError (VerificationUnavailable if it is not installed or was killed; NotSupported if the kernel cannot
+        confine it; Unreachable at the deadline; StorageFull).
     """
     program = shutil.which(command[0])
     if program is None:
-        problem = f"no {command[0]} on PATH; install it where the controller runs"
-        raise BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{access.path}.verify: {problem}")
+        raise _unavailable(access, f"no {command[0]} on PATH; install it where the controller runs")
     with (
         access.room(_MEMORY),
         tempfile.TemporaryDirectory(dir=access.scratch) as name,
@@ -59,7 +59,16 @@ def run_verifier(command: Sequence[str], access: Access, files: dict[str, bytes]
             source.seek(0)
         process = _start([program, *command[1:]], access, folder, cast("BinaryIO", source))
         with ProcessGroup(process) as group:
-            return _collect(process, group, access)
+            result = _collect(process, group, access)
+    if result.status in _NOT_STARTED or result.status < 0:
+        raise _unavailable(access, f"{command[0]} was ended, or cannot be started; see whether memory is short")
+    if _NO_USER in result.stderr:
+        raise _unavailable(access, f"{command[0]} needs a user; add that of the controller to /etc/passwd")
+    return result
+
+
+def _unavailable(access: Access, problem: str) -> BundleError:
+    return BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{access.path}.verify: {problem}")
 
 
 def _start(command: list[str], access: Access, folder: Path, source: BinaryIO) -> subprocess.Popen[bytes]:
@@ -93,7 +102,4 @@ def _collect(process: subprocess.Popen[bytes], group: ProcessGroup, access: Acce
 
     takers = {cast("BinaryIO", process.stdout): _take(output), cast("BinaryIO", process.stderr): _take(stderr)}
     read_pipes(takers, _check)
-    status = group.wait(_check)
-    if status in _NOT_STARTED:
-        raise RuntimeError("cannot start a program that verifies signatures")
-    return ProgramResult(status=status, output=bytes(output), stderr=stderr.decode(errors="replace"))
+    return ProgramResult(status=group.wait(_check), output=bytes(output), stderr=stderr.decode(errors="replace"))

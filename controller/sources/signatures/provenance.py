@@ -48,10 +48,10 @@ def verify(chart: ChartArchive, provenance: bytes, keyring: bytes, access: Acces
 
     Raises: SignatureError; BundleError as `run_verifier`.
     """
-    text, signature = _split(provenance)
+    text, signature = split(provenance)
     types = (openpgp.BINARY, openpgp.TEXT)
     signer = openpgp.verify(b"\r\n".join(text), signature, keyring, access, types=types, now=now)
-    signed = _read(b"\n".join(text))
+    signed = read_text(b"\n".join(text))
     if signed != chart:
         problem = f"the provenance file is of chart {quote(signed.name)} {quote(signed.version)}"
         if (signed.name, signed.version) == (chart.name, chart.version):
@@ -60,8 +60,8 @@ def verify(chart: ChartArchive, provenance: bytes, keyring: bytes, access: Acces
     return replace(signer, by="provenance")
 
 
-def _split(provenance: bytes) -> tuple[list[bytes], bytes]:
-    """Return the lines of the signed text as they are hashed, and the armored signature.
+def split(provenance: bytes) -> tuple[list[bytes], bytes]:
+    """Return the lines of the signed text as they are hashed, and the armored signature, which is not verified yet.
 
     Raises: SignatureError.
     """
@@ -77,7 +77,7 @@ def _split(provenance: bytes) -> tuple[list[bytes], bytes]:
     return text, b"\n".join(bare[end:])
 
 
-def _read(text: bytes) -> ChartArchive:
+def read_text(text: bytes) -> ChartArchive:
     """Return the chart that a signed text is of: Chart.yaml, then the digest of one file. Raises: SignatureError."""
     try:
         about, files = (_values(yaml.compose(part, yaml.CSafeLoader)) for part in text.decode().split(_BETWEEN))
