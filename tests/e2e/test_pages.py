@@ -90,7 +90,9 @@ NOT_RUN: Mapping[str, Mapping[str, str]] = {
 """Commands by page, without comments: why they are not run."""
 IN_STORIES = {
     "README.md": [*steps_of(PAGES[0].read_text(encoding="utf-8").partition("\n## ")[0])],  # tests/e2e/test_install.py
-    **{f"config/{name}.md": read_steps(CONFIG / f"{name}.md") for name in ("bundles", "migration", "runbooks", "waves")},
+    **{
+        f"config/{name}.md": read_steps(CONFIG / f"{name}.md") for name in ("bundles", "migration", "runbooks", "waves")
+    },
 }
 """Commands by page whose output is compared, too."""
 PATCH = "kubectl patch bd NAME --type=merge -p"
