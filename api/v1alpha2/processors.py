@@ -39,8 +39,8 @@ class PatchTarget(Api):
         json_schema_extra=rules(
             rule(
                 "has(self.group) || has(self.kind) || has(self.name) || has(self.__namespace__)"
-                " || has(self.labelSelector)",
-                "set at least one of group, kind, name, namespace and labelSelector",
+                " || has(self.labelSelector) || has(self.annotationSelector)",
+                "set at least one of group, kind, name, namespace, labelSelector and annotationSelector",
             )
         )
     )
@@ -54,6 +54,9 @@ class PatchTarget(Api):
     """Namespace of the objects; those that set none are in the install namespace. Default: any."""
     label_selector: LabelSelector | None = None
     """Labels of the objects, as kubectl get --selector takes them: app=web,tier!=cache or app in (web, api). Default:
+    any."""
+    annotation_selector: LabelSelector | None = None
+    """Annotations of the objects, in the same form: example.com/tier=db, or example.com/tier for any value. Default:
     any."""
 
 

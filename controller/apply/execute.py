@@ -104,7 +104,8 @@ class Applier:
         results = StepResults()
         for wave, steps in groupby(plan.steps, key=attrgetter("wave")):
             if wave > options.reached and not results.wave:
-                results.wave = find_unfinished_wave(results.outcomes, options, self._watches)
+                results.wave = find_unfinished(results.outcomes[results.last :], options, self._watches)
+            results.last = len(results.outcomes)
             for step in steps:
                 self._ask_gate(step, options, results)
                 results.add(self._run_step(step, options, results))
@@ -342,6 +343,8 @@ class StepResults:
     is_gate_known: bool = False
     wave: WaveError | None = None
     """Why what is new in all following waves waits."""
+    last: int = 0
+    """Where the outcomes of the last wave begin."""
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Add the outcomes of a step."""
@@ -356,24 +359,22 @@ class StepResults:
                 self.created_namespaces.add(key.name)
 
 
-def find_unfinished_wave(outcomes: Iterable[Outcome], options: ApplyOptions, watches: Watches) -> WaveError | None:
-    """Return why what is new in the next wave waits; None if everything of the last one is applied and healthy.
+def find_unfinished(outcomes: Iterable[Outcome], options: ApplyOptions, watches: Watches) -> WaveError | None:
+    """Return why what is new in the next wave waits; None if everything in the last one is applied and healthy.
 
     What has no deadline holds up nothing, as it does not delay pruning: it may never change.
 
     Args:
-        outcomes: of all waves so far.
+        outcomes: of the last wave.
         options: of the revision.
         watches: show its objects.
     """
-    done = [outcome for outcome in outcomes if outcome.task.target.key in options.wanted.by_key]
-    if not done:
-        return None
-    wave, observed = done[-1].task.target.wave, watches.managed(options.owner.name)
-    last = [outcome for outcome in done if outcome.task.target.wave == wave]
-    waiting = [text for outcome in last if (text := _describe_unfinished(outcome, observed))]
+    own = [outcome for outcome in outcomes if outcome.task.target.key in options.wanted.by_key]
+    observed = watches.managed(options.owner.name)
+    waiting = [text for outcome in own if (text := _describe_unfinished(outcome, observed))]
     if not waiting:
         return None
+    wave = own[0].task.target.wave
     listed = ", ".join(waiting[:_SHOWN]) + (f" and {len(waiting) - _SHOWN} more" if waiting[_SHOWN:] else "")
     return WaveError(f"later waves wait for wave {wave}: {listed}", wave)
 
@@ -386,7 +387,8 @@ def _describe_unfinished(outcome: Outcome, observed: Mapping[ObjectKey, Record])
     is_done = task.action is Action.NONE and task.record is None
     if task.target.bare or task.action is Action.USE or is_done:
         return ""
-    verdict = judge_object(observed.get(task.target.key), task.target.digest)
+    # Of a kind that may not be watched only the reply is known.
+    verdict = judge_object(observed.get(task.target.key) or outcome.record, task.target.digest)
     if verdict.state is State.HEALTHY or not verdict.deadline:
         return ""
     return f"{task.target.key} ({': '.join(filter(None, (verdict.reason, verdict.text)))})"

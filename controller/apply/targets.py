@@ -153,6 +153,15 @@ def make_targets(
     )
 
 
+def find_waves(manifests: Iterable[Mapping[str, Any]]) -> dict[ObjectKey, int]:
+    """Return the wave in which each of some objects with valid identities is applied."""
+    return effective_waves({key_of(manifest): _written_wave(manifest) for manifest in manifests})
+
+
+def _written_wave(manifest: Mapping[str, Any]) -> int:
+    return read_wave(text(manifest, "metadata", "annotations", names.WAVE)) or 0
+
+
 def _in_waves(targets: Sequence[Target]) -> list[Target]:
     waves = effective_waves({target.key: target.wave for target in targets})
     return [each if each.wave == waves[each.key] else replace(each, wave=waves[each.key]) for each in targets]
@@ -268,7 +277,7 @@ def _target(
         manifest=manifest,
         optional=optional,
         recreate=_annotations(manifest).get(names.RECREATE) == "true",
-        wave=read_wave(text(_annotations(manifest).get(names.WAVE))) or 0,
+        wave=_written_wave(manifest),
         initial=initial,
         ignored=ignored,
     )

@@ -24,7 +24,7 @@ from api.v1alpha2.status import Changes
 from controller.apply.drift import united
 from controller.apply.hooks import HookEvent, PlannedHook, hooks_of
 from controller.apply.managed_fields import LAST_APPLIED
-from controller.apply.targets import TargetSet, find_differences
+from controller.apply.targets import TargetSet, find_differences, find_waves
 from controller.build.revision import Revision
 from controller.cli.output import SHOWN, WIDTH, Color, one_line, to_yaml
 from controller.observe.records import ObjectKey
@@ -255,14 +255,28 @@ def write(comparison: Comparison, key: bytes, *, colors: bool) -> Iterator[str]:
     """
     for line in summarize(comparison):
         yield _paint("", one_line(line), colors=colors)
-    for each in (*comparison.hooks, *comparison.objects):
+    wave = None
+    for each, number in (*((hook, None) for hook in comparison.hooks), *_by_wave(comparison.objects)):
         if each.change is Change.NONE or each.change in _LISTED or each.before == each.after:
             continue
+        if number != wave:
+            yield from ("", f"Wave {number}:")
+            wave = number
         yield ""
         note = f" ({each.hook or each.note})" if each.hook or each.note else ""
         yield _paint("", one_line(f"{each.change.value} {each.key}{note}"), colors=colors)
         for line in _diff(each, key):
             yield _paint(line[:1], line, colors=colors)
+
+
+def _by_wave(objects: Sequence[Difference]) -> list[tuple[Difference, int | None]]:
+    """Return objects with the waves in which they are applied, the lowest first; None if all have the same one."""
+    shown = {each.key: manifest for each in objects if (manifest := each.after or each.before)}
+    waves = find_waves(shown.values())
+    if len(set(waves.values())) <= 1:
+        return [(each, None) for each in objects]
+    numbered: list[tuple[Difference, int | None]] = [(each, waves.get(each.key, 0)) for each in objects]
+    return sorted(numbered, key=lambda pair: pair[1] or 0)
 
 
 def write_one(difference: Difference, key: bytes) -> Iterator[str]:

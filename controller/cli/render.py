@@ -30,6 +30,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Source, Spec
 from api.v1alpha2.verification import config_maps_of, secrets_of
+from controller.apply.targets import find_waves
 from controller.build import capabilities as capabilities_file
 from controller.build.builder import Builder
 from controller.build.config_values import (
@@ -73,6 +74,7 @@ from controller.cli.verbs import RENDERING
 from controller.content.store import ContentStore
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
+from controller.observe.records import key_of
 from controller.settings import Settings
 from controller.sources.config_map import KEY
 from controller.untrusted import mapping
@@ -387,13 +389,17 @@ class _Reader:
 def _show(revision: Revision, output: str) -> str:
     if output == "revision":
         return f"{revision.digest}\n"
-    manifests = [*revision.objects, *(hook["manifest"] for hook in revision.hooks)]
+    waves = find_waves(revision.objects)
+    objects = sorted(revision.objects, key=lambda manifest: waves[key_of(manifest)])
+    manifests = [*objects, *(hook["manifest"] for hook in revision.hooks)]
     if output == "name":
         return "".join(f"{name_of(manifest)}\n" for manifest in manifests)
     if output == "json":
         return to_json(list_of(manifests))
     hooks = (f"# hook: {', '.join(hook['events'])}\n{to_yaml(hook['manifest'])}" for hook in revision.hooks)
-    return "---\n".join([*map(to_yaml, revision.objects), *hooks])
+    has_waves = len(set(waves.values())) > 1
+    heads = [f"# wave: {waves[key_of(each)]}\n" if has_waves else "" for each in objects]
+    return "---\n".join([*(f"{head}{to_yaml(each)}" for head, each in zip(heads, objects, strict=True)), *hooks])
 
 
 def show_capabilities(options: argparse.Namespace) -> int:

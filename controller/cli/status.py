@@ -260,6 +260,8 @@ def describe(deployment: BundleDeployment) -> Iterator[str]:
     yield f"Revision:  {status.installed_revision or 'none installed'}"
     if status.revision != status.installed_revision:
         yield f"Desired:   {status.revision}"
+    if status.wave:
+        yield f"Wave:      {status.wave.number}, since {status.wave.since:%Y-%m-%dT%H:%M:%SZ}"
     if status.pending:
         yield f"Pending:   {status.pending.revision} ({describe_changes(status.pending.changes)})"
     yield from _sources(deployment)

@@ -26,6 +26,7 @@ from controller.apply.drift import as_compared, explain
 from controller.apply.hooks import kinds_of
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target, make_targets
+from controller.apply.targets import find_waves as find_waves_of
 from controller.build.revision import Revision
 from controller.cli.changes import open_store
 from controller.cli.command import attempt, connect, tell
@@ -136,7 +137,50 @@ def _grow_deployment(
 
     unlisted = sorted(strays - {each.name for each in found})  # of a kind that the bundle does not have
     found += [FoundObject(name=name, reason="Unknown") for name in unlisted]
-    return _make_root(deployment, [_make_branch(each) for each in found])
+    own = [each for each in found if each not in hooks]
+    waves = find_waves(own, (revisions or {}).get(deployment.status.revision))
+    children = [
+        _make_wave(deployment, number, [_make_branch(each) for each in members])
+        for number, members in group_by_wave(own, waves)
+    ]
+    return _make_root(deployment, [*(children or map(_make_branch, own)), *map(_make_branch, hooks)])
+
+
+def find_waves(found: Iterable[FoundObject], revision: Revision | None = None) -> Mapping[str, int]:
+    """Return the waves of objects by name, in which they are applied; without those that are not known.
+
+    Args:
+        found: objects on the cluster, as far as they have been read.
+        revision: that is wanted, if the user may read it: objects that wait for their wave are only there.
+    """
+    manifests = [*(each.value for each in found if each.value), *(revision.objects if revision else ())]
+    return {str(key): wave for key, wave in find_waves_of(manifests).items()}
+
+
+def group_by_wave(found: Sequence[FoundObject], waves: Mapping[str, int]) -> list[tuple[int | None, list[FoundObject]]]:
+    """Return objects by wave, the lowest one first, and last those whose wave is not known; empty for one wave."""
+    groups: dict[int | None, list[FoundObject]] = {}
+    for each in found:
+        groups.setdefault(waves.get(each.name), []).append(each)
+    unknown = groups.pop(None, [])
+    if len(groups) <= 1:
+        return []
+    return [*sorted(groups.items(), key=lambda group: group[0] or 0), *([(None, unknown)] if unknown else [])]
+
+
+def describe_wave(deployment: BundleDeployment, number: int | None) -> str:
+    """Return what a wave is doing: nothing of one whose number is not known, or if none is being applied."""
+    current = deployment.status.wave
+    if current is None or number is None or number < current.number:
+        return ""
+    return "Waiting" if number > current.number else "Applying"
+
+
+def _make_wave(deployment: BundleDeployment, number: int | None, children: Sequence[Branch]) -> Branch:
+    name = "Wave unknown" if number is None else f"Wave {number}"
+    current, state = deployment.status.wave, describe_wave(deployment, number)
+    since = f"since {current.since:%Y-%m-%dT%H:%M:%SZ}" if current and state == "Applying" else ""
+    return Branch(name=name, health=state, message=since, children=children)
 
 
 def _make(value: Mapping[str, Any], children: Sequence[Branch]) -> Branch:
@@ -383,10 +427,17 @@ class ObjectLister:
         Raises: ApiError.
         """
         deployment, _ = try_to_read(value)
-        rows = [(each.name, each.reason, each.message) for each in self.find(deployment)] if deployment else []
-        return (
-            ["All objects:", *(f"  {line}" for line in to_table(_OBJECTS_HEADING, rows).splitlines())] if rows else []
-        )
+        found = self.find(deployment) if deployment else []
+        if not found or deployment is None:
+            return []
+        lines = ["All objects:"]
+        for number, members in group_by_wave(found, find_waves(found)) or [(None, found)]:
+            if number is not None:
+                state = describe_wave(deployment, number)
+                lines += [f"  Wave {number}{f' ({state.lower()})' if state else ''}:"]
+            rows = [(each.name, each.reason, each.message) for each in members]
+            lines += [f"  {line}" for line in to_table(_OBJECTS_HEADING, rows).splitlines()]
+        return lines
 
     def find(self, deployment: BundleDeployment) -> list[FoundObject]:
         """Return the objects of a BundleDeployment, those that are missing first.

@@ -25,6 +25,8 @@ from controller.untrusted import mapping
 
 _OPERATION_STEPS = 30
 _WAYS = ("merge", "strategic", "json")
+_SELECTORS = {"labelSelector": "labels", "annotationSelector": "annotations"}
+"""What each of them selects by."""
 
 
 class PatchProcessor:
@@ -37,11 +39,13 @@ class PatchProcessor:
             problems.append(f"{path}: set exactly one of merge, strategic and json")
         target = parameters.get("target") or {}
         if all(value is None for value in target.values()):
-            problems.append(f"{path}.target: set at least one of group, kind, name, namespace and labelSelector")
-        try:
-            parse_selector(target.get("labelSelector") or "any")
-        except ValueError as error:
-            problems.append(f"{path}.target.labelSelector: {error}")
+            fields = "group, kind, name, namespace, labelSelector and annotationSelector"
+            problems.append(f"{path}.target: set at least one of {fields}")
+        for field in _SELECTORS:
+            try:
+                parse_selector(target.get(field) or "any")
+            except ValueError as error:
+                problems.append(f"{path}.target.{field}: {error}")
         for index, operation in enumerate(parameters.get("json") or ()):
             problems += _check_operation(operation, f"{path}.json[{index}]")
         return problems
@@ -160,7 +164,7 @@ def select(target: Mapping[str, Any], request: ProcessRequest) -> Callable[[Obje
 
     An object without a namespace is in the install namespace unless its kind is cluster-scoped.
     """
-    matches_labels = parse_selector(target["labelSelector"]) if target.get("labelSelector") else None
+    selectors = {_SELECTORS[field]: parse_selector(target[field]) for field in _SELECTORS if target.get(field)}
     scopes = scopes_of_crds(request.rendering.objects)
 
     def _selects(item: Object) -> bool:
@@ -173,9 +177,11 @@ def select(target: Mapping[str, Any], request: ProcessRequest) -> Callable[[Obje
             namespace = "" if scope is False else metadata.get("namespace") or request.install_namespace
             if target["namespace"] != namespace:
                 return False
-        labels = mapping(metadata, "labels").items()
         # Other values are no labels, and what to do about them is not for a selector to say.
-        return not matches_labels or matches_labels({key: value for key, value in labels if isinstance(value, str)})
+        return all(
+            matches({key: value for key, value in mapping(metadata, field).items() if isinstance(value, str)})
+            for field, matches in selectors.items()
+        )
 
     return _selects
 

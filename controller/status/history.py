@@ -183,7 +183,7 @@ def seconds_to_rollback(deployment: BundleDeployment, report: Report, now: datet
     if entry is None or not is_refused or find_target(deployment.status.history, entry.revision) is None:
         return None
     # Not positive if the deadline has expired during the pass: the next one begins the rollback.
-    return max(seconds_to_deadline(entry, deployment.spec.progress_deadline_seconds, now), 0.0)
+    return max(seconds_to_deadline(report, entry, deployment.spec.progress_deadline_seconds, now), 0.0)
 
 
 def digest_of_pins(pins: Iterable[SourcePin]) -> str:

@@ -37,7 +37,7 @@ def find_failure(report: Report, entry: HistoryEntry, deadline: float, now: date
     if report.fetching or report.failure or report.revision != entry.revision:
         return None
     refusals = [outcome.error for outcome in report.outcomes if outcome.error and outcome.error.reason.retry.stalls]
-    if refusals and seconds_to_deadline(entry, deadline, now) <= 0:
+    if refusals and seconds_to_deadline(report, entry, deadline, now) <= 0:
         return refusals[0]
     health = report.progress.shown if report.progress else None
     # Objects that were refused are among those that count as failed.
@@ -46,9 +46,13 @@ def find_failure(report: Report, entry: HistoryEntry, deadline: float, now: date
     return None
 
 
-def seconds_to_deadline(entry: HistoryEntry, deadline: float, now: datetime) -> float:
-    """Return the seconds until objects of a revision that are refused count as failed; not positive if they do."""
-    return deadline - (now - entry.started_at).total_seconds() if entry.started_at else 0.0
+def seconds_to_deadline(report: Report, entry: HistoryEntry, deadline: float, now: datetime) -> float:
+    """Return the seconds until objects of a revision that are refused count as failed; not positive if they do.
+
+    It counts from the first object of the revision on, or of the wave that is being applied.
+    """
+    began = report.wave.since if report.wave else entry.started_at
+    return deadline - (now - began).total_seconds() if began else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,9 @@ NOT_RUN: Mapping[str, Mapping[str, str]] = {
 """Commands by page, without comments: why they are not run."""
 IN_STORIES = {
     "README.md": [*steps_of(PAGES[0].read_text(encoding="utf-8").partition("\n## ")[0])],  # tests/e2e/test_install.py
-    **{f"config/{name}.md": read_steps(CONFIG / f"{name}.md") for name in ("bundles", "migration", "runbooks")},
+    **{
+        f"config/{name}.md": read_steps(CONFIG / f"{name}.md") for name in ("bundles", "migration", "runbooks", "waves")
+    },
 }
 """Commands by page whose output is compared, too."""
 PATCH = "kubectl patch bd NAME --type=merge -p"
@@ -221,6 +223,11 @@ def test_the_commands_of_the_runbooks_work(world: World, terminal: dict[str, str
     for step in steps:
         said = run(step, desk, terminal, "none")
         assert not step.output or re.fullmatch(pattern_of(step.output), said)
+
+
+@pytest.mark.thorough
+def test_a_bundle_in_waves_is_shown_in_their_order(terminal: dict[str, str], desk: Path) -> None:
+    follow(read_steps(CONFIG / "waves.md"), desk, terminal, "none")
 
 
 def commands_of(page: Path) -> list[str]:

@@ -132,6 +132,14 @@ def test_a_change_is_a_unified_diff() -> None:
     ]
 
 
+def test_changes_are_shown_wave_by_wave() -> None:
+    late, early = config_map("late"), config_map("early")
+    late["metadata"]["annotations"] = {names.WAVE: "1"}
+    shown = lines(comparison(difference(Change.CREATED, None, late), difference(Change.DELETED, early)))
+    heads = [line for line in shown if line.startswith(("Wave", "created", "deleted"))]
+    assert heads == ["Wave 0:", "deleted ConfigMap shop/early", "Wave 1:", "created ConfigMap shop/late"]
+
+
 def test_creation_and_deletion_are_whole_files() -> None:
     shown = lines(
         comparison(difference(Change.CREATED, None, config_map("new")), difference(Change.DELETED, config_map("old")))

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from api import names
 from api.plugins import Hook, ProcessRequest, Rendering
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import Processor
@@ -75,6 +76,19 @@ FORMS = [
 def test_a_folder_is_shown(case: Form, bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["render", str(bundle), *case.options]) == 0
     assert capsys.readouterr() == (case.expect, "")
+
+
+def test_waves_are_shown_in_their_order(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    early = {**CONFIG_MAP, "metadata": {"name": "b", "annotations": {names.WAVE: "-1"}}}
+    (bundle / "manifests" / "b.json").write_text(json.dumps(early))
+    assert main(["render", str(bundle)]) == 0
+    shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if line.startswith(("# wave", "  name:"))] == [
+        "# wave: -1",
+        "  name: b",
+        "# wave: 0",
+        "  name: a",
+    ]
 
 
 def test_the_folder_of_git_and_what_a_link_leads_to_are_as_a_source_would_bring_them(

@@ -15,11 +15,23 @@ from api import names
 from controller.apply.drift import NOTHING_IGNORED
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import Target
+from controller.build.revision import Revision, Terms
 from controller.cli import main, tree
-from controller.cli.tree import Branch, by_owner, describe_drift, draw, find_child_kinds, grow
+from controller.cli.tree import (
+    Branch,
+    FoundObject,
+    by_owner,
+    describe_drift,
+    describe_wave,
+    draw,
+    find_child_kinds,
+    find_waves,
+    group_by_wave,
+    grow,
+)
 from controller.kube.resources import DEPLOYMENTS, GroupVersionKind
 from controller.observe.records import key_of
-from tests.support.deployments import DIGEST, READY, condition, observed
+from tests.support.deployments import DIGEST, NOW, READY, condition, deployment, observed
 from tests.support.fake_cluster import FakeCluster
 
 Manifest = dict[str, Any]
@@ -220,3 +232,40 @@ def test_messages_are_cut_at_the_width_of_a_terminal(
     assert main(["tree", "shop", "--color=never", f"--output={form}"]) == 0
     line = capsys.readouterr().out.splitlines()[1]
     assert (len(line) == 90, line.endswith("…")) == (is_cut, is_cut)
+
+
+# waves
+
+
+def in_wave(name: str, wave: int | None) -> FoundObject:
+    annotations = {} if wave is None else {names.WAVE: str(wave)}
+    value = made("ConfigMap", name)
+    value["metadata"]["annotations"] = annotations
+    return FoundObject(name=f"ConfigMap shop/{name}", reason="Healthy", value=value)
+
+
+def test_objects_are_grouped_by_wave_the_lowest_first_and_unknown_ones_last() -> None:
+    found = [in_wave("b", 2), FoundObject(name="Job shop/c", reason="WaitingForWave"), in_wave("a", None)]
+    groups = group_by_wave(found, find_waves(found))
+    assert [(number, [each.name for each in members]) for number, members in groups] == [
+        (0, ["ConfigMap shop/a"]),
+        (2, ["ConfigMap shop/b"]),
+        (None, ["Job shop/c"]),
+    ]
+
+
+def test_objects_of_one_wave_are_not_grouped() -> None:
+    found = [in_wave("a", 3), in_wave("b", 3)]
+    assert group_by_wave(found, find_waves(found)) == []
+
+
+def test_a_revision_says_in_which_wave_an_object_is_that_waits() -> None:
+    waits = {**made("Job", "c"), "metadata": {"name": "c", "namespace": "shop", "annotations": {names.WAVE: "1"}}}
+    revision = Revision(digest=DIGEST, objects=(waits,), terms=Terms(inputs="", install_namespace="shop"))
+    assert find_waves([in_wave("a", None)], revision) == {"ConfigMap shop/a": 0, "Job shop/c": 1}
+
+
+@pytest.mark.parametrize(("number", "state"), [(-1, ""), (0, "Applying"), (1, "Waiting"), (None, "")])
+def test_what_a_wave_is_doing(number: int | None, state: str) -> None:
+    wave = {"revision": DIGEST, "number": 0, "since": NOW}
+    assert describe_wave(deployment(status={"observedGeneration": 1, "wave": wave}), number) == state

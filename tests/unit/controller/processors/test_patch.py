@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import dataclass
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from api import names
 from api.errors import BundleError
 from api.plugins import Hook
 from api.v1alpha2.conditions import Reason
@@ -19,7 +23,7 @@ PATCH = PatchProcessor()
 RED = {"data": {"color": "red"}}
 OBJECTS = (
     labelled(config_map("a"), labels={"app": "web"}),
-    labelled(config_map("b"), namespace="other"),
+    labelled(config_map("b"), namespace="other", annotations={"example.com/order": "-2"}),
     make("example.com/v1", "ConfigMap", "a"),
     make("v1", "Namespace", "a"),
 )
@@ -40,6 +44,9 @@ TARGETS = [
     Case("a namespace", {"namespace": "other"}, [1]),
     Case("the install namespace, which is the default", {"namespace": "shop"}, [0, 2]),
     Case("labels", {"labelSelector": "app=web"}, [0]),
+    Case("an annotation of any value", {"annotationSelector": "example.com/order"}, [1]),
+    Case("an annotation of another value", {"annotationSelector": "example.com/order=1"}, []),
+    Case("labels and annotations", {"labelSelector": "app", "annotationSelector": "!example.com/order"}, [0]),
     Case("labels that are not there", {"labelSelector": "!app", "kind": "ConfigMap"}, [1, 2]),
 ]
 
@@ -47,9 +54,18 @@ TARGETS = [
 @pytest.mark.parametrize("case", TARGETS, ids=attrgetter("name"))
 def test_what_a_target_selects(case: Case) -> None:
     before = copy.deepcopy(OBJECTS)
-    result = processed(PATCH, {"target": case.target, "merge": RED}, *OBJECTS)
+    result = processed(PATCH, {"target": case.target, "merge": RED, "optional": True}, *OBJECTS)
     assert [index for index, item in enumerate(result) if item.get("data") == RED["data"]] == case.expect
     assert before == OBJECTS
+
+
+def test_the_waves_of_argo_cd_are_copied_as_the_page_says() -> None:
+    page = (Path(__file__).parents[4] / "config" / "migration.md").read_text(encoding="utf-8")
+    example = next(each for each in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "sync-wave" in each)
+    [processor] = yaml.safe_load(example)["spec"]["processors"]  # noqa: TID251 - our own page
+    ordered = labelled(config_map("a"), annotations={"argocd.argoproj.io/sync-wave": "-3"})
+    first, second = processed(PATCH, processor["patch"], ordered, config_map("b"))
+    assert (first["metadata"]["annotations"][names.WAVE], second) == ("-3", config_map("b"))
 
 
 def test_a_kind_whose_definition_is_in_the_bundle_has_its_scope() -> None:
@@ -131,7 +147,11 @@ PROBLEMS: dict[str, tuple[dict[str, Any], str]] = {
     "two patches": ({"merge": {}, "json": []}, "p: set exactly one of merge, strategic and json"),
     "no target": (
         {"merge": {}, "target": {}},
-        "p.target: set at least one of group, kind, name, namespace and labelSelector",
+        "p.target: set at least one of group, kind, name, namespace, labelSelector and annotationSelector",
+    ),
+    "a wrong selector of annotations": (
+        {"merge": {}, "target": {"annotationSelector": "=c"}},
+        f'p.target.annotationSelector: "=c" is not a requirement; {LIKE}',
     ),
     "a wrong selector": (
         {"merge": {}, "target": {"labelSelector": "a=b,=c"}},

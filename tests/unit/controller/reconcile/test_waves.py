@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from api import names
+from controller.apply import execute
+from controller.observe.health.verdict import Verdict
+from controller.observe.progress import judge_object
+from controller.observe.records import Record
 from tests.support.fake_cluster import Json, KilledError
 from tests.support.reconciling import PATH, World
 
@@ -187,6 +191,25 @@ def test_a_failed_wave_is_rolled_back_where_that_is_wished(world: World) -> None
     become(world, DATABASE, AVAILABLE)
     assert (world.exists(MIGRATE_2), wave(world)) == (False, None)
     assert world.conditions["Healthy"] == "True Healthy"
+
+
+def test_objects_of_a_kind_that_may_not_be_watched_hold_up_nothing_once_applied(world: World) -> None:
+    world.watches.denied.add("ConfigMap")
+    wish(world, config_map("a"), workload("web", 1))
+    assert world.exists(f"{MAPS}/a", WEB)
+
+
+def test_as_many_waves_as_objects_are_looked_at_once_each(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+
+    def counted(record: Record | None, digest: str) -> Verdict:
+        judged.append(digest)
+        return judge_object(record, digest)
+
+    monkeypatch.setattr(execute, "judge_object", counted)
+    wish(world, *(config_map(f"m{number}", number) for number in range(40)))
+    assert world.conditions["Ready"] == "True Ready"
+    assert len(judged) == 39
 
 
 def test_what_cannot_be_applied_holds_up_later_waves(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.status import HistoryEntry
-from api.v1alpha2.types import Rollback
+from api.v1alpha2.types import Rollback, Wave
 from controller.observe.health.verdict import Health
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey
@@ -27,6 +27,10 @@ HOOK_FAILED = BundleError(Reason.HOOK_FAILED, "Job shop/migrate: post-upgrade ho
 
 def entry(revision: str, result: Any = None, seconds: float = 0) -> HistoryEntry:
     return HistoryEntry(revision=revision, outcome=result, started_at=NOW - timedelta(seconds=seconds))
+
+
+def wave(seconds: float) -> Wave:
+    return Wave(revision=B, number=1, since=NOW - timedelta(seconds=seconds))
 
 
 def progress(reason: Reason, failed: int) -> Progress:
@@ -61,6 +65,12 @@ CASES = [
          {**APPLIED, "outcomes": (outcome(REFUSED),), "progress": progress(Reason.FAILED, 1)}, None),
     Case("an object has been refused for too long", {**APPLIED, "outcomes": (outcome(REFUSED),)}, A,
          (entry(B, seconds=600), entry(A, "Healthy"))),
+    Case("an object of a later wave has been refused for as long",
+         {**APPLIED, "outcomes": (outcome(REFUSED),), "wave": wave(60)}, None,
+         (entry(B, seconds=600), entry(A, "Healthy"))),
+    Case("an object of a later wave has been refused for too long",
+         {**APPLIED, "outcomes": (outcome(REFUSED),), "wave": wave(600)}, A,
+         (entry(B, seconds=900), entry(A, "Healthy"))),
     Case("an object waits for something", {**APPLIED, "outcomes": (outcome(WAITS),)}, None,
          (entry(B, seconds=600), entry(A, "Healthy"))),
     Case("another object fails beside one that was just refused",
