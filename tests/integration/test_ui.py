@@ -83,6 +83,9 @@ def test_a_bundle_is_installed_drifts_and_is_paused_and_resumed_before_the_eyes_
     expect(page.locator(".verdict")).to_contain_text("paused")
     deployed.edit("a", color="red")
     expect(page.locator(".node span.drift")).to_contain_text('data.color, owned by "somebody"')
+    box = page.locator(".node span.drift").bounding_box()
+    assert box
+    assert box["width"] > box["height"]
     do(page, "Resume")
     expect(page.locator(".node span.drift")).to_have_count(0)
     expect(page.locator(".verdict")).to_contain_text("ready")

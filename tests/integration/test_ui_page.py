@@ -156,6 +156,13 @@ def test_a_change_of_an_object_is_marked_and_what_is_unfolded_stays_so(page: Pag
     expect(folded.locator("li")).to_have_count(15)
 
 
+def test_objects_that_need_attention_come_first(page: Page, shop: Shop) -> None:
+    stray = {"kind": "ConfigMap", "namespace": "shop", "name": "settings"}
+    shop.put("shop", deployment(**ready(strays=[stray])))
+    show(page, "#/bd/shop")
+    expect(page.locator("details", has_text="ConfigMap").locator(".node").first).to_contain_text("part of no revision")
+
+
 def test_the_yaml_of_a_secret_has_no_value(page: Page) -> None:
     show(page, "#/bd/shop")
     page.get_by_role("link", name="database").click()

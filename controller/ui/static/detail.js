@@ -153,6 +153,7 @@ export class Detail {
     const isCalm = nodes.every((node) => node.state === "healthy" && !node.drift);
     const isOpen = this.folded.has(key) ? this.folded.get(key) : !(isCalm && nodes.length >= MANY);
     const counts = [...group(nodes, (node) => node.state)].map(([state, found]) => make("span", { class: "tally", title: state }, sign(state), String(found.length), make("span", { class: "hidden" }, ` ${state}`)));
+    nodes = [...nodes].sort((one, other) => weigh(other) - weigh(one)); // equal ones stay in order of name
     const list = make("ul", { class: "tree" });
     const fillIn = () => {
       if (!list.childNodes.length) list.append(...nodes.map(draw));
@@ -245,6 +246,11 @@ const short = (digest) => (digest ?? "").split(":").pop().slice(0, 12);
 async function copy(button, text) {
   await navigator.clipboard.writeText(text);
   button.textContent = "Copied";
+}
+
+/** Return how much attention an object needs. */
+function weigh({ state, drift }) {
+  return (state === "healthy" ? 0 : 2) + (drift ? 1 : 0);
 }
 
 /** Return what of an object counts as a change. */
