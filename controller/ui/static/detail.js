@@ -167,8 +167,10 @@ export class Detail {
   node(node, before) {
     const id = node.uid || `${node.namespace}/${node.kind}/${node.name}`;
     const title = node.uid ? make("a", { href: `${this.address}/object/${node.uid}`, key: id }, node.name) : make("span", {}, node.name);
+    const isOne = node.kind === "BundleDeployment" && !node.namespace; // it has a page of its own
+    const page = isOne ? make("a", { href: `#/bd/${encodeURIComponent(node.name)}`, key: `page ${id}` }, "open") : "";
     const line = make("div", { class: "node" },
-      sign(node.state), make("span", { class: "hidden" }, `${node.state}: `), title,
+      sign(node.state), make("span", { class: "hidden" }, `${node.state}: `), title, page,
       node.hook ? make("span", { class: "flag" }, `${node.hook} hook`) : "",
       node.reason && node.reason.toLowerCase() !== "healthy" ? make("span", { class: `word ${node.state}` }, node.reason) : "",
       node.containers.map((each) => make("span", { class: `container ${each.ready || each.state === "Completed" ? "ok" : ""}` }, `${each.name}: ${each.state}`, each.restarts ? ` (${each.restarts} ${each.restarts === 1 ? "restart" : "restarts"})` : "")),
