@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from controller.playground.waiting import wait_for
 from tests.support.browser import find_violations, launch, opened
 from tests.support.fake_api import Fault
 from tests.support.pages import BOARD, CONFIG_MAPS, EVENTS, Served, Shop, condition, deployment, ready, serve, waiting
@@ -43,6 +44,12 @@ def served(shop: Shop) -> Iterator[Served]:
 def page(browser: Browser, served: Served) -> Iterator[Page]:
     with opened(browser, served.url) as found:
         yield found
+
+
+HIDE = """hidden => {
+  Object.defineProperty(document, "hidden", {configurable: true, value: hidden});
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
 
 
 def names(page: Page) -> list[str]:
@@ -249,6 +256,18 @@ def test_a_cluster_that_is_away_is_said_with_the_age_of_what_is_shown_and_comes_
     expect(banner).to_be_hidden()
     expect(page.locator("#live")).to_have_text("live")
     assert page.evaluate("window.stays")
+
+
+def test_a_page_that_nobody_looks_at_follows_nothing_until_somebody_does(
+    page: Page, served: Served, shop: Shop
+) -> None:
+    show(page, "#/bd/search")
+    expect(page.locator(".verdict")).to_contain_text("ready")
+    page.evaluate(HIDE, True)
+    wait_for(lambda: served.board.view("search") is None, SECONDS, "the end of the stream")
+    shop.put("search", deployment({"paused": True}, **ready()))
+    page.evaluate(HIDE, False)
+    expect(page.locator(".verdict")).to_contain_text("paused")
 
 
 def test_who_may_not_list_them_is_told(browser: Browser, shop: Shop) -> None:
