@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import logging
+import os
 import socket
 import ssl
+import sys
 import webbrowser
 from importlib.metadata import version
 from pathlib import Path
@@ -109,5 +111,10 @@ def _shown_host(address: str) -> str:
 def _announce(url: str, options: argparse.Namespace) -> None:
     print(url, flush=True)
     tell("Only this address opens the page; it is valid until Ctrl-C")
-    if not options.no_browser:
+    if not options.no_browser and _has_screen():
         webbrowser.open(url)
+
+
+def _has_screen() -> bool:
+    """Whether there is a screen for a browser: without one, a browser for terminals would be started in this one."""
+    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

@@ -145,6 +145,8 @@ class Outline:
     verdict: Verdict
     containers: tuple[Container, ...]
     hook: str
+    label: str
+    """The BundleDeployment that its label names: a ReplicaSet has the annotations of its Deployment, but not this."""
 
 
 def make_outline(value: Manifest) -> Outline:
@@ -168,6 +170,7 @@ def make_outline(value: Manifest) -> Outline:
         verdict=assess(value, Context()),
         containers=tuple(_containers(value)) if value.get("kind") == "Pod" else (),
         hook=run.partition(" ")[0],
+        label=text(metadata, "labels", names.OWNER_LABEL),
     )
 
 
@@ -221,7 +224,8 @@ def make_nodes(
     roots = [
         _make_root(uid, each)
         for uid, each in found.items()
-        if is_owned(each.value, deployment) or is_hook(each.value, deployment)
+        if each.label == deployment.metadata.name
+        and (is_owned(each.value, deployment) or is_hook(each.value, deployment))
     ]
     named = {str(each.key) for each in found.values()}
     missing = [_missing(each) for name, each in reported.items() if name not in named]

@@ -12,6 +12,7 @@ from pathlib import Path
 from controller.playground.binaries import MissingError
 from controller.playground.settings import read_settings
 from controller.playground.waiting import wait_for
+from hack.demonstration import page
 from hack.demonstration.shell import CommandError, Shell
 from hack.demonstration.stage import DEFINITION, NAMESPACE, PLUGIN, OwnStage, RefusedError, Stage, UserStage
 from tests.support.private_sources import PASSWORD, USER, PrivateSources
@@ -214,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = read_settings()
     try:
         stage = UserStage(settings, _kubeconfig(options)) if options.kubeconfig else OwnStage(settings)
-        return _give(stage, keep=options.keep)
+        return _give(stage, options)
     except (FileNotFoundError, MissingError, RefusedError) as error:
         print(f"hack/demo: {error}", file=sys.stderr)
         return 1
@@ -223,6 +224,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hack/demo", description="Demonstrate RukPak on a real control plane.")
     parser.add_argument("--keep", action="store_true", help="leave everything running, and print how to stop it")
+    parser.add_argument("--ui", action="store_true", help="at the end, keep a page about it open until Ctrl-C")
+    parser.add_argument("--pictures", metavar="FOLDER", type=Path, help="write pictures of that page")
     parser.add_argument("--kubeconfig", metavar="FILE", help="use this cluster (current context)")
     parser.add_argument("--paths-from", type=Path, default=Path(), help=argparse.SUPPRESS)
     return parser
@@ -233,10 +236,11 @@ def _kubeconfig(options: argparse.Namespace) -> Path:
     return path.resolve(strict=True)
 
 
-def _give(stage: Stage, *, keep: bool) -> int:
-    begun, kept = time.monotonic(), False
+def _give(stage: Stage, options: argparse.Namespace) -> int:
+    begun, kept, keep = time.monotonic(), False, options.keep
     try:
-        tell(stage, keep=keep)
+        tell(stage, keep=keep or options.ui or options.pictures is not None)
+        _show_page(stage, options)
         if keep:
             stage.keep()
             kept = True
@@ -254,6 +258,15 @@ def _give(stage: Stage, *, keep: bool) -> int:
         else f"\n== Cleaned up: {stage.brought} are gone ({seconds:.0f} s)"
     )
     return 0
+
+
+def _show_page(stage: Stage, options: argparse.Namespace) -> None:
+    if options.ui or options.pictures:
+        page.prepare(stage)
+    if options.pictures:
+        page.take_pictures(stage, options.paths_from / options.pictures)
+    if options.ui:
+        page.show(stage)
 
 
 def _explain(stage: Stage) -> str:

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = "crd/bundledeployments.core.rukpak.io"
 NAMESPACE = "demo"
 STORE_NAMESPACE = "rukpak-system"
-NAMES = ("demo", "three", "shop", "greeter", "legacy")
+NAMES = ("demo", "three", "shop", "greeter", "legacy", "search", "billing")
 """Of the BundleDeployments."""
 PLUGIN = f"export PATH={shlex.quote(str(ROOT / '.venv' / 'bin'))}:$PATH"
 """The command that makes `kubectl rukpak` available in a shell."""

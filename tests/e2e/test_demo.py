@@ -20,6 +20,7 @@ from controller.playground.settings import Settings
 from controller.playground.waiting import wait_for
 from hack.demonstration.picture import TRANSCRIPT as PICTURED
 from hack.demonstration.picture import excerpt
+from tests.support.browser import find_program
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTED = 128 + signal.SIGINT
@@ -158,10 +159,14 @@ def test_shows_each_step_and_leaves_nothing_behind(own_kubeconfig: Path | None, 
 
 @pytest.mark.thorough
 @pytest.mark.own_cluster
-def test_keep_leaves_it_running_and_says_how_to_use_and_end_it() -> None:
-    with demo("--keep") as process:
+def test_keep_leaves_it_running_and_says_how_to_use_and_end_it(tmp_path: Path) -> None:
+    pictures = [f"--pictures={tmp_path}"] if find_program() else []
+    with demo("--keep", *pictures) as process:
         said, complaint = process.communicate()
     assert process.returncode == 0, said + complaint
+    taken = {path.name for path in tmp_path.iterdir()}
+    pictured = {f"page-{view}-{scheme}.png" for view in ("overview", "detail") for scheme in ("light", "dark")}
+    assert taken == (pictured if pictures else set())
     use, end = said.partition("To use it:\n")[2].split("\nTo stop it:\n")
     try:
         deployments = bash(f"{use}\nkubectl rukpak status")

@@ -65,6 +65,7 @@ NOT_RUN: Mapping[str, Mapping[str, str]] = {
     "controller/cli/README.md": {
         "kubectl rukpak adopt foo -f foo.yaml --from helm/foo": "needs a release of Helm: migration.md has one",
         "kubectl rukpak events foo -w": ENDLESS,
+        "kubectl rukpak ui": ENDLESS,
         "kubectl rukpak uninstall --keep": UNINSTALL,
     },
     "hack/README.md": {

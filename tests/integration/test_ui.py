@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -19,6 +20,21 @@ from tests.support.objects import deployment, make
 pytestmark = pytest.mark.long
 SECONDS = 60.0
 """Deadline for what takes less than a second on an idle machine."""
+
+
+HOOK = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "migrate", "annotations": {"helm.sh/hook": "pre-install"}},
+    "spec": {
+        "activeDeadlineSeconds": 2,
+        "template": {
+            "metadata": {"annotations": {"example.com/waits": ""}},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/main:1"}]},
+        },
+    },
+}
+"""Its pod never runs on the fake node."""
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +98,12 @@ def test_a_bundle_is_installed_drifts_and_is_paused_and_resumed_before_the_eyes_
     do(page, "Pause")
     expect(page.locator(".verdict")).to_contain_text("paused")
     deployed.edit("a", color="red")
-    expect(page.locator(".node .drift")).to_contain_text("data.color, owned by somebody")
+    expect(page.locator(".node span.drift")).to_contain_text('data.color, owned by "somebody"')
+    box = page.locator(".node span.drift").bounding_box()
+    assert box
+    assert box["width"] > box["height"]
     do(page, "Resume")
-    expect(page.locator(".node .drift")).to_have_count(0)
+    expect(page.locator(".node span.drift")).to_have_count(0)
     expect(page.locator(".verdict")).to_contain_text("ready")
     assert deployed.data("a") == {"color": "blue"}
 
@@ -113,6 +132,19 @@ def test_an_upgrade_that_waits_is_looked_at_and_approved(page: Page, kwok_world:
     do(page, "Roll back")
     expect(page.get_by_role("button", name="Undo rollback")).to_be_visible()
     kwok_world.wait(lambda: deployed.data("a") == {"color": "blue"}, "rolled back")
+
+
+def test_a_hook_that_fails_is_seen(page: Page, kwok_world: World) -> None:
+    files = {"Chart.yaml": b"apiVersion: v2\nname: shop\nversion: 1.0.0\n"}
+    files |= {"templates/hook.yaml": json.dumps(HOOK).encode()}
+    deployed = kwok_world.deploy(files, format="helm")
+    look_at(page, deployed.name)
+    hook = page.locator(".node", has_text="migrate").first
+    expect(hook).to_contain_text("pre-install hook")
+    failed = page.locator(".steps > ol > li.failed")
+    expect(failed.locator(".reason")).to_have_text("HookFailed")
+    expect(failed).to_contain_text("DeadlineExceeded")
+    expect(hook).to_contain_text("failed")
 
 
 def test_a_failure_and_a_deletion_are_seen(page: Page, kwok_world: World) -> None:
@@ -149,4 +181,4 @@ def test_who_may_only_look_is_offered_nothing_and_refused_by_the_api_server(
           return (await fetch(`/api/deployments/${name}/acts/pause`, {method: "POST", headers, body: "{}"})).status;
         }"""
         assert page.evaluate(send, deployed.name) == 403
-    assert "paused" not in deployed.read()["spec"]
+    assert deployed.read()["spec"]["paused"] is False

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from controller.playground.waiting import wait_for
 from tests.support.browser import find_violations, launch, opened
 from tests.support.fake_api import Fault
 from tests.support.pages import BOARD, CONFIG_MAPS, EVENTS, Served, Shop, condition, deployment, ready, serve, waiting
@@ -43,6 +44,12 @@ def served(shop: Shop) -> Iterator[Served]:
 def page(browser: Browser, served: Served) -> Iterator[Page]:
     with opened(browser, served.url) as found:
         yield found
+
+
+HIDE = """hidden => {
+  Object.defineProperty(document, "hidden", {configurable: true, value: hidden});
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
 
 
 def names(page: Page) -> list[str]:
@@ -156,6 +163,13 @@ def test_a_change_of_an_object_is_marked_and_what_is_unfolded_stays_so(page: Pag
     expect(folded.locator("li")).to_have_count(15)
 
 
+def test_objects_that_need_attention_come_first(page: Page, shop: Shop) -> None:
+    stray = {"kind": "ConfigMap", "namespace": "shop", "name": "settings"}
+    shop.put("shop", deployment(**ready(strays=[stray])))
+    show(page, "#/bd/shop")
+    expect(page.locator("details", has_text="ConfigMap").locator(".node").first).to_contain_text("part of no revision")
+
+
 def test_the_yaml_of_a_secret_has_no_value(page: Page) -> None:
     show(page, "#/bd/shop")
     page.get_by_role("link", name="database").click()
@@ -242,6 +256,18 @@ def test_a_cluster_that_is_away_is_said_with_the_age_of_what_is_shown_and_comes_
     expect(banner).to_be_hidden()
     expect(page.locator("#live")).to_have_text("live")
     assert page.evaluate("window.stays")
+
+
+def test_a_page_that_nobody_looks_at_follows_nothing_until_somebody_does(
+    page: Page, served: Served, shop: Shop
+) -> None:
+    show(page, "#/bd/search")
+    expect(page.locator(".verdict")).to_contain_text("ready")
+    page.evaluate(HIDE, True)
+    wait_for(lambda: served.board.view("search") is None, SECONDS, "the end of the stream")
+    shop.put("search", deployment({"paused": True}, **ready()))
+    page.evaluate(HIDE, False)
+    expect(page.locator(".verdict")).to_contain_text("paused")
 
 
 def test_who_may_not_list_them_is_told(browser: Browser, shop: Shop) -> None:

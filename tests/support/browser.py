@@ -16,15 +16,27 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "no Chromium on PATH; where there is root: apt-get install chromium"
 
 
+def find_program() -> str | None:
+    """Return the path of a Chromium on PATH."""
+    return next(filter(None, map(shutil.which, PROGRAMS)), None)
+
+
 @contextmanager
 def launch() -> Iterator[Browser]:
     """Provide a Chromium.
 
     Raises: pytest's Skipped if there is none.
     """
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    program = find_program()
     if program is None:
         pytest.skip(MISSING)
+    with launch_program(program) as browser:
+        yield browser
+
+
+@contextmanager
+def launch_program(program: str) -> Iterator[Browser]:
+    """Provide this Chromium."""
     # Its sandbox refuses to run as root, and what it opens here is our own page.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:

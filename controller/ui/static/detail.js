@@ -153,6 +153,7 @@ export class Detail {
     const isCalm = nodes.every((node) => node.state === "healthy" && !node.drift);
     const isOpen = this.folded.has(key) ? this.folded.get(key) : !(isCalm && nodes.length >= MANY);
     const counts = [...group(nodes, (node) => node.state)].map(([state, found]) => make("span", { class: "tally", title: state }, sign(state), String(found.length), make("span", { class: "hidden" }, ` ${state}`)));
+    nodes = [...nodes].sort((one, other) => weigh(other) - weigh(one)); // equal ones stay in order of name
     const list = make("ul", { class: "tree" });
     const fillIn = () => {
       if (!list.childNodes.length) list.append(...nodes.map(draw));
@@ -166,8 +167,10 @@ export class Detail {
   node(node, before) {
     const id = node.uid || `${node.namespace}/${node.kind}/${node.name}`;
     const title = node.uid ? make("a", { href: `${this.address}/object/${node.uid}`, key: id }, node.name) : make("span", {}, node.name);
+    const isOne = node.kind === "BundleDeployment" && !node.namespace; // it has a page of its own
+    const page = isOne ? make("a", { href: `#/bd/${encodeURIComponent(node.name)}`, key: `page ${id}` }, "open") : "";
     const line = make("div", { class: "node" },
-      sign(node.state), make("span", { class: "hidden" }, `${node.state}: `), title,
+      sign(node.state), make("span", { class: "hidden" }, `${node.state}: `), title, page,
       node.hook ? make("span", { class: "flag" }, `${node.hook} hook`) : "",
       node.reason && node.reason.toLowerCase() !== "healthy" ? make("span", { class: `word ${node.state}` }, node.reason) : "",
       node.containers.map((each) => make("span", { class: `container ${each.ready || each.state === "Completed" ? "ok" : ""}` }, `${each.name}: ${each.state}`, each.restarts ? ` (${each.restarts} ${each.restarts === 1 ? "restart" : "restarts"})` : "")),
@@ -245,6 +248,11 @@ const short = (digest) => (digest ?? "").split(":").pop().slice(0, 12);
 async function copy(button, text) {
   await navigator.clipboard.writeText(text);
   button.textContent = "Copied";
+}
+
+/** Return how much attention an object needs. */
+function weigh({ state, drift }) {
+  return (state === "healthy" ? 0 : 2) + (drift ? 1 : 0);
 }
 
 /** Return what of an object counts as a change. */

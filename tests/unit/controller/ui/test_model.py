@@ -129,7 +129,9 @@ def test_steps_tell_what_they_have_come_to_and_what_is_wrong() -> None:
 def manifest(kind: str, name: str, uid: str, *, owner: str = "", hook: str = "", **content: Any) -> Json:
     marks = {names.HOOK_RUN: f"{hook} u"} if hook else {} if owner else {names.OWNER_UID: "u"}
     references = [{"kind": "X", "name": "x", "uid": owner, "controller": True}] if owner else []
+    labels = {} if owner else {names.OWNER_LABEL: "shop"}
     metadata = {"name": name, "namespace": "shop", "uid": uid, "annotations": marks, "ownerReferences": references}
+    metadata["labels"] = labels
     version = {"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "Job": "batch/v1"}.get(kind, "v1")
     return {"apiVersion": version, "kind": kind, "metadata": {**metadata, "generation": 1}, **content}
 
@@ -192,6 +194,13 @@ def test_drift_strays_and_hooks_are_told() -> None:
         ("old", "part of no revision", ""),
         ("migrate", "", "pre-upgrade"),
     ]
+
+
+def test_a_replica_set_with_the_annotations_of_its_deployment_is_shown_below_it_alone() -> None:
+    copied = manifest("ReplicaSet", "web-1", "2", owner="1", spec={"replicas": 1})
+    copied["metadata"]["annotations"] = {names.OWNER_UID: "u"}
+    [web] = nodes_of(ready(), manifest("Deployment", "web", "1", spec={"replicas": 1}), copied)
+    assert [child.name for child in web.children] == ["web-1"]
 
 
 def test_an_object_of_another_one_is_not_shown() -> None:

@@ -1,0 +1,128 @@
+"""The page of `rukpak ui`: 2,000 BundleDeployments until they are seen, 500 changes a second, memory, requests.
+
+`.venv/bin/python -m hack.bench.page` prints the figures. It needs a Chromium on PATH, and no cluster: an API server in
+memory keeps what is shown, and shares the processors with what is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from hack.bench.figures import describe_machine
+from tests.support.browser import find_program, launch_program
+from tests.support.pages import Shop, deployment, ready
+
+COUNT = 2000
+RATE = 500
+SECONDS = 10.0
+STEPS = 50
+"""Bursts in a second."""
+PAINTED = """() => new Promise((resolve) => {
+  const look = () => document.querySelector("tbody tr") ? resolve(performance.now()) : requestAnimationFrame(look);
+  look();
+})"""
+"""Resolves to the milliseconds since navigation at the first frame with a row."""
+OBSERVED = """() => {
+  window.lags = [];
+  const look = () => {
+    for (const each of document.querySelectorAll("tbody .revision")) {
+      if (each.textContent.startsWith("t") && each.textContent !== each.seen) {
+        each.seen = each.textContent;
+        window.lags.push(Date.now() - Number(each.textContent.slice(1)));
+      }
+    }
+    requestAnimationFrame(look);
+  };
+  look();
+}"""
+"""Notes for each row that changes on the screen how many milliseconds ago it was changed."""
+
+
+def main() -> None:
+    """Print the figures."""
+    program = find_program()
+    if program is None:
+        raise SystemExit("hack.bench.page: no Chromium on PATH")
+    print(describe_machine())
+    shop = Shop()
+    with shop.api, tempfile.TemporaryDirectory() as folder:
+        for index in range(COUNT):
+            shop.put(_name(index), deployment(**ready()))
+        with (
+            _serve(shop.api.kubeconfig(Path(folder) / "kubeconfig")) as (process, url),
+            launch_program(program) as browser,
+        ):
+            page = browser.new_page()
+            page.goto(url)  # with the cookie and the parts of the page; the watch has its list
+            page.locator("tbody tr").first.wait_for()
+            paints = [_paint(page) for _ in range(5)]
+            print(
+                f"first row of {COUNT:,} on the screen, s: {statistics.median(paints):.2f}, at most {max(paints):.2f}"
+            )
+            before, spent = len(shop.api.received), _processor_seconds(process.pid)
+            lags = _change(page, shop)
+            told = f"{statistics.median(lags):.2f}, at most {max(lags):.2f}"
+            print(f"{RATE} changes a second, s from a change to the screen: {told}")
+            print(f"CPU of the server for {SECONDS:g} s of that, s: {_processor_seconds(process.pid) - spent:.1f}")
+            print(f"resident memory of the server, MiB: {_memory(process.pid):.0f}")
+            print(f"requests to the API server meanwhile: {len(shop.api.received) - before}")
+
+
+@contextmanager
+def _serve(kubeconfig: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    words = [sys.executable, "-m", "controller", "ui", "--no-browser", f"--kubeconfig={kubeconfig}"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        try:
+            yield process, process.stdout.readline().strip() if process.stdout else ""
+        finally:
+            process.terminate()
+
+
+def _paint(page: Page) -> float:
+    page.reload(wait_until="commit")
+    found: float = page.evaluate(PAINTED)
+    return found / 1000
+
+
+def _change(page: Page, shop: Shop) -> list[float]:
+    """Change rows evenly; those on the screen tell when they were changed."""
+    page.evaluate(OBSERVED)
+    begun, sent = time.monotonic(), 0
+    while (elapsed := time.monotonic() - begun) < SECONDS:
+        while sent < elapsed * RATE:
+            sent += 1
+            place = sent % 20 if sent % 5 == 0 else sent % COUNT  # each fifth one is on the screen
+            told = {"revision": f"t{time.time() * 1000:.0f}", "objects": "6/6"}
+            shop.put(_name(place), deployment(**ready(display=told)))
+        page.wait_for_timeout(1000 / STEPS)
+    page.wait_for_timeout(1000)
+    found: list[float] = page.evaluate("window.lags")
+    return [each / 1000 for each in found]
+
+
+def _name(index: int) -> str:
+    return f"app-{index:04}"
+
+
+def _processor_seconds(pid: int) -> float:
+    user, system = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+import trustme
+
+from controller.cli import main
+from controller.cli.ui import _names_of
+from tests.support.fake_api import FakeApi
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> str:
+    """The file of a certificate for a name and an address, with its key."""
+    path = tmp_path / "certificate.pem"
+    trustme.CA().issue_cert("UI.example.com", "192.0.2.1").private_key_and_cert_chain_pem.write_to_path(path)
+    return str(path)
+
+
+def test_without_the_extra_it_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "controller.ui.server", None)
+    assert main(["ui"]) == 2
+    assert capsys.readouterr().err == 'rukpak ui: the server is missing; run: pip install "rukpak[ui]"\n'
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "ui.example.com"])
+def test_other_machines_are_not_served_without_a_certificate(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ui", f"--listen={address}"]) == 2
+    assert "other machines could read what is sent; give a --certificate" in capsys.readouterr().err
+
+
+def test_the_names_of_a_certificate_are_those_of_the_server(certificate: str) -> None:
+    assert _names_of(certificate) == {"ui.example.com", "192.0.2.1"}
+
+
+def test_a_file_that_is_no_certificate_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nothing.pem"
+    path.write_text("nothing", encoding="utf-8")
+    assert main(["ui", "--listen=0.0.0.0", f"--certificate={path}"]) == 2
+    assert f'rukpak ui: --certificate "{path}": it must be a PEM file' in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeApi() as api, socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = ["ui", "--no-browser", f"--port={port}", f"--kubeconfig={api.kubeconfig(tmp_path / 'kubeconfig')}"]
+        assert main(words) == 1
+    assert f"rukpak ui: cannot listen on 127.0.0.1 port {port}: " in capsys.readouterr().err
