@@ -262,9 +262,10 @@ def test_ten_nodes_are_installed_one_at_a_time(fleet: Fleet) -> None:
 def test_an_agent_asks_less_often_once_it_is_installed(fleet: Fleet) -> None:
     fleet.start(NEW, "a")
     wait_until(lambda: fleet.ready() == {"a"})
-    asked = fleet.cluster.requests
+    asked, since = fleet.cluster.requests, time.monotonic()
     time.sleep(PACE * 600)
-    assert fleet.cluster.requests - asked <= 20  # every 30 s at most, and not every 10 s
+    most = (time.monotonic() - since) / (PACE * 30)  # every 30 s, and not every 20 s on average
+    assert fleet.cluster.requests - asked <= most + 1
 
 
 def test_no_more_are_worked_on_than_are_allowed(fleet: Fleet) -> None:
