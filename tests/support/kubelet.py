@@ -204,7 +204,7 @@ class Nodes:
 
     def _run(self) -> None:
         while not self._over.wait(_LOOK_SECONDS):
-            with self._lock:
+            with self._lock, suppress(ApiError):  # on a busy machine, the API server may not answer in time
                 self._look()
 
     def _look(self) -> None:
@@ -255,9 +255,11 @@ class Nodes:
             query = [("gracePeriodSeconds", "0")]
             self._client.request("DELETE", _path_of(manifest), query=query)
         elif not pod.is_stopping:
-            pod.is_stopping = True
-            [child] = Path(f"/proc/{pod.process.pid}/task/{pod.process.pid}/children").read_text().split()
-            os.kill(int(child), signal.SIGTERM)  # nsenter waits for it
+            # nsenter waits for its child, which is not there yet or any more at some moments.
+            for child in Path(f"/proc/{pod.process.pid}/task/{pod.process.pid}/children").read_text().split():
+                pod.is_stopping = True
+                with suppress(ProcessLookupError):
+                    os.kill(int(child), signal.SIGTERM)
 
     def _start(self, manifest: Manifest, pod: _Pod) -> None:
         spec, root = manifest["spec"], pod.folder / "root"
