@@ -27,6 +27,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -337,6 +338,9 @@ class Agent:
                 self._say(f"the API server cannot be used now: {error}")
                 seconds = _POLL_SECONDS
             stop.wait(self._pace * seconds * random.uniform(0.5, 1.5))  # noqa: S311 - not a secret
+        if self._drained_since:  # nothing was changed on the host, and perhaps no other agent will come here
+            with suppress(ClusterError):
+                self._uncordon()
 
     def _step(self, stop: Stop) -> float:
         """Do what is to be done now, and return how many seconds that holds. Raises: HostError, ClusterError."""
@@ -408,9 +412,11 @@ class Agent:
             self._uncordon()  # nothing was changed yet
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
             raise HostError(f"drain: {problems[0]}{more}; correct that, or raise spec.config.drain.timeoutSeconds")
-        if problems:
-            self._say("draining")
-        return not problems
+        if not problems:
+            self._drained_since = 0.0
+            return True
+        self._say("draining")
+        return False
 
     def _evict(self, pod: Mapping[str, Any], drain: Mapping[str, Any]) -> str:
         """Evict a pod, and return why it is still there. Raises: ClusterError."""

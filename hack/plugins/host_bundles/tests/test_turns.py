@@ -440,6 +440,16 @@ def test_a_drain_that_fails_leaves_the_node_as_it_was(fleet: Fleet, owner: str, 
     assert fleet.order == []
 
 
+def test_a_drain_that_is_given_up_leaves_the_node_as_it_was(fleet: Fleet) -> None:
+    add_pods(fleet, pod("web"))
+    fleet.cluster.protected = {"web"}
+    fleet.start(DRAIN, "a")
+    wait_until(lambda: "draining" in fleet.said)
+    assert is_cordoned(fleet)
+    fleet.stop("a")
+    assert not is_cordoned(fleet)
+
+
 def test_a_node_that_others_have_cordoned_stays_so(fleet: Fleet) -> None:
     fleet.cluster.node["spec"]["unschedulable"] = True
     fleet.start(DRAIN, "a")
