@@ -7,6 +7,7 @@ connections, and logged in again. The limits are what each protocol takes.
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import subprocess
 import sys
@@ -34,9 +35,11 @@ from controller.content.store import ContentStore
 from controller.playground.binaries import Binaries
 from controller.playground.registry import Registry
 from controller.playground.settings import read_settings
+from controller.sources.signatures import SignatureError
+from controller.sources.signatures.cosign import Subject, check_bundle, read_wanted
 from controller.sources.transport import Response, Transport
 from hack.bench.private import TRUSTS, serve_privately
-from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
+from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, read_usage, time_work
 from hack.control_plane.builds import BUILDS
 from tests.support.archives import tarball
 from tests.support.charts import add_chart, repository_of
@@ -261,6 +264,8 @@ def _read(entries: Iterator[Entry]) -> None:
 
 MEBIBYTE = 1 << 20
 TAR_RATIO = 2
+KEYLESS_BUNDLE = b'{"mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json", "messageSignature": {}}'
+KEYLESS_SECONDS, KEYLESS_MEBIBYTES = 2.0, 30.0
 GIT_SECONDS, GIT_MEBIBYTES = 0.5, 2.0
 ARCHIVE_MEBIBYTES = 120.0
 RESOLUTION_SECONDS = 0.05
@@ -274,7 +279,26 @@ Parameters = Mapping[str, Any]
 
 
 def main() -> int:
-    return publish(chosen(sys.argv[1:], (image, git, archive, unchanged, private, chart, requests)))
+    return publish(chosen(sys.argv[1:], (image, git, archive, unchanged, private, chart, requests, keyless)))
+
+
+def keyless() -> Iterator[Row]:
+    """What checks signatures without keys, which is loaded when it is first needed."""
+    loaded = in_child(_load_keyless)
+    title = "signatures without keys: the library and the trusted root"
+    yield Row(title=f"{title}, CPU s", value=loaded[0], at_most=KEYLESS_SECONDS)
+    yield Row(title=f"{title}, MiB", value=loaded[1], at_most=KEYLESS_MEBIBYTES, digits=0)
+
+
+def _load_keyless() -> tuple[float, float]:
+    wanted = read_wanted({"identities": [{"issuer": "i", "subject": "s"}]}, {}, "verify")
+    before = read_usage(os.getpid()).resident
+
+    def load() -> None:
+        with suppress(SignatureError):
+            check_bundle(KEYLESS_BUNDLE, Subject(digest=f"sha256:{'0' * 64}"), wanted)
+
+    return time_work(load, runs=1), read_usage(os.getpid()).resident - before
 
 
 def image() -> Iterator[Row]:

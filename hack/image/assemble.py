@@ -58,15 +58,21 @@ LEFT_OUT = (
 # Of the packages: tests, the 64 MiB of the kubernetes package that the client does not use, and the second of two
 # implementations of zstandard, which is for other interpreters.
 UNUSED = ("*/tests", "*/test", "kubernetes/aio", "kubernetes/client/api", "zstandard/*_cffi*")
-# Packages that kubernetes needs for kubernetes/aio alone.
+# Packages that kubernetes needs for kubernetes/aio alone, and sigstore for its command line and for mail addresses.
 NOT_INSTALLED = {
     "aiohappyeyeballs",
     "aiohttp",
     "aiohttp-retry",
     "aiosignal",
+    "dnspython",
+    "email-validator",
     "frozenlist",
+    "markdown-it-py",
+    "mdurl",
     "multidict",
     "propcache",
+    "pygments",
+    "rich",
     "yarl",
 }
 FILES = {

