@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 import shutil
 import ssl
 from collections.abc import Callable, Iterator
@@ -13,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Entry, Resolution, Signer, Source, Trusted
@@ -24,7 +20,7 @@ from controller.sources.chart import ChartSource
 from controller.sources.http import HttpSource
 from tests.support import charts
 from tests.support.charts import entry_of, index_of
-from tests.support.signing import GpgHome, Minisign, gpg_home, sign_chart
+from tests.support.signing import CosignKey, GpgHome, Minisign, gpg_home, sign_chart
 from tests.support.web_servers import FaultyServer
 
 PATH, CHART_PATH = "spec.sources[0].http", "spec.sources[0].chart"
@@ -251,39 +247,6 @@ def test_a_signed_file_that_another_host_sends(secured: Secured, signer: Minisig
 
 
 # http, cosign
-
-
-class CosignKey:
-    """Signs as `cosign sign-blob --key --bundle` does."""
-
-    def __init__(self) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        self.public = self._key.public_key().public_bytes(*form)
-
-    def bundle(self, content: bytes) -> bytes:
-        hashed = base64.b64encode(hashlib.sha256(content).digest()).decode()
-        signature = base64.b64encode(self._key.sign(content, ec.ECDSA(hashes.SHA256()))).decode()
-        bundle = {
-            "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
-            "verificationMaterial": {"publicKey": {"hint": "x"}},
-            "messageSignature": {"messageDigest": {"algorithm": "SHA2_256", "digest": hashed}, "signature": signature},
-        }
-        return json.dumps(bundle).encode()
-
-    def attestation(self, content: bytes) -> bytes:
-        subject = [{"name": "a", "digest": {"sha256": hashlib.sha256(content).hexdigest()}}]
-        kind = "application/vnd.in-toto+json"
-        predicate = {"predicateType": "https://slsa.dev/provenance/v1", "predicate": {}}
-        statement = {"_type": "https://in-toto.io/Statement/v1", "subject": subject, **predicate}
-        payload = json.dumps(statement).encode()
-        signed = f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
-        signature = base64.b64encode(self._key.sign(signed, ec.ECDSA(hashes.SHA256()))).decode()
-        bundle = json.loads(self.bundle(content))
-        del bundle["messageSignature"]
-        encoded = base64.b64encode(payload).decode()
-        envelope = {"payload": encoded, "payloadType": kind, "signatures": [{"sig": signature}]}
-        return json.dumps({**bundle, "dsseEnvelope": envelope}).encode()
 
 
 BUNDLE = "/a.yaml.sigstore.json"
