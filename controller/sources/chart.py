@@ -65,7 +65,7 @@ from controller.sources.http import (
 )
 from controller.sources.pace import check_deadline
 from controller.sources.signatures.openpgp import read_keys
-from controller.sources.signatures.provenance import PROVENANCE_BYTES, ChartArchive
+from controller.sources.signatures.provenance import PROVENANCE_BYTES, ChartArchive, split
 from controller.sources.signatures.provenance import verify as verify_provenance
 from controller.sources.signatures.verdicts import UnusableKeysError, checking
 from controller.sources.transport import Transport
@@ -318,7 +318,8 @@ class Repository:
             raise self._not_in_registry(release, release.url.rpartition("/")[0])
         previous = self._access.previous
         is_known = previous is not None and pinned_version(previous) == release.version
-        is_known = is_known and not (self._verify and previous and previous.signer is None)
+        if self._verify:
+            return self._read_signed(request, release, previous if is_known else None)
         with Spool(self._access.scratch, self._access.path) as spool:
             answer = self._download(self._address_of(release)).fetch(
                 spool, previous.validator if previous and is_known else ""
@@ -326,7 +327,21 @@ class Repository:
             if previous and answer.is_unchanged:
                 return previous
             resolution = request.pin(self._name, release.version, spool.digest, answer.validator)
-            resolution = replace(resolution, signer=self._find_signer(request, release, spool.digest))
+            self._access.keep(resolution, read_chart(spool.rewind(), self._access))
+            return resolution
+
+    def _read_signed(self, request: ChartRequest, release: Release, previous: Resolution | None) -> Resolution:
+        download = self._download(self._address_of(release))
+        validator = previous.validator if previous and previous.signer else ""
+        if previous and validator and download.ask(validator).is_unchanged:
+            return previous
+        provenance = self._read_provenance(release)  # first, as the signature of a file
+        with Spool(self._access.scratch, self._access.path) as spool:
+            answer = download.fetch(spool, validator)
+            if previous and answer.is_unchanged:
+                return previous
+            resolution = request.pin(self._name, release.version, spool.digest, answer.validator)
+            resolution = replace(resolution, signer=self._check_signature(request, release, spool.digest, provenance))
             self._access.keep(resolution, read_chart(spool.rewind(), self._access))
             return resolution
 
@@ -367,15 +382,20 @@ class Repository:
             named=self._index_address.url,
         )
 
+    # signatures
+
     def _find_signer(self, request: ChartRequest, release: Release, digest: str) -> Signer | None:
-        """Return who has signed a chart, by the provenance file beside it, which is named as Helm names it.
+        """Return who has signed a chart, as `verify` asks.
 
         Raises: BundleError (VerificationFailed, VerificationUnavailable, InvalidVerification).
         """
         if not self._verify:
             return None
-        if signer := self._access.known_signer(digest):
-            return signer
+        known = self._access.known_signer(digest)
+        return known or self._check_signature(request, release, digest, self._read_provenance(release))
+
+    def _read_provenance(self, release: Release) -> bytes:
+        """Download the provenance file beside a chart, which is named as Helm names it."""
         path = f"{self._access.path}.verify"
         if release.url.startswith(OCI):
             problem = f"version {quote(release.version)} is in a registry, without a provenance file"
@@ -385,12 +405,18 @@ class Repository:
         wanted = self._wanted(replace(address, path=f"{address.path}.prov"))
         remedy = "sign the chart with helm package --sign, and publish that file"
         wanted = replace(wanted, field="verify", remedy=remedy)
-        with checking(path, _KEYS):
+        found = read_signature(self._transport, wanted, self._access, PROVENANCE_BYTES)
+        with checking(path, ""):
+            split(found)
+        self._transport.settle()  # it is what was looked for, wherever it is
+        return found
+
+    def _check_signature(self, request: ChartRequest, release: Release, digest: str, provenance: bytes) -> Signer:
+        with checking(f"{self._access.path}.verify", _KEYS):
             if not (keyring := read_keys(self._access.trusted.data.get(_KEYS, {}), (".asc", ".gpg"))):
                 raise UnusableKeysError("the Secret has no keys; add OpenPGP keys as *.asc or *.gpg")
-            signed = read_signature(self._transport, wanted, self._access, PROVENANCE_BYTES)
             chart = ChartArchive(name=request.name, version=release.version, digest=digest)
-            return verify_provenance(chart, signed, keyring, self._access, now=time.time())
+            return verify_provenance(chart, provenance, keyring, self._access, now=time.time())
 
     def _address_of(self, release: Release) -> Address:
         """Return where index.yaml says that a chart is; the same addresses are allowed as for redirects.

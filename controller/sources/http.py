@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import email.utils
 import io
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -488,20 +489,22 @@ class HttpSource:
         address, previous = _parse(parameters, access), access.previous
         # To check it with other keys, the same file is read again.
         validator = previous.validator if previous and previous.signer else ""
-        signature = b"" if validator else _read_signature(address, parameters, access)
         with connect(address, parameters, access) as transport, Spool(access.scratch, access.path) as spool:
             headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
-            wanted = Wanted(address=address, headers=headers)
-            answer = Download(transport, wanted, access).fetch(spool, validator)
+            download = Download(transport, Wanted(address=address, headers=headers), access)
+            if previous and validator and download.ask(validator).is_unchanged:
+                return previous
+            # The signature comes first: asked for afterwards, it would tell the server of the spec that another one, to
+            # which it has redirected, has answered.
+            signature = _read_signature(address, parameters, access)
+            answer = download.fetch(spool, validator)
             if previous and answer.is_unchanged:
                 return previous
-            # That another host has sent something is no secret: without `verify` it would be recorded.
-            transport.settle()
             resolution = Resolution(pinned=address.url, digest=spool.digest, validator=answer.validator)
             expected = f"sha256:{_sha256(parameters)}" if _sha256(parameters) else spool.digest
             if spool.digest != (access.pinned.digest if access.pinned else expected):
                 raise _mismatch(address, parameters, access)
-            signer = _check(spool, signature or _read_signature(address, parameters, access), parameters, access)
+            signer = _check(spool, signature, parameters, access)
             resolution = replace(access.pinned or resolution, signer=signer)
             access.keep(resolution, _read(spool, address, parameters, access))
             return resolution
@@ -540,6 +543,7 @@ def _read(spool: Spool, address: Address, parameters: Mapping[str, Any], access:
 _SIGNATURE_URL = "signatureURL"
 _MINISIGN, _COSIGN = "minisign", "cosign"
 _SUFFIXES_OF_SIGNATURES = {_MINISIGN: ".minisig", _COSIGN: ".sigstore.json"}
+_BUNDLE = "application/vnd.dev.sigstore.bundle"
 _SIGNATURE_BYTES = {_MINISIGN: minisign.SIGNATURE_BYTES, _COSIGN: MEBIBYTE}
 
 
@@ -569,7 +573,24 @@ def _read_signature(address: Address, parameters: Mapping[str, Any], access: Acc
         remedy=f"publish the signature there, or set {_SIGNATURE_URL}",
     )
     with connect(found, parameters, access, f"verify.{_SIGNATURE_URL}" if given else "url") as transport:
-        return read_signature(transport, wanted, access, _SIGNATURE_BYTES[form])
+        signature = read_signature(transport, wanted, access, _SIGNATURE_BYTES[form])
+        with checking(f"{access.path}.verify", ""):
+            _check_form(form, signature)
+        transport.settle()
+        return signature
+
+
+def _check_form(form: str, signature: bytes) -> None:
+    """Check that bytes are a signature at all, wherever they come from. Raises: SignatureError."""
+    if form == _MINISIGN:
+        minisign.read_signature(signature)
+        return
+    try:
+        bundle = json.loads(signature)
+    except (ValueError, RecursionError):
+        bundle = None
+    if not isinstance(bundle, dict) or not str(bundle.get("mediaType", "")).startswith(_BUNDLE):
+        raise SignatureError("it is no Sigstore bundle; sign the file with cosign sign-blob --bundle")
 
 
 def _form(parameters: Mapping[str, Any]) -> str:

@@ -239,7 +239,7 @@ def test_a_commit_that_the_server_no_longer_has(forge: Forge, access: Access) ->
 # on a cluster
 
 
-def deploy(world: World, forge: Forge, **verify: Any) -> Deployed:
+def deploy(world: World, forge: Forge) -> Deployed:
     """Apply a BundleDeployment of main; its Secret is in its install namespace, and has no keys of SSH yet."""
     name = new_name()
     for body in (
@@ -249,8 +249,8 @@ def deploy(world: World, forge: Forge, **verify: Any) -> Deployed:
         folder = f"/api/v1/namespaces/{name}"
         path = folder if body["kind"] == "Namespace" else f"{folder}/secrets/keys"
         world.client.apply(path, body, manager="tests", force=True)
-    git = {**forge.parameters(directory="deploy"), "verify": {"secret": {"name": "keys"}, **verify}}
-    return world.deploy(name=name, ref="none", sources=[{"kind": "git", "git": git}])
+    source = {"kind": "git", "git": forge.parameters(directory="deploy")}
+    return world.deploy(name=name, ref="none", sources=[source])
 
 
 def give_keys(deployed: Deployed, forge: Forge) -> None:

@@ -69,7 +69,7 @@ def verify(file: BinaryIO, signature: bytes, key: PublicKey) -> Signer:
     """
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - only needed here
 
-    algorithm, key_id, signed, comment, signed_comment = _read_signature(signature)
+    algorithm, key_id, signed, comment, signed_comment = read_signature(signature)
     if key_id != key.id:
         raise SignatureError("the file is signed with another key; sign it with the one of publicKey, or correct that")
     try:
@@ -91,8 +91,8 @@ def _verify_file(file: BinaryIO, algorithm: bytes, signed: bytes, key: PublicKey
         key.key.verify(signed, hashlib.blake2b(content).digest() if algorithm == _HASHED else content)
 
 
-def _read_signature(text: bytes) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-    """Return algorithm, key ID, signature, trusted comment and its signature.
+def read_signature(text: bytes) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """Return algorithm, key ID, signature, trusted comment and its signature; nothing is verified yet.
 
     Raises: SignatureError.
     """

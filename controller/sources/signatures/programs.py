@@ -21,7 +21,7 @@ from controller.content.disk import disk_errors_reported
 from controller.processes.programs import ProcessGroup, View, confined, programs, read_pipes, start_confined
 from controller.sources.pace import check_deadline
 
-_MEMORY = 128 * MEBIBYTE
+_MEMORY = 32 * MEBIBYTE
 _SECONDS = 30
 _OUTPUT_BYTES = 256 * KIBIBYTE
 _FILES = 64
@@ -72,7 +72,7 @@ def _unavailable(access: Access, problem: str) -> BundleError:
 
 
 def _start(command: list[str], access: Access, folder: Path, source: BinaryIO) -> subprocess.Popen[bytes]:
-    limits = {"core": 0, "fsize": 0, "nofile": _FILES, "cpu": _SECONDS, "as": _MEMORY}
+    limits = {"core": 0, "fsize": 0, "nofile": _FILES, "cpu": _SECONDS, "data": _MEMORY}
     wrapped = confined(command, raisable=False, **limits)
     environment = {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
 

@@ -36,6 +36,7 @@ from controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
 from tests.support.charts import entry_of, index_of, pack, packed_chart
 from tests.support.faulty_registry import Faults, FaultyRegistry
+from tests.support.signing import CosignKey, Minisign
 from tests.support.web_servers import FaultyServer, File
 
 LIMITS = Limits(compressed_bytes=100_000)
@@ -45,6 +46,7 @@ GOOD = packed_chart("web", "1.0.0")
 HTML = b"<!doctype html><title>Vault</title>"
 LEAVING = pack({"web/Chart.yaml": b"name: web\nversion: 1.0.0\n", "web/../../../etc/passwd": b"x"})
 OTHER = packed_chart("web", "6.6.6")
+PEM = CosignKey().public.decode()
 
 
 def digest_of(body: bytes) -> str:
@@ -239,6 +241,48 @@ def redirecting_manifests(target: str) -> Way:
     return way
 
 
+def redirecting_signature(verify: Mapping[str, Any], suffix: str) -> Way:
+    """Of a file that the tenant's server has itself."""
+
+    def way(stack: ExitStack, tls: Tls, host: str) -> Tenant:
+        own = stack.enter_context(FaultyServer(tls.trusted))
+        own.add("/web.yaml", GOOD)
+        own.add(f"/web.yaml{suffix}", redirect=f"https://{host}/signature")
+        parameters = {"url": f"{own.address}/web.yaml", "certificateData": tls.pem, "verify": verify}
+        return Tenant(HttpSource(), parameters, None, own.requests)
+
+    return way
+
+
+def signed_guess(body: bytes) -> Way:
+    """A redirected file, with the tenant's own signature of what it may be."""
+
+    def way(stack: ExitStack, tls: Tls, host: str) -> Tenant:
+        own, signer = stack.enter_context(FaultyServer(tls.trusted)), Minisign()
+        own.add("/web.tgz", redirect=f"https://{host}/web.tgz")
+        own.add("/web.tgz.minisig", signer.sign(body))
+        verify = {"minisign": {"publicKey": signer.public}}
+        parameters = {"url": f"{own.address}/web.tgz", "certificateData": tls.pem, "verify": verify}
+        return Tenant(HttpSource(), parameters, None, own.requests)
+
+    return way
+
+
+def redirecting_provenance(entry: Mapping[str, Any]) -> Way:
+    """Of a chart that the tenant's server has, with or without its digest in the index."""
+
+    def way(stack: ExitStack, tls: Tls, host: str) -> Tenant:
+        own = stack.enter_context(FaultyServer(tls.trusted))
+        own.add("/index.yaml", index_of([entry]))
+        own.add("/web-1.0.0.tgz", GOOD)
+        own.add("/web-1.0.0.tgz.prov", redirect=f"https://{host}/web.prov")
+        verify = {"provenance": {"secret": {"name": "keys"}}}
+        parameters = {"repository": own.address, "name": "web", "certificateData": tls.pem, "verify": verify}
+        return Tenant(ChartSource(), parameters, None, own.requests)
+
+    return way
+
+
 def resolved(way: Way, *without: str) -> Way:
     """Have the source resolved, after some of its parameters are removed."""
 
@@ -266,6 +310,12 @@ WAYS: Mapping[str, Way] = {
     "a tag of a registry": redirecting_manifests(":v1"),
     "a digest of a registry": redirecting_manifests(f"@{digest_of(GOOD)}"),
     "a digest that is that of a page": redirecting_manifests(f"@{digest_of(HTML)}"),
+    "a signature of minisign": redirecting_signature({"minisign": {"publicKey": Minisign().public}}, ".minisig"),
+    "a bundle of cosign": redirecting_signature({"cosign": {"keys": [{"pem": PEM}]}}, ".sigstore.json"),
+    "a file with a signature of a page": signed_guess(HTML),
+    "a file with a signature of another archive": signed_guess(LEAVING),
+    "the provenance file of a chart": redirecting_provenance(entry_of("web", "1.0.0", GOOD)),
+    "the provenance file of a chart without a digest": redirecting_provenance(entry_of("web", "1.0.0", None)),
 }
 
 

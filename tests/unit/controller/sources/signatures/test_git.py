@@ -165,6 +165,16 @@ def with_header(data: bytes, key: bytes, value: bytes) -> bytes:
     return b"%s\n%s %s\n\n%s" % (head, key, value.strip().replace(b"\n", b"\n "), body)
 
 
+def test_a_signature_whose_last_line_is_empty(tmp_path: Path, gpg: GpgHome, ssh: SshKey, access: Access) -> None:
+    """As in what GitHub signs itself."""
+    repository = repository_of(tmp_path)
+    keys = read_keys({"a.asc": gpg.export(), "allowed_signers": ssh.allowed()})
+    for name in (sign_commit(repository, gpg), sign_commit(repository, ssh)):
+        data = read_object(repository, name).replace(b" SIGNATURE-----\n\n", b" SIGNATURE-----\n \n\n")
+        assert named("commit", data) != name
+        assert check_commit(named("commit", data), data, keys, access).by in ("pgp", "ssh")
+
+
 def test_a_merge_of_a_signed_tag(tmp_path: Path, gpg: GpgHome, ssh: SshKey, access: Access) -> None:
     """The tag with its signature is a header of the commit, and part of what is signed."""
     repository = repository_of(tmp_path)

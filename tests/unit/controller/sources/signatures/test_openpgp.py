@@ -21,6 +21,27 @@ PATH = "spec.sources[0].git"
 DATA = b"what is signed\n"
 NOW = time.time()
 
+RECORDED_KEY = b"""\
+-----BEGIN PGP PUBLIC KEY BLOCK-----
+
+mDMEZZIAgBYJKwYBBAHaRw8BAQdAYds9M0paore9QrJygbR/o6XpGfww5BnRV8Dl
+AnHGYoy0F3Nob3AgPHNob3BAZXhhbXBsZS5vcmc+iJAEExYIADgWIQRyrCdSzAQg
+IE9NKYcYItiYlf4r6wUCZZIAgAIbAwULCQgHAgYVCgkICwIEFgIDAQIeAQIXgAAK
+CRAYItiYlf4r68YUAQDB907BASt9qdfwj6gSEq0GNWh8y6p2Wx8XPfhAFdZ1dwEA
+iGj4Eet46zUGXABZQ9+Ltupwh5n15k6OOSXHfJCT8As=
+=jpmB
+-----END PGP PUBLIC KEY BLOCK-----
+"""
+RECORDED_SIGNATURE = b"""\
+-----BEGIN PGP SIGNATURE-----
+
+iHUEABYIAB0WIQRyrCdSzAQgIE9NKYcYItiYlf4r6wUCZZNSAAAKCRAYItiYlf4r
+6+xyAQCthkHgrvUeogKXmVWm1lXWbVLU4Adbp7v5ZC9kGoL5nQD/a7cwmk+i5aEF
+4DwHjIUSfSoLcrjGWTJ3R+ITLbUi4wY=
+=66FD
+-----END PGP SIGNATURE-----
+"""
+
 
 @pytest.fixture
 def gpg(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpgHome]:
@@ -39,6 +60,17 @@ def check(gpg: GpgHome, signature: bytes, access: Access, data: bytes = DATA) ->
 def test_a_signature_by_a_key_of_each_type(gpg: GpgHome, access: Access, algorithm: str) -> None:
     fingerprint = gpg.make_key(algorithm)
     assert check(gpg, gpg.sign(DATA), access) == Signer(by="pgp", key=fingerprint, identity="shop <shop@example.org>")
+
+
+def test_a_signature_that_was_recorded(access: Access) -> None:
+    """Where gpg is not installed, it is tried at least that gpgv verifies something, and not everything."""
+    keyring = read_keys({"a.asc": RECORDED_KEY})
+    signer = verify(DATA, RECORDED_SIGNATURE, keyring, access, types=(BINARY,), now=NOW)
+    assert signer == Signer(
+        by="pgp", key="72AC2752CC0420204F4D29871822D89895FE2BEB", identity="shop <shop@example.org>"
+    )
+    with pytest.raises(SignatureError, match="the signature is of something else"):
+        verify(DATA + b"x", RECORDED_SIGNATURE, keyring, access, types=(BINARY,), now=NOW)
 
 
 def test_a_signature_by_a_subkey_names_the_primary_key(gpg: GpgHome, access: Access) -> None:
