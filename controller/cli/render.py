@@ -174,8 +174,7 @@ def render_draft(
     Returns: the BundleDeployment with its format, and the revision.
     Raises: NoConsentError, BundleError, MisuseError, ApiError, ConfigurationError.
     """
-    if not (options.use_secrets or is_consent_given(_uses(options, deployment), draft.origin)):
-        raise NoConsentError
+    ask_for_consent(options, deployment, draft.origin)
     with new_store() as store:
         return _render_draft(options, draft, deployment, store, capabilities)
 
@@ -255,6 +254,15 @@ def render_local(options: argparse.Namespace, store: ContentStore, capabilities:
 # a BundleDeployment
 
 
+def ask_for_consent(options: argparse.Namespace, deployment: BundleDeployment, origin: str) -> None:
+    """Ask whether the Secrets that a BundleDeployment names may be used, unless a flag says so.
+
+    Raises: NoConsentError; MisuseError if there is no terminal.
+    """
+    if not (options.use_secrets or is_consent_given(_uses(options, deployment), origin)):
+        raise NoConsentError
+
+
 def _uses(options: argparse.Namespace, deployment: BundleDeployment) -> list[SecretUse]:
     return find_secret_uses(deployment, network_of(options).registry_mirrors)
 
@@ -267,15 +275,9 @@ def _render_draft(
     capabilities: Capabilities,
 ) -> tuple[BundleDeployment, Revision]:
     (spec, confidential, secrets), status = _with_config(options, deployment), deployment.status
-    builder = _builder(options, store)
-    reader = _Reader(options, draft, deployment)
+    builder = make_builder(options, store)
     cancelled = threading.Event()
-    context = BuildContext(
-        credentials=reader.read,
-        trusted=reader.read_trusted,
-        config_map=reader.read_local,
-        unchecked=find_unchecked(spec, status.sources),
-    )
+    context = replace(make_context(options, draft, deployment), unchecked=find_unchecked(spec, status.sources))
     resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, context)
     if resolved.failure:
         raise resolved.failure
@@ -315,7 +317,14 @@ def _with_config(
     return spec, confidential_of(deployment, found.texts, found.secrets), found.secrets
 
 
-def _builder(options: argparse.Namespace, store: ContentStore) -> Builder:
+def make_context(options: argparse.Namespace, draft: Draft, deployment: BundleDeployment) -> BuildContext:
+    """Return what the sources of a BundleDeployment may use, read with the user's permissions."""
+    reader = _Reader(options, draft, deployment)
+    return BuildContext(credentials=reader.read, trusted=reader.read_trusted, config_map=reader.read_local)
+
+
+def make_builder(options: argparse.Namespace, store: ContentStore) -> Builder:
+    """Return what resolves sources and renders as the controller does, with the options that it has in common."""
     settings = BuildSettings(
         store_bytes=_STORE_BYTES,
         limits=Limits(),

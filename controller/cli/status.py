@@ -324,15 +324,16 @@ def _pins(pins: Iterable[SourcePin]) -> Iterator[str]:
         yield f"  {pin.kind} {name}{reference}{place}"
         yield f"    {pin.digest}"
         if pin.verified:
-            yield f"    {_signer(pin.verified)}"
+            checked = pin.verified.at.astimezone(UTC)
+            yield f"    {describe_signer(pin.verified)}, checked {checked:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _signer(verified: Verified) -> str:
-    """Return who has signed the content of a source, and when that was checked."""
+def describe_signer(verified: Verified) -> str:
+    """Return who has signed the content of a source, and how."""
     who = verified.identity or verified.key
     more = f", key {verified.key}" if verified.identity and verified.key else ""
     issuer = f", issuer {verified.issuer}" if verified.issuer else ""
-    return f"signed by {who} ({verified.by}{more}{issuer}), checked {verified.at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"signed by {who} ({verified.by}{more}{issuer})"
 
 
 def _counts(deployment: BundleDeployment) -> str:

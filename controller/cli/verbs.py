@@ -543,6 +543,26 @@ BUNDLES = {
         ),
         entry="lint:main",
     ),
+    "verify": Verb(
+        summary="check who has signed the sources of a BundleDeployment",
+        description="Check the signatures that the sources of a BundleDeployment must have, as the controller does, "
+        "and print who has signed what. The keys are read from the Secrets that verify names, with your permissions. "
+        "What status records is checked, if the file has one, otherwise what the sources lead to now. Exits with 1 if "
+        "a source lacks a signature, or nothing demands one.",
+        usage="-f FILE [flags]",
+        examples={
+            "verify -f shop.yaml": "a BundleDeployment in a file",
+            "verify -f shop.yaml -o json": "print who has signed as JSON",
+        },
+        flags=(
+            _flag("-f, --file FILE", "BundleDeployment; -: stdin"),
+            _flag("--use-secrets", "use the Secrets that sources name without asking", default=False),
+            _output("json", "yaml"),
+            *_cluster("namespace"),
+            _options(*RENDERING),
+        ),
+        entry="verify:main",
+    ),
     "install": Verb(
         summary="install a bundle, or upgrade it: render it, show what it changes and may do, ask, apply",
         description="Create a BundleDeployment, or change the one that exists, after showing what that would change "

@@ -14,8 +14,10 @@ places that no pattern covers: `--allowed-hosts` keeps sources from those.
 
 from __future__ import annotations
 
+import ipaddress
 import posixpath
 import re
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -33,6 +35,7 @@ from api.v1alpha2.verification import (
     ImageVerification,
     Verification,
 )
+from controller.sources.hosts import PORTS
 from controller.sources.image.reference import HUB, HUB_NAMES, parse_reference
 
 OPTION = "--require-verified"
@@ -41,6 +44,7 @@ SCHEME = "secret:"
 _HUB_NAMES = frozenset({*HUB_NAMES, "registry.hub.docker.com"})
 _PATTERN = re.compile(r"\*|[^\s*/=,]*[.:\]][^\s*/=,]*/(?!/)[^\s*=,]*\*?|localhost/[^\s*=,]*\*?")
 _PORT = re.compile(r":\d*$")
+_USUAL_PORTS = frozenset({":", *(f":{port}" for port in PORTS.values())})
 _SCP_LIKE = re.compile(r"(?:[^/@:]+@)?(\[[^\]]+\]|[^/:\[]+):(.*)", re.DOTALL)
 _MOST_DECODINGS = 4
 
@@ -80,7 +84,9 @@ def _parse(pair: str, namespace: str) -> Demand:
     if not name:
         raise ValueError(f'{OPTION}: "{pair}" has no keys; name a file, a folder, or a Secret as secret:NAME')
     host, slash, path = pattern.lower().partition("/")
-    host = HUB if host in _HUB_NAMES else host
+    port = _port_of(host)
+    # The usual ports need not be written: a demand for one of them is for all ports.
+    host = _normal(host.removesuffix(port)) + ("" if port in _USUAL_PORTS else port)
     return Demand(pattern=f"{host}{slash}{path}", keys=f"{SCHEME}{namespace}/{name}" if name != keys else keys)
 
 
@@ -179,13 +185,30 @@ def _spellings(url: str) -> Iterator[str]:
     place = _without_scheme(url) if "://" in url else url
     authority, _, path = re.split(r"[?#]", place, maxsplit=1)[0].partition("/")
     authority = authority.rpartition("@")[2].lower()
-    host = _PORT.sub("", authority)
-    port = authority.removeprefix(host)
-    host = host.rstrip(".")
-    host = HUB if host in _HUB_NAMES else host
+    port = _port_of(authority)
+    host = authority.removesuffix(port)
+    host = _normal(host.rstrip("."))
     for each in set(_paths(path)):
         yield f"{host}/{each}"
         yield f"{host}{port}/{each}"
+
+
+def _port_of(authority: str) -> str:
+    found = _PORT.search(authority)
+    return found[0] if found else ""
+
+
+def _normal(host: str) -> str:
+    """Return the usual spelling of an address, as resolvers read all of them: 10.1 is 10.0.0.1; or of Docker Hub."""
+    if host in _HUB_NAMES:
+        return HUB
+    try:
+        if ":" not in host:
+            return socket.inet_ntoa(socket.inet_aton(host))
+        address = ipaddress.IPv6Address(host.strip("[]"))
+    except (OSError, ValueError):
+        return host
+    return str(address.ipv4_mapped) if address.ipv4_mapped else f"[{address}]"
 
 
 def _paths(path: str) -> Iterator[str]:

@@ -2,32 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+import pytest
 
 from controller.playground.cluster import ControlPlane
 from controller.playground.settings import Settings
-from tests.support.bundles import config_map, image, new_world
-from tests.support.registry import LocalRegistry
+from tests.support.bundles import World, bundle_of, config_map, image, new_world
+from tests.support.cosigned import PrivateKey, make_key, pem_of, signed_bundle, store_bundle
+from tests.support.faulty_registry import FaultyRegistry
+from tests.support.objects import secret
+from tests.support.registry import LocalRegistry, pack
+
+KEY, OWN = make_key(), make_key()
 
 
-def test_what_nobody_has_signed_is_not_installed_where_that_is_demanded(
+@pytest.fixture
+def demanding(
     cluster: ControlPlane, registry: LocalRegistry, settings: Settings, tmp_path: Path
-) -> None:
-    key = ec.generate_private_key(ec.SECP256R1()).public_key()
-    (tmp_path / "acme.pub").write_bytes(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-    option = f"--require-verified={registry.host}/acme-*={tmp_path}"
-    with new_world(cluster, registry, settings.running, option) as world:
-        refused = world.deploy(config_map("settings", color="green"), name="acme-shop")
-        refused.wait_for("Unpacked", "False", "VerificationFailed")
-        free = world.deploy(config_map("settings", color="blue"))
-        before = free.wait_ready()
-        free.change(sources=[image(refused.ref)])
-        free.wait_for("Unpacked", "False", "VerificationFailed")
-        # What is installed stays, and is repaired.
-        free.edit("settings", color="red")
-        free.wait(lambda: (free.data("settings") or {}).get("color") == "blue", "repair")
-        assert free.status()["installedRevision"] == before["installedRevision"]
-        assert refused.get("settings") is None
+) -> Iterator[tuple[World, FaultyRegistry]]:
+    """A controller with demands for three repositories, and a registry that has these."""
+    file = tmp_path / "acme.pub"
+    file.write_text(pem_of(KEY), encoding="utf-8")
+    with FaultyRegistry() as served:
+        host = served.host
+        option = f"--require-verified={host}/shop/*={file},{host}/kept/*=secret:acme,{host}/lost/*={file}.none"
+        with new_world(cluster, registry, settings.running, option) as world:
+            yield world, served
+
+
+def push(served: FaultyRegistry, color: str, *keys: PrivateKey) -> str:
+    digest = served.add_image("v1", pack(bundle_of(config_map("settings", color=color))))
+    for key in keys:
+        store_bundle(served, digest, signed_bundle(key, digest))
+    return digest
+
+
+def own_verify(ref: str) -> dict[str, Any]:
+    """Return a source that says itself who must have signed it."""
+    return {"kind": "image", "image": {"ref": ref, "verify": {"cosign": {"keys": [{"pem": pem_of(OWN)}]}}}}
+
+
+def test_what_the_administrator_has_not_signed_is_not_installed(demanding: tuple[World, FaultyRegistry]) -> None:
+    world, served = demanding
+    ref = f"{served.host}/shop/app:v1"
+    push(served, "red", OWN)
+    deployed = world.deploy(ref=ref)
+    deployed.wait_for("Unpacked", "False", "VerificationFailed", "none of the keys has made the signature")
+    deployed.change(sources=[own_verify(ref)])
+    deployed.wait_for("Unpacked", "False", "VerificationFailed", "none of the keys has made the signature")
+    assert deployed.get("settings") is None
+
+    signed = push(served, "blue", OWN, KEY)
+    deployed.request_reconcile("signed by both")
+    [pin] = deployed.wait_ready()["sources"]
+    assert (pin["digest"], pin["verified"]["by"]) == (signed, "cosign")
+    assert deployed.data("settings") == {"color": "blue"}
+
+    push(served, "green", KEY)
+    deployed.request_reconcile("signed by the administrator alone")
+    deployed.wait_for("Unpacked", "False", "VerificationFailed")
+    deployed.edit("settings", color="red")
+    deployed.wait(lambda: deployed.data("settings") == {"color": "blue"}, "what is installed is repaired")
+    deployed.change(sources=[image(ref)])
+    deployed.wait(lambda: deployed.data("settings") == {"color": "green"}, "without a verify, the demand is enough")
+
+
+def test_keys_in_a_secret_of_the_controller_and_keys_that_are_lost(demanding: tuple[World, FaultyRegistry]) -> None:
+    world, served = demanding
+    push(served, "blue", KEY)
+    kept = world.deploy(ref=f"{served.host}/kept/app:v1")
+    kept.wait_for("Unpacked", "False", "VerificationUnavailable", 'Secret "rukpak-system/acme"')
+    keys = secret("acme", **{"acme.pub": pem_of(KEY)})
+    path = "/api/v1/namespaces/rukpak-system/secrets/acme"
+    world.client.apply(path, keys, manager="tests", force=True)
+    try:
+        kept.request_reconcile("there are keys")
+        kept.wait_ready()
+    finally:
+        world.client.delete(path)
+    lost = world.deploy(ref=f"{served.host}/lost/app:v1")
+    lost.wait_for("Unpacked", "False", "VerificationUnavailable", "the file of keys cannot be read")

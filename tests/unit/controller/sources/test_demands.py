@@ -14,7 +14,7 @@ DIGEST = "sha256:" + "a" * 64
 POLICY = SignaturePolicy(
     demands=parse_demands(
         "ghcr.io/acme/*=/keys/acme, docker.io/library/*=/keys/hub,github.com/acme/*=secret:git,"
-        "files.example.com/acme/*=/keys/files,charts.example.com/*=/keys/charts,ghcr.io/one/shop=/keys/one",
+        "files.example.com/acme/*=/keys/files,10.0.0.1:5000/*=/keys/address,[fd00:0:0::1]/*=/keys/ipv6,charts.example.com/*=/keys/charts,ghcr.io/one/shop=/keys/one",
         "rukpak-system",
     ),
     mirrors={"ghcr.io": "mirror.example.com/ghcr", "index.docker.io": "hub.example.com"},
@@ -87,6 +87,12 @@ DEMANDED: dict[str, tuple[dict[str, Any], str]] = {
     "a chart with a query": (chart("https://charts.example.com/stable?x=a/b"), "/keys/charts"),
     "a chart in a registry": (chart("oci://ghcr.io/acme"), "/keys/acme"),
     "a chart in Docker Hub": (chart("oci://registry-1.docker.io/library"), "/keys/hub"),
+    "an address": (image("10.0.0.1:5000/acme/shop"), "/keys/address"),
+    "a shorter spelling of it": (image("10.1:5000/acme/shop"), "/keys/address"),
+    "as one number": (http("http://167772161:5000/acme/shop"), "/keys/address"),
+    "in hexadecimal": (http("http://0x0a.0.0.1:5000/acme/shop"), "/keys/address"),
+    "in an IPv6 address": (http("http://[::ffff:10.0.0.1]:5000/acme/shop"), "/keys/address"),
+    "an IPv6 address": (http("https://[fd00::0001]:8443/acme/shop"), "/keys/ipv6"),
     "an image as files": (http("https://ghcr.io/v2/acme/shop/blobs/sha256:aaaa"), "/keys/acme"),
 }
 FREE: dict[str, dict[str, Any]] = {
@@ -172,7 +178,7 @@ def test_what_is_no_demand_is_refused(text: str) -> None:
 
 
 def test_demands_are_read() -> None:
-    assert parse_demands(" GHCR.io/Acme/*=/a , index.docker.io/acme/b=secret:keys,", "here") == (
+    assert parse_demands(" GHCR.io:443/Acme/*=/a , index.docker.io/acme/b=secret:keys,", "here") == (
         Demand(pattern="ghcr.io/acme/*", keys="/a"),
         Demand(pattern="docker.io/acme/b", keys="secret:here/keys"),
     )

@@ -1,0 +1,107 @@
+"""`rukpak verify`: who has signed the sources of a BundleDeployment, checked by the code of the controller.
+
+Not here: what the options of the controller demand, which only its administrator knows (`--require-verified`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from api.errors import BundleError
+from api.v1alpha2.types import BundleDeployment, SourcePin
+from controller.build.request import check, find_unchecked
+from controller.cli import manifest
+from controller.cli.command import FAILED, MisuseError, read_file
+from controller.cli.content import Draft
+from controller.cli.output import dump_as
+from controller.cli.render import ask_for_consent, make_builder, make_context, network_of, new_store
+from controller.cli.status import describe_signer
+
+_NOT_ASKED = SourcePin(kind="", resolved="", digest="", spec_digest="", resolved_at=datetime.fromtimestamp(0, UTC))
+"""In place of the pin of a source that is not asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What was found about one source."""
+
+    pin: SourcePin | None = None
+    """With its signer; None if there is a problem."""
+    problem: str = ""
+    """Starts with the field path."""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print who has signed each source; return the exit status: 1 if one is not signed as it must be.
+
+    Raises: MisuseError, NoConsentError; BundleError for a BundleDeployment that is not valid; ConfigurationError.
+    """
+    if not options.file:
+        raise MisuseError("specify -f FILE")
+    network_of(options)
+    value = manifest.find(read_file(options.file), options.file)
+    deployment = manifest.read(value, options.file)
+    check(deployment.spec)
+    ask_for_consent(options, deployment, options.file)
+    findings = verify(options, Draft(value=value, origin=options.file), deployment)
+    print(_show(findings, options.output), end="")
+    return FAILED if any(each.problem for each in findings) else 0
+
+
+def verify(options: argparse.Namespace, draft: Draft, deployment: BundleDeployment) -> list[Finding]:
+    """Return what is found about each source, in spec order.
+
+    Args:
+        options: of the verb.
+        draft: of the BundleDeployment.
+        deployment: validated; of what its status records, the signatures are checked anew.
+    """
+    spec, failures = deployment.spec, dict[int, BundleError]()
+
+    def _note(index: int, failure: BundleError | None) -> None:
+        if failure:
+            failures[index] = failure
+
+    recorded = [pin.model_copy(update={"verify_digest": ""}) for pin in deployment.status.sources]
+    context = replace(make_context(options, draft, deployment), ended=_note, unchecked=find_unchecked(spec, recorded))
+    pins = tuple(None if source.verification else _NOT_ASKED for source in spec.sources)
+    with new_store() as store:
+        resolved = make_builder(options, store).resolve(spec, pins, threading.Event(), context)
+    findings = []
+    for index, (source, pin) in enumerate(zip(spec.sources, resolved.pins, strict=True)):
+        path = f"spec.sources[{index}].{source.block}"
+        if source.verification is None:
+            findings.append(Finding(problem=f"{path}: nobody has to sign it; say who in verify"))
+        elif failure := failures.get(index):
+            findings.append(Finding(problem=failure.message))
+        else:
+            findings.append(Finding(pin=pin))
+    return findings
+
+
+def _show(findings: Sequence[Finding], output: str) -> str:
+    if output:
+        return dump_as(output, {"sources": list(map(_as_value, findings))})
+    return "".join(f"{line}\n" for finding in findings for line in _lines(finding))
+
+
+def _as_value(finding: Finding) -> dict[str, Any]:
+    if finding.pin is None:
+        return {"problem": finding.problem}
+    return finding.pin.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    pin = finding.pin
+    if pin is None or pin.verified is None:
+        yield f"not verified: {finding.problem}"
+        return
+    yield f"{pin.kind} {pin.resolved}"
+    if pin.digest.rpartition(":")[2] not in pin.resolved:
+        yield f"  {pin.digest}"
+    yield f"  {describe_signer(pin.verified)}"

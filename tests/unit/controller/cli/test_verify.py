@@ -1,0 +1,87 @@
+"""`rukpak verify` of files on a server, without a cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.cli import main
+from controller.cli.command import FAILED, MISUSE
+from tests.support.signing import Minisign
+from tests.support.web_servers import FileServer
+
+BODY = b"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
+DIGEST = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
+
+
+class Desk:
+    """A server with a signed and an unsigned file, and a BundleDeployment of files on it."""
+
+    def __init__(self, server: FileServer, folder: Path) -> None:
+        self.server, self.signer, self._file = server, Minisign(), folder / "shop.yaml"
+        server.files |= {"/a.yaml": BODY, "/a.yaml.minisig": self.signer.sign(BODY), "/b.yaml": BODY}
+
+    def source(self, name: str, verify: dict[str, Any] | None = None) -> dict[str, Any]:
+        verify = {"minisign": {"publicKey": self.signer.public}} if verify is None else verify
+        block = {"url": f"{self.server.address}/{name}"} | ({"verify": verify} if verify else {})
+        return {"kind": "http", "destination": name.partition(".")[0], "http": block}
+
+    def run(self, *sources: dict[str, Any], options: tuple[str, ...] = (), **parts: Any) -> int:
+        spec = {"format": "plain", "sources": sources}
+        value = {"apiVersion": "core.rukpak.io/v1alpha2", "kind": "BundleDeployment", "metadata": {"name": "shop"}}
+        self._file.write_text(json.dumps({**value, "spec": spec, **parts}))
+        return main(["verify", "-f", str(self._file), *options])
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "no-such-file"))
+    with FileServer().serving() as server:
+        yield Desk(server, tmp_path)
+
+
+def test_who_has_signed_is_printed(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert desk.run(desk.source("a.yaml")) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"http {desk.server.address}/a.yaml",
+        f"  {DIGEST}",
+        f"  signed by {desk.signer.public} (minisign)",
+    ]
+
+
+def test_each_source_that_lacks_a_signature_is_told(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    sources = desk.source("b.yaml"), desk.source("a.yaml"), desk.source("c.yaml", verify={})
+    assert desk.run(*sources) == FAILED
+    first, _, _, signed, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("not verified: spec.sources[0].http.verify: ")
+    assert "/b.yaml.minisig" in first
+    assert signed == f"  signed by {desk.signer.public} (minisign)"
+    assert last == "not verified: spec.sources[2].http: nobody has to sign it; say who in verify"
+    assert "/c.yaml" not in desk.server.requested
+
+
+def test_the_output_for_programs(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert desk.run(desk.source("a.yaml"), desk.source("c.yaml", verify={}), options=("-o", "json")) == FAILED
+    signed, unsigned = json.loads(capsys.readouterr().out)["sources"]
+    assert (signed["digest"], signed["verified"]["key"]) == (DIGEST, desk.signer.public)
+    assert unsigned == {"problem": "spec.sources[1].http: nobody has to sign it; say who in verify"}
+
+
+def test_what_status_records_is_checked_anew(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was signed when it was resolved; the server has another file now."""
+    assert desk.run(desk.source("a.yaml"), options=("-o", "json")) == 0
+    [pin] = json.loads(capsys.readouterr().out)["sources"]
+    desk.server.files |= {"/a.yaml": BODY + b" ", "/a.yaml.minisig": desk.signer.sign(BODY + b" ")}
+    assert desk.run(desk.source("a.yaml"), status={"sources": [pin]}) == FAILED
+    assert "not verified: spec.sources[0].http" in capsys.readouterr().out
+    assert desk.run(desk.source("a.yaml")) == 0
+
+
+def test_a_file_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify"]) == MISUSE
+    assert "specify -f FILE" in capsys.readouterr().err
