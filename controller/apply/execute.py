@@ -224,8 +224,7 @@ class Applier:
         if not (results.wave and step.meanwhile):
             return []
         step = replace(step, tasks=step.meanwhile, meanwhile=())
-        outcomes = self._run_step(step, replace(options, dropped_replicas={}, left_behind={}), results)
-        return [outcome for outcome in outcomes if outcome.task.action is not Action.NONE]
+        return self._run_step(step, replace(options, dropped_replicas={}, left_behind={}), results)
 
     def _held(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> Outcome | None:
         """Return the outcome of a task that is not executed now; None if it is ready."""

@@ -163,12 +163,13 @@ def find_started(
         outcomes: of the pass.
         observed: the objects that carry its label.
     """
-    written = {outcome.task.target.key for outcome in outcomes if outcome.record and not outcome.error}
+    # Not by key: while its wave waits, a Job may be repaired as the revision before has it.
+    written = {outcome.task.target.started_as for outcome in outcomes if outcome.record and not outcome.error}
 
     def _is_started(target: Target) -> bool:
         record = observed.get(target.key)
         is_there = record is not None and record.applied_digest == target.digest
-        return is_there or target.key in written or options.is_started(target)
+        return is_there or target.started_as in written or options.is_started(target)
 
     jobs = (target for target in options.wanted.targets if goes_when_done(target.manifest))
     return tuple(sorted(target.started_as for target in jobs if _is_started(target)))
