@@ -1,7 +1,8 @@
 """What to do with each object, and what came of it. Pure.
 
-A step is a stage (README.md, Order) or a rank in one. What the watches do not know (an object without our label, a hash
-that this process never saw) is read when the step is executed, since an earlier step may make that unnecessary.
+A step is a stage of a wave (README.md, Order and Waves), or a rank in one. What the watches do not know (an object
+without our label, a hash that this process never saw) is read when the step is executed, since an earlier step may make
+that unnecessary.
 """
 
 from __future__ import annotations
