@@ -372,12 +372,14 @@ def find_unfinished(outcomes: Iterable[Outcome], options: ApplyOptions, watches:
     """
     own = [outcome for outcome in outcomes if outcome.task.target.key in options.wanted.by_key]
     observed = watches.managed(options.owner.name)
-    waiting = [text for outcome in own if (text := _describe_unfinished(outcome, observed))]
+    waiting = [(outcome, text) for outcome in own if (text := _describe_unfinished(outcome, observed))]
     if not waiting:
         return None
     wave = own[0].task.target.wave
-    listed = ", ".join(waiting[:_SHOWN]) + (f" and {len(waiting) - _SHOWN} more" if waiting[_SHOWN:] else "")
-    return WaveError(f"later waves wait for wave {wave}: {listed}", wave)
+    listed = ", ".join(text for _, text in waiting[:_SHOWN])
+    more = f" and {len(waiting) - _SHOWN} more" if waiting[_SHOWN:] else ""
+    awaited = frozenset(outcome.task.target.key for outcome, _ in waiting if not outcome.error)
+    return WaveError(f"later waves wait for wave {wave}: {listed}{more}", wave, awaited)
 
 
 def _describe_unfinished(outcome: Outcome, observed: Mapping[ObjectKey, Record]) -> str:

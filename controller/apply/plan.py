@@ -50,11 +50,12 @@ class WaveError(BundleError):
     Args:
         message: for what.
         wave: that is not applied and healthy yet.
+        awaited: its objects that are applied and not healthy yet.
     """
 
-    def __init__(self, message: str, wave: int) -> None:
+    def __init__(self, message: str, wave: int, awaited: Collection[ObjectKey]) -> None:
         super().__init__(Reason.WAITING_FOR_WAVE, message)
-        self.wave = wave
+        self.wave, self.awaited = wave, awaited
 
 
 class OvertakenError(Exception):
