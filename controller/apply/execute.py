@@ -1,7 +1,7 @@
 """Execute the steps of a plan: tasks that are ready run at the same time, the others return why they wait.
 
 Nothing blocks here: the event that ends a wait starts the next pass. A failure blocks only what needs the object: the
-content of a namespace, the instances of a CustomResourceDefinition, the last stage.
+content of a namespace, the instances of a CustomResourceDefinition, the last stage, and what is new in later waves.
 
 The API server is asked which rights an account lacks only after a refusal that is about rights, and before another
 account takes over installed objects. The account asks about itself, which every account may; a question without an
@@ -44,6 +44,7 @@ from controller.apply.targets import Target
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
+from controller.observe.health.rules import STATUS_NOT_REPORTED
 from controller.observe.health.verdict import State
 from controller.observe.progress import judge_object
 from controller.observe.records import ObjectKey, Record
@@ -224,8 +225,7 @@ class Applier:
         if not (results.wave and step.meanwhile):
             return []
         step = replace(step, tasks=step.meanwhile, meanwhile=())
-        outcomes = self._run_step(step, replace(options, dropped_replicas={}, left_behind={}), results)
-        return [outcome for outcome in outcomes if outcome.task.action is not Action.NONE]
+        return self._run_step(step, replace(options, dropped_replicas={}, left_behind={}), results)
 
     def _held(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> Outcome | None:
         """Return the outcome of a task that is not executed now; None if it is ready."""
@@ -362,7 +362,8 @@ class StepResults:
 def find_unfinished(outcomes: Iterable[Outcome], options: ApplyOptions, watches: Watches) -> WaveError | None:
     """Return why what is new in the next wave waits; None if everything in the last one is applied and healthy.
 
-    What has no deadline holds up nothing, as it does not delay pruning: it may never change.
+    What may never change by itself, such as a LoadBalancer without provider, holds up nothing, as it does not delay
+    pruning.
 
     Args:
         outcomes: of the last wave.
@@ -371,12 +372,14 @@ def find_unfinished(outcomes: Iterable[Outcome], options: ApplyOptions, watches:
     """
     own = [outcome for outcome in outcomes if outcome.task.target.key in options.wanted.by_key]
     observed = watches.managed(options.owner.name)
-    waiting = [text for outcome in own if (text := _describe_unfinished(outcome, observed))]
+    waiting = [(outcome, text) for outcome in own if (text := _describe_unfinished(outcome, observed))]
     if not waiting:
         return None
     wave = own[0].task.target.wave
-    listed = ", ".join(waiting[:_SHOWN]) + (f" and {len(waiting) - _SHOWN} more" if waiting[_SHOWN:] else "")
-    return WaveError(f"later waves wait for wave {wave}: {listed}", wave)
+    listed = ", ".join(text for _, text in waiting[:_SHOWN])
+    more = f" and {len(waiting) - _SHOWN} more" if waiting[_SHOWN:] else ""
+    awaited = frozenset(outcome.task.target.key for outcome, _ in waiting if not outcome.error)
+    return WaveError(f"later waves wait for wave {wave}: {listed}{more}", wave, awaited)
 
 
 def _describe_unfinished(outcome: Outcome, observed: Mapping[ObjectKey, Record]) -> str:
@@ -389,7 +392,9 @@ def _describe_unfinished(outcome: Outcome, observed: Mapping[ObjectKey, Record])
         return ""
     # Of a kind that may not be watched only the reply is known.
     verdict = judge_object(observed.get(task.target.key) or outcome.record, task.target.digest)
-    if verdict.state is State.HEALTHY or not verdict.deadline:
+    # What declares a status and has none has just been created, or its operator is down.
+    may_change = verdict.deadline or verdict.reason == STATUS_NOT_REPORTED
+    if verdict.state is State.HEALTHY or not may_change:
         return ""
     return f"{task.target.key} ({': '.join(filter(None, (verdict.reason, verdict.text)))})"
 

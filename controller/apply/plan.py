@@ -1,7 +1,8 @@
 """What to do with each object, and what came of it. Pure.
 
-A step is a stage (README.md, Order) or a rank in one. What the watches do not know (an object without our label, a hash
-that this process never saw) is read when the step is executed, since an earlier step may make that unnecessary.
+A step is a stage of a wave (README.md, Order and Waves), or a rank in one. What the watches do not know (an object
+without our label, a hash that this process never saw) is read when the step is executed, since an earlier step may make
+that unnecessary.
 """
 
 from __future__ import annotations
@@ -49,11 +50,12 @@ class WaveError(BundleError):
     Args:
         message: for what.
         wave: that is not applied and healthy yet.
+        awaited: its objects that are applied and not healthy yet.
     """
 
-    def __init__(self, message: str, wave: int) -> None:
+    def __init__(self, message: str, wave: int, awaited: Collection[ObjectKey]) -> None:
         super().__init__(Reason.WAITING_FOR_WAVE, message)
-        self.wave = wave
+        self.wave, self.awaited = wave, awaited
 
 
 class OvertakenError(Exception):
@@ -163,12 +165,13 @@ def find_started(
         outcomes: of the pass.
         observed: the objects that carry its label.
     """
-    written = {outcome.task.target.key for outcome in outcomes if outcome.record and not outcome.error}
+    # Not by key: while its wave waits, a Job may be repaired as the revision before has it.
+    written = {outcome.task.target.started_as for outcome in outcomes if outcome.record and not outcome.error}
 
     def _is_started(target: Target) -> bool:
         record = observed.get(target.key)
         is_there = record is not None and record.applied_digest == target.digest
-        return is_there or target.key in written or options.is_started(target)
+        return is_there or target.started_as in written or options.is_started(target)
 
     jobs = (target for target in options.wanted.targets if goes_when_done(target.manifest))
     return tuple(sorted(target.started_as for target in jobs if _is_started(target)))

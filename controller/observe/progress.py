@@ -111,6 +111,7 @@ class HealthTracker:
         changed: Collection[ObjectKey] | None = None,
         refusals: Mapping[ObjectKey, BundleError] | None = None,
         recreates: bool = True,
+        awaited: Collection[ObjectKey] = (),
         explain: Explain = lambda _troubled: NOTHING,
     ) -> Progress:
         """Judge the objects of a revision: those that were not healthy, whose verdict may change with time, and others.
@@ -123,6 +124,7 @@ class HealthTracker:
             changed: which objects, wanted or observed, have changed since the last call; None: any may have.
             refusals: why objects could not be applied.
             recreates: whether missing objects are created again. One that is not is reported immediately.
+            awaited: objects whose wave is not over before they are healthy: all of these have a deadline.
             explain: explains objects that have been in trouble for a while.
         """
         now, refusals = self.now(), refusals or {}
@@ -133,6 +135,7 @@ class HealthTracker:
             for key in keys
             if key in wanted
         ]
+        judged = [replace(each, verdict=_due(each.verdict)) if each.key in awaited else each for each in judged]
         self._unhealthy = tuple(each.key for each in judged if each.verdict.state is not State.HEALTHY)
         troubled = [each for each in judged if _may_explain(each)]
         soon = min(TROUBLED_SECONDS, oldest_answer(deadline))
@@ -228,6 +231,10 @@ def _may_explain(judged: _Judged) -> bool:
     """Whether the verdict is about the object on the cluster, not about one that was refused or not observed yet."""
     record, verdict = judged.record, judged.verdict
     return record is not None and may_explain(record) and (record.deleting or verdict == record.verdict)
+
+
+def _due(verdict: Verdict) -> Verdict:
+    return verdict if verdict.state is State.HEALTHY else replace(verdict, deadline=True)
 
 
 def _is_timed(verdict: Verdict) -> bool:

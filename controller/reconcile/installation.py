@@ -510,6 +510,8 @@ def assess_work(
         and t.key not in context.memory.ledger.used
         and not is_finished(t, observed.get(t.key), started=options.is_started(t))
     }
+    outcomes = list(outcomes)
+    held = next((each.error for each in outcomes if isinstance(each.error, WaveError)), None)
     tracker = context.memory.health
     tracker.reader = Reader()
     return tracker.summarize(
@@ -519,6 +521,7 @@ def assess_work(
         context.spec.progress_deadline_seconds,
         refusals={**refusals, **{each.task.target.key: each.error for each in outcomes if each.error}},
         recreates=options.repairs and not work.only_compare,
+        awaited=held.awaited if held else (),
         explain=_explain(context),
     )
 

@@ -15,6 +15,7 @@ from api import names
 from controller.playground.cluster import ControlPlane
 from controller.playground.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, exists, image, new_name
+from tests.support.controller import command
 from tests.support.mortal import Cut, Severing, new_mortal_world
 from tests.support.objects import deployment, job, labelled, make, template
 from tests.support.registry import LocalRegistry
@@ -67,6 +68,12 @@ def first_applies(requests: Iterable[str], kinds: Iterable[str]) -> list[str]:
     return [place for place in dict.fromkeys(places) if place]
 
 
+def waves_in(tree: str) -> list[list[str]]:
+    """Return the number of each wave in a tree, and what it is doing."""
+    words = [line.split()[1:4] for line in tree.splitlines()[2:]]
+    return [each for each in words if each[:1] == ["Wave"]]
+
+
 def versions(deployed: Deployed) -> list[str]:
     """Return the resourceVersions of what is in the last wave, but for the status."""
     web, settings = deployed.get("web", "deployments", APPS), deployed.get("settings")
@@ -90,6 +97,10 @@ def test_three_waves_are_installed_upgraded_rolled_back_and_deleted(kwok_world: 
     assert f"later waves wait for wave 0: Job {deployed.namespace}/migrate-red (DeadlineExceeded" in message
     assert (versions(deployed), deployed.data("early")) == (before, {"color": "red"})
     assert deployed.status()["wave"]["number"] == 0
+    rukpak = command(world.cluster.kubeconfig)
+    assert waves_in(rukpak("tree", deployed.name).stdout) == [["Wave", "-1"], ["Wave", "0", "Applying"],
+                                                              ["Wave", "1", "Waiting"]]  # fmt: skip
+    assert "Wave:      0, since " in rukpak("status", deployed.name).stdout
 
     deployed.edit("settings", color="edited")
     deployed.edit("early", color="edited")

@@ -49,6 +49,7 @@ _NUMBER = re.compile(r"\b\d+(\.\d+)?([munkMGTPE]i?|Ki|%)?(?!\w|\.\d)")
 # `missing request for cpu in container app of Pod web-5c7f9d8b6-x7k2p`
 _POD = re.compile(r" of Pod \S+")
 SUSPENDED = "Suspended"
+STATUS_NOT_REPORTED = "StatusNotReported"
 # Means no deadline: such a Deployment never gets the condition Progressing.
 _NO_DEADLINE = 2**31 - 1
 # `pods "web-9z8y7" is forbidden: …` names a pod that never existed, with each attempt another.
@@ -622,7 +623,7 @@ def _status_not_reported(subject: Subject) -> Verdict | None:
     if has_status or subject.group in BUILT_IN_GROUPS or not subject.context.reports_status:
         return None
     message = "its controller has not reported a status"
-    return progressing("StatusNotReported", message, deadline=False, hint=describe_acceptance(subject))
+    return progressing(STATUS_NOT_REPORTED, message, deadline=False, hint=describe_acceptance(subject))
 
 
 _ORDER = (

@@ -13,7 +13,7 @@ import pytest
 from api import names
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.execute import AccessReviewer, Applier, refuse_unheld
+from controller.apply.execute import AccessReviewer, Applier, find_unfinished, refuse_unheld
 from controller.apply.ledger import Ledger
 from controller.apply.ownership import Giver, HandOver, Owner
 from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, Task, make_plan
@@ -23,6 +23,7 @@ from controller.build.revision import Revision, Terms
 from controller.kube.client import User
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
+from controller.observe.health.verdict import HEALTHY, Verdict, failed, progressing
 from controller.observe.records import ObjectKey, Record
 from controller.retries import Retries
 from tests.support.deployments import options_for
@@ -857,3 +858,48 @@ def test_the_controller_and_the_account_that_takes_over_are_not_asked_about() ->
 def test_only_what_is_taken_over_from_it_is_asked_about() -> None:
     for task in (replace(TASK, action=Action.APPLY), replace(TASK, record=Record(key=KEY, owner="other"))):
         assert examine(task, ACCOUNT) == (task, [])
+
+
+# waves
+
+
+class Member(NamedTuple):
+    name: str
+    record: Record | None
+    waits: str
+
+
+def seen(verdict: Verdict | None, digest: str = "") -> Record:
+    return Record(key=KEY, owner="foo", applied_digest=digest or MEMBER.digest, verdict=verdict)
+
+
+MEMBER = Target(
+    key=KEY,
+    kind=GroupVersionKind("", "v1", "ConfigMap"),
+    digest="v1:sha256:aa",
+    carries_reference=True,
+    manifest=config_map(),
+    wave=3,
+)
+MEMBERS = [
+    Member("a healthy object", seen(HEALTHY), ""),
+    Member("an object of a kind without a rule", seen(None), ""),
+    Member("one that is on its way", seen(progressing("Rolling", "1 of 2")), "ConfigMap shop/a (Rolling: 1 of 2)"),
+    Member("one that has failed", seen(failed("Crashed")), "ConfigMap shop/a (Crashed)"),
+    Member("one that may never change", seen(progressing("LoadBalancerPending", deadline=False)), ""),
+    Member("one whose operator has not seen it", seen(progressing("StatusNotReported", deadline=False)),
+           "ConfigMap shop/a (StatusNotReported)"),
+    Member("one that the watch shows as it was before", seen(HEALTHY, "v1:sha256:bb"),
+           "ConfigMap shop/a (NotObserved: applied; waiting for the watch to show it)"),
+    Member("one that is gone", None, "ConfigMap shop/a (Missing: not found on the cluster)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MEMBERS, ids=attrgetter("name"))
+def test_what_a_wave_waits_for(case: Member, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = TargetSet(revision="r", targets=(MEMBER,), by_key={KEY: MEMBER}, resources={}, undecided=False)
+    found = {KEY: case.record} if case.record else {}
+    monkeypatch.setattr(bench.watches, "managed", lambda _name: found)
+    outcomes = [Outcome(task=Task(target=MEMBER, action=Action.CREATE))]
+    error = find_unfinished(outcomes, bench.plan(wanted)[1], bench.watches.watches)
+    assert (error.message if error else "") == (f"later waves wait for wave 3: {case.waits}" if case.waits else "")

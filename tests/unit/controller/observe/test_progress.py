@@ -53,6 +53,7 @@ class Tracker:
         revision: str = "r1",
         refusals: dict[ObjectKey, BundleError] | None = None,
         recreates: bool = True,
+        awaited: frozenset[ObjectKey] = frozenset(),
     ) -> Progress:
         """Say how the Deployment is: None if it does not exist."""
         if verdict is None:
@@ -66,6 +67,7 @@ class Tracker:
             DEADLINE,
             refusals=refusals,
             recreates=recreates,
+            awaited=awaited,
             explain=lambda troubled: self.explain(list(troubled)),
         )
 
@@ -90,6 +92,15 @@ def test_whatever_time_an_object_bears_is_no_bug(when: str, tracker: Tracker) ->
     tracker.records = {key: replace(record, applied_at=when) for key, record in tracker.records.items()}
     assert tracker.see(HEALTHY).health.healthy == 2
     assert tracker.see(None).health.total == 2
+
+
+@pytest.mark.parametrize(("awaited", "reason"), [((), Reason.PROGRESSING), ((WEB,), Reason.PROGRESS_DEADLINE_EXCEEDED)])
+def test_what_has_no_deadline_has_one_while_a_wave_waits_for_it(
+    awaited: tuple[ObjectKey, ...], reason: Reason, tracker: Tracker
+) -> None:
+    tracker.see(NO_ADDRESS, awaited=frozenset(awaited))
+    tracker.now += DEADLINE
+    assert tracker.see(NO_ADDRESS, awaited=frozenset(awaited)).health.reason is reason
 
 
 def test_an_object_that_is_not_seen_as_it_was_applied_is_not_healthy_yet(tracker: Tracker) -> None:

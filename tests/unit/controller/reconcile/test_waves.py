@@ -258,6 +258,22 @@ def test_what_is_installed_of_a_wave_that_waits_is_repaired_as_it_was(world: Wor
     assert (world.cluster.objects[SETTINGS]["data"], wave(world)) == ({"a": "1"}, -1)
 
 
+def test_a_job_that_is_repaired_as_it_was_has_not_started_as_it_is_wanted(world: World) -> None:
+    def clean_up(parallelism: int) -> Json:
+        spec = {"parallelism": parallelism, "ttlSecondsAfterFinished": 60}
+        return make("batch/v1", "Job", "clean-up", 1, spec=spec)
+
+    path = f"{JOBS}/clean-up"
+    wish(world, workload("database", 0), clean_up(1))
+    become(world, DATABASE, AVAILABLE)
+    become(world, path, COMPLETE)
+    wish(world, workload("database", 0, "2"), clean_up(2), tag="v2")
+    world.cluster.edit(path, spec={"parallelism": 7, "ttlSecondsAfterFinished": 60})
+    world.settle()
+    assert world.cluster.objects[path]["spec"]["parallelism"] == 1
+    assert world.deployment.status.started_jobs == ()
+
+
 def test_an_object_that_a_wave_does_not_change_waits_for_nothing(world: World) -> None:
     install(world)
     wish(world, *shop("2")[:1], config_map("settings", 1), *shop("2")[2:], tag="v2")
@@ -337,23 +353,49 @@ def _thorough(seeds: Iterable[int]) -> list[Any]:
     return [pytest.param(seed, marks=pytest.mark.thorough) for seed in seeds]
 
 
-@pytest.mark.parametrize("seed", [*range(4), *_thorough(range(4, 20))])
-def test_killed_at_a_write_of_each_wave_it_goes_on_there(world: World, seed: int) -> None:
+SEEDS = [*range(4), *_thorough(range(4, 20))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_at_a_write_of_each_wave_an_installation_goes_on_there(world: World, seed: int) -> None:
     chance, death = random.Random(seed), Death(world)
     world.shelf.put("v1", config_map("early", -1), *shop())
     world.wish("v1", installNamespace="shop")
-    reached: list[str] = []
     for path, writes in WRITES.items():
-        death.left, death.is_late = chance.randint(1, writes), chance.random() < 1 / 2
-        with pytest.raises(KilledError):
-            world.settle()
-        world.restart()
-        world.settle()
-        reached.append(path)
+        _kill(world, death, chance, writes)
+        reached = [*WRITES][: [*WRITES].index(path) + 1]
         assert [each for each in WRITES if world.exists(each)] == reached
         report(world, path, COMPLETE if path == MIGRATE else AVAILABLE)
     world.settle()
     assert (world.conditions["Ready"], wave(world)) == ("True Ready", None)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_at_a_write_of_each_wave_an_upgrade_goes_on_there(world: World, seed: int) -> None:
+    install(world)
+    chance, death = random.Random(seed), Death(world)
+    world.shelf.put("v2", *shop("2"))
+    world.wish("v2", installNamespace="shop")
+    _kill(world, death, chance, 4)
+    assert (version(world, DATABASE), world.exists(MIGRATE_2), version(world, WEB)) == ("2", False, "1")
+    report(world, DATABASE, AVAILABLE)
+    _kill(world, death, chance, 2)
+    assert (world.exists(MIGRATE_2), version(world, WEB)) == (True, "1")
+    report(world, MIGRATE_2, COMPLETE)
+    _kill(world, death, chance, 3)
+    assert version(world, WEB) == "2"
+    report(world, WEB, AVAILABLE)
+    world.settle()
+    assert (world.conditions["Ready"], wave(world), world.exists(MIGRATE)) == ("True Ready", None, False)
+
+
+def _kill(world: World, death: Death, chance: random.Random, writes: int) -> None:
+    """Kill the controller at one of its next writes, and start it again."""
+    death.left, death.is_late = chance.randint(1, writes), chance.random() < 1 / 2
+    with pytest.raises(KilledError):
+        world.settle()
+    world.restart()
+    world.settle()
 
 
 # backwards
