@@ -324,10 +324,10 @@ def _pins(pins: Iterable[SourcePin]) -> Iterator[str]:
         yield f"  {pin.kind} {name}{reference}{place}"
         yield f"    {pin.digest}"
         if pin.verified:
-            yield f"    {_signer(pin.verified)}"
+            yield f"    {describe_signer(pin.verified)}"
 
 
-def _signer(verified: Verified) -> str:
+def describe_signer(verified: Verified) -> str:
     """Return who has signed the content of a source, and when that was checked."""
     who = verified.identity or verified.key
     more = f", key {verified.key}" if verified.identity and verified.key else ""
