@@ -7,8 +7,9 @@ Texts are untrusted and stay as they are: the page sets them as text, never as m
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -542,9 +543,14 @@ def _list_acts(deployment: BundleDeployment) -> list[str]:
     return [*acts, *(["undo"] if is_pinned else []), *(["rollback"] if len(status.history) > 1 else [])]
 
 
-def dump(value: Row | Detail) -> Json:
-    """Return a value as data for JSON."""
-    return asdict(value)
+def to_json(value: Row | Detail) -> str:
+    """Return a value as JSON."""
+    return json.dumps(value, default=_members)
+
+
+def _members(value: Any) -> Json:
+    # Unlike asdict, this copies nothing: a BundleDeployment may have thousands of objects.
+    return {each.name: getattr(value, each.name) for each in fields(value)}
 
 
 def write_yaml(value: Manifest, key: bytes) -> str:
