@@ -7,8 +7,9 @@ Texts are untrusted and stay as they are: the page sets them as text, never as m
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +24,7 @@ from controller.cli.deployments import Manifest, describe_unobserved, name_of_re
 from controller.cli.events import count_of, last_seen
 from controller.cli.output import to_yaml
 from controller.cli.rollback import find_previous
-from controller.cli.status import state_of
+from controller.cli.status import describe_signer, state_of
 from controller.cli.tree import STRAY, grow, is_hook, is_owned
 from controller.observe.health.rules import assess
 from controller.observe.health.verdict import Context, State, Verdict
@@ -336,7 +337,7 @@ def make_steps(deployment: BundleDeployment) -> list[Step]:
         (each.installed_at for each in status.history if each.revision == status.installed_revision), None
     )
     return [
-        _step("Sources", in_sources, is_done=bool(pins), time=_time(resolved), facts=_describe_pins(pins)),
+        _step("Sources", in_sources, is_done=bool(pins), time=_time(resolved), facts=list(_describe_pins(pins))),
         _step("Content", in_content, is_done=bool(status.revision), facts=[deployment.spec.format]),
         _step("Revision", in_revision, is_done=bool(status.revision), facts=_describe_revision(deployment)),
         _step(
@@ -367,8 +368,11 @@ def _state_of_reason(reason: str) -> str:
     return "failed" if reason in _FAILING else "working"
 
 
-def _describe_pins(pins: Iterable[SourcePin]) -> list[str]:
-    return [f"{pin.kind} {pin.reference or pin.resolved.partition('@')[0]} @ {short(pin.digest)}" for pin in pins]
+def _describe_pins(pins: Iterable[SourcePin]) -> Iterator[str]:
+    for pin in pins:
+        yield f"{pin.kind} {pin.reference or pin.resolved.partition('@')[0]} @ {short(pin.digest)}"
+        if pin.verified:
+            yield describe_signer(pin.verified)
 
 
 def _describe_revision(deployment: BundleDeployment) -> list[str]:
@@ -384,10 +388,11 @@ def _describe_revision(deployment: BundleDeployment) -> list[str]:
 
 
 def _describe_objects(deployment: BundleDeployment) -> list[str]:
-    objects = deployment.status.objects
+    objects, wave = deployment.status.objects, deployment.status.wave
     kinds = ("progressing", "failed", "drifted", "retained", "strays")
     counts = [f"{count} {kind}" for kind in kinds if (count := getattr(objects, kind))]
-    return [f"{objects.healthy} of {objects.total} healthy", *counts] if objects.total else counts
+    counts = [f"{objects.healthy} of {objects.total} healthy", *counts] if objects.total else counts
+    return [*counts, f"applying wave {wave.number}"] if wave else counts
 
 
 # one BundleDeployment
@@ -510,7 +515,10 @@ def _make_pending(deployment: BundleDeployment, pending: Pending) -> Json:
         "changes": describe_changes(pending.changes),
         "permissions": list(pending.permissions.added),
         "more": pending.permissions.truncated,
-        "sources": [f"{pin.kind} {pin.resolved}" for pin in pending.sources],
+        "sources": [
+            f"{pin.kind} {pin.resolved}{f', {describe_signer(pin.verified)}' if pin.verified else ''}"
+            for pin in pending.sources
+        ],
         "problems": list(pending.problems),
         "shown": seal(deployment),
     }
@@ -535,9 +543,14 @@ def _list_acts(deployment: BundleDeployment) -> list[str]:
     return [*acts, *(["undo"] if is_pinned else []), *(["rollback"] if len(status.history) > 1 else [])]
 
 
-def dump(value: Row | Detail) -> Json:
-    """Return a value as data for JSON."""
-    return asdict(value)
+def to_json(value: Row | Detail) -> str:
+    """Return a value as JSON."""
+    return json.dumps(value, default=_members)
+
+
+def _members(value: Any) -> Json:
+    # Unlike asdict, this copies nothing: a BundleDeployment may have thousands of objects.
+    return {each.name: getattr(value, each.name) for each in fields(value)}
 
 
 def write_yaml(value: Manifest, key: bytes) -> str:

@@ -9,12 +9,11 @@ Not here: what is made of the objects (model.py), and requests of pages (server.
 
 from __future__ import annotations
 
-import json
 import marshal
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,33 +31,31 @@ from controller.kube.errors import ApiError
 from controller.kube.events import EVENTS, NAMESPACE
 from controller.kube.resources import DEPLOYMENTS, Resource, read_kinds
 from controller.kube.watch import Reflector
-from controller.ui.model import Node, Outline, Row, dump, make_detail, make_nodes, make_outline, make_row
+from controller.processes.supervision import Kind
+from controller.ui.model import Node, Outline, make_detail, make_nodes, make_outline, make_row, to_json
 
+LARGE_BYTES = 16 << 10
+"""Size above which an object is kept compressed."""
 STORE_SECONDS = 30.0
 """After how long the revision store is read again if that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """An object as it was watched, compressed: a page shows few of them in full."""
+    """An object as it was watched, in little memory: a page shows few of them in full."""
 
     namespace: str
     name: str
     uid: str
     resource_version: str
     data: bytes
+    is_compressed: bool
 
     def value(self) -> Manifest:
         """Return the object."""
-        found: Manifest = marshal.loads(zlib.decompress(self.data))  # noqa: S302 - made by _pack
+        data = zlib.decompress(self.data) if self.is_compressed else self.data
+        found: Manifest = marshal.loads(data)  # noqa: S302 - made by _pack
         return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Deployment(Packed):
-    row: Row
-    text: str
-    """The row as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +64,15 @@ class _Object(Packed):
 
 
 def _pack(value: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = value["metadata"]
+    metadata, data = value["metadata"], marshal.dumps(dict(value))
+    is_large = len(data) > LARGE_BYTES
     return {
         "namespace": metadata.get("namespace", ""),
         "name": metadata["name"],
         "uid": metadata["uid"],
         "resource_version": metadata["resourceVersion"],
-        "data": zlib.compress(marshal.dumps(dict(value)), 1),
+        "data": zlib.compress(data, 1) if is_large else data,
+        "is_compressed": is_large,
     }
 
 
@@ -82,14 +81,8 @@ def _as(resource: Resource, value: Mapping[str, Any]) -> Manifest:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **value}
 
 
-def _make_deployment(value: dict[str, Any]) -> _Deployment:
-    typed = _as(DEPLOYMENTS, value)
-    row = make_row(typed)
-    return _Deployment(**_pack(typed), row=row, text=json.dumps(dump(row)))
-
-
-def _make_event(value: dict[str, Any]) -> Packed:
-    return Packed(**_pack(_as(EVENTS, value)))
+def _packing(resource: Resource) -> Callable[[dict[str, Any]], Packed]:
+    return lambda value: Packed(**_pack(_as(resource, value)))
 
 
 class Board:
@@ -103,8 +96,21 @@ class Board:
     def __init__(self, client: Client, namespace: str) -> None:
         self.client, self.namespace = client, namespace
         self.discovery = Discovery(client)
-        self._reflector = Reflector(client, DEPLOYMENTS.path(), project=_make_deployment, on_change=self._note)
+        self._reflector = Reflector(
+            client,
+            DEPLOYMENTS.path(),
+            project=_packing(DEPLOYMENTS),
+            on_change=self._note,
+            on_synced=lambda: self._wake(""),
+        )
         self._lock = threading.Lock()
+        self._woken = threading.Condition(self._lock)
+        self._changed: set[str] = set()
+        """Names of those whose rows are to be made; empty ones for none."""
+        self._worker = client.supervisor.thread(Kind.WATCH, "rows of the page", self._make_rows)
+        self._stopping = False
+        self.is_listed = False
+        """Whether all BundleDeployments are known, even if the cluster has gone since."""
         self._rows: dict[str, tuple[int, str]] = {}
         self._version = 0
         self._views: dict[str, View] = {}
@@ -113,31 +119,51 @@ class Board:
 
     def start(self) -> None:
         """Begin to watch; only once."""
+        self._worker.start()
         self._reflector.start()
 
     def stop(self) -> None:
         """Stop all watches; returns at once."""
         self._reflector.stop()
-        with self._lock:
+        with self._woken:
+            self._stopping = True
+            self._woken.notify_all()
             for view in self._views.values():
                 view.stop()
 
-    def _note(self, old: _Deployment | None, new: _Deployment | None) -> None:
-        name = (new or old).name  # type: ignore[union-attr] # one of them is a record
-        with self._lock:
-            self._version += 1
-            if new:
-                self._rows[name] = (self._version, new.text)
-            else:
-                self._rows.pop(name, None)
+    def _note(self, old: Packed | None, new: Packed | None) -> None:
+        self._wake((new or old).name)  # type: ignore[union-attr] # one of them is a record
+
+    def _wake(self, name: str) -> None:
+        with self._woken:
+            self._changed.add(name)
+            self._woken.notify()
             view = self._views.get(name)
         if view:
             view.note()
 
-    @property
-    def is_listed(self) -> bool:
-        """Whether the BundleDeployments are known, even if the cluster has gone since."""
-        return self._reflector.synced
+    def _make_rows(self) -> None:
+        """Make the rows of what has changed; what changes again before its turn comes is made once."""
+        while True:
+            with self._woken:
+                self._woken.wait_for(lambda: self._changed or self._stopping)
+                if self._stopping:
+                    return
+                changed, self._changed = self._changed, set()
+                is_synced = self._reflector.synced
+            for name in filter(None, changed):
+                self._make_row(name)
+            self.is_listed = self.is_listed or is_synced
+
+    def _make_row(self, name: str) -> None:
+        value = self.find(name)
+        text = to_json(make_row(value)) if value else ""
+        with self._lock:
+            self._version += 1
+            if text:
+                self._rows[name] = (self._version, text)
+            else:
+                self._rows.pop(name, None)
 
     @property
     def version(self) -> int:
@@ -204,7 +230,7 @@ class View:
         self._events: Reflector[Packed] = Reflector(
             board.client,
             EVENTS.path(NAMESPACE),
-            project=_make_event,
+            project=_packing(EVENTS),
             field_selector=select_about(name),
             on_change=self._note_change,
         )
@@ -262,7 +288,7 @@ class View:
         notes: list[str] = []
         nodes = self._make_nodes(deployment, notes) if deployment else []
         events = [each.value() for each in self._events.records()]
-        return json.dumps(dump(make_detail(value, nodes, events, notes)))
+        return to_json(make_detail(value, nodes, events, notes))
 
     def _make_nodes(self, deployment: BundleDeployment, notes: list[str]) -> list[Node]:
         self._watch_own(deployment, notes)

@@ -11,7 +11,7 @@ from api import names
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.ui.model import Node, make_detail, make_nodes, make_outline, make_row, make_steps, seal, write_yaml
-from tests.support.pages import condition, deployment, drifted, not_ready, pending, ready, waiting
+from tests.support.pages import DIGEST, condition, deployment, drifted, not_ready, pending, pin, ready, waiting
 
 Json = dict[str, Any]
 
@@ -121,6 +121,15 @@ def test_steps_tell_what_they_have_come_to_and_what_is_wrong() -> None:
     assert objects.facts == ("5 of 6 healthy", "1 progressing", "1 drifted")
     assert (health.reason, health.facts) == ("Progressing", ("Deployment shop/web",))
     assert health.message == "Deployment shop/web: 1 of 2 replicas are available"
+
+
+def test_who_has_signed_and_which_wave_is_applied_are_told() -> None:
+    verified = {"by": "cosign", "identity": "https://example.com/release", "at": "2026-01-01T00:00:00Z"}
+    signed = {**pin(), "verified": verified, "verifyDigest": DIGEST}
+    wave = {"revision": DIGEST, "number": 2, "since": "2026-01-01T00:00:00Z"}
+    sources, _, _, objects, _ = make_steps(read(deployment(**ready(sources=[signed], wave=wave))))
+    assert sources.facts[1].startswith("signed by https://example.com/release (cosign)")
+    assert objects.facts == ("6 of 6 healthy", "applying wave 2")
 
 
 # objects
