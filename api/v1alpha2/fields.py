@@ -140,6 +140,8 @@ FIELD_PATH_RULE = rule(
 FieldPathPattern = Annotated[str, Field(min_length=1, max_length=512, pattern=FIELD_PATH)]
 """A field path in a list of lists, for which a CEL rule would be estimated as too expensive."""
 FieldPath = Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=rules(FIELD_PATH_RULE))]
+Expression = Annotated[str, Field(min_length=1, max_length=2048)]
+"""An expression in CEL that is true or false. The controller checks it: rules of CRDs cannot."""
 Digest = Annotated[str, Field(max_length=160)]
 RevisionDigest = Annotated[str, Field(max_length=71, pattern=r"^$|^sha256:[0-9a-f]{64}$")]
 """A revision that a user names."""

@@ -10,6 +10,7 @@ from api.v1alpha2.fields import (
     FIELD_PATH_RULE,
     AnyObjectName,
     Api,
+    Expression,
     FieldPath,
     Group,
     Kind,
@@ -158,10 +159,6 @@ class Matcher(Api):
     """Matches by a condition in status.conditions."""
     field: FieldMatcher | None = None
     """Matches by the value of a field."""
-
-
-Expression = Annotated[str, Field(min_length=1, max_length=2048)]
-"""An expression in CEL that is true or false. The controller checks it: rules of CRDs cannot."""
 
 
 class HealthExpressions(Api):

@@ -28,7 +28,13 @@ from api.v1alpha2.fields import (
 )
 from api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, IgnoreRule, OnFailure
 from api.v1alpha2.processors import Processor
-from api.v1alpha2.references import ConfigMapReference, ConfigReference, DeploymentReference, SecretReference
+from api.v1alpha2.references import (
+    ConfigMapReference,
+    ConfigReference,
+    DependencyReference,
+    DeploymentReference,
+    SecretReference,
+)
 from api.v1alpha2.sources import Source
 from api.v1alpha2.status import (
     Changes,
@@ -56,6 +62,7 @@ __all__ = [
     "ConfigMapReference",
     "ConfigReference",
     "CrdUpgradeSafety",
+    "DependencyReference",
     "DeploymentReference",
     "Display",
     "Drift",
@@ -280,11 +287,12 @@ class Spec(Api):
     installed or being installed."""
 
     depends_on: Annotated[
-        tuple[DeploymentReference, ...], Field(max_length=32, json_schema_extra=list_of("map", "name"))
+        tuple[DependencyReference, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))
     ] = ()
     """BundleDeployments that must be Ready before a new revision is applied, such as the one that installs the
-    CustomResourceDefinitions or the database that this bundle uses. Meanwhile the new revision is fetched and rendered,
-    and what is installed is repaired. Deleting one of them is not prevented, and changes nothing here."""
+    CustomResourceDefinitions or the database that this bundle uses; and other objects that must be healthy, which are
+    read as the ServiceAccount. Meanwhile the new revision is fetched and rendered, and what is installed is repaired.
+    Deleting one of them is not prevented, and changes nothing here."""
     take_over: Annotated[
         tuple[DeploymentReference, ...], Field(max_length=8, json_schema_extra=list_of("map", "name"))
     ] = ()
@@ -303,6 +311,11 @@ class Spec(Api):
     def may_hold_revisions(self) -> bool:
         """Whether a new revision may have to wait in the revision store, for approval or other BundleDeployments."""
         return self.requires_approval or bool(self.depends_on)
+
+    @property
+    def required_deployments(self) -> tuple[str, ...]:
+        """The names of the BundleDeployments in `depends_on`."""
+        return tuple(each.name for each in self.depends_on if not each.kind)
 
     @property
     def progress_deadline_seconds(self) -> float:

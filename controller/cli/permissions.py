@@ -123,7 +123,9 @@ def show_rights(options: argparse.Namespace) -> int:
             "name an account with --service-account"
         )
     resources = _resources(reviewed)
-    found = sorted({*find_rights(reviewed.revision, resources.find), *rights_to_read(reviewed.deployment)})
+    found = sorted(
+        {*find_rights(reviewed.revision, resources.find), *rights_to_read(reviewed.deployment, resources.find)}
+    )
     for kind in sorted(resources.guessed):
         tell(f"warning: {kind}: not served and not defined in the bundle; check its resource in the rules")
     print(_show_roles(options, reviewed, found, account), end="")
@@ -138,11 +140,11 @@ def _resources(reviewed: Reviewed) -> Resources:
     return Resources(reviewed.revision, served, discovery.resource)
 
 
-def rights_to_read(deployment: BundleDeployment) -> Iterator[RbacRight]:
+def rights_to_read(deployment: BundleDeployment, find: Callable[[GroupVersionKind], Resource]) -> Iterator[RbacRight]:
     """Yield the right to read each object that a spec names, which is read as the account.
 
-    Those of `spec.configFrom` and of processors are followed, too. Not here: imagePullSecrets of the account, which
-    only the cluster knows.
+    Those of `spec.configFrom`, of processors and of `spec.dependsOn` are followed, too. Not here: imagePullSecrets of
+    the account, which only the cluster knows.
     """
     spec = deployment.spec
     namespace = spec.install_namespace or ""
@@ -160,6 +162,16 @@ def rights_to_read(deployment: BundleDeployment) -> Iterator[RbacRight]:
         tell(f"warning: {error.message}; the Secrets that it reads are missing in the rules")
     for resource, name in dict.fromkeys(followed):
         yield _right_to_read(resource, namespace, name, "get", "list", "watch")
+    for each in spec.depends_on:
+        if each.kind:
+            found = find(GroupVersionKind.of({"apiVersion": each.api_version, "kind": each.kind}))
+            yield RbacRight(
+                namespace=(each.namespace or namespace) if found.namespaced else "",
+                groups=(found.group,),
+                resources=(found.plural,),
+                resource_names=(each.name,),
+                verbs=("get", "list", "watch"),
+            )
 
 
 def _right_to_read(resource: str, namespace: str, name: str, *verbs: str) -> RbacRight:

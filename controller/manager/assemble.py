@@ -52,6 +52,7 @@ from controller.revisions.accounts import Accounts
 from controller.revisions.background import BackgroundWork
 from controller.revisions.config_objects import ConfigObjects
 from controller.revisions.credentials import SecretReader, SourceAccess
+from controller.revisions.dependencies import DependencyReader
 from controller.revisions.large import LargeRevisions
 from controller.revisions.polling import Poller
 from controller.revisions.quarantine import Quarantine
@@ -251,6 +252,7 @@ def _make_services(
         follower=follower,
         contested=ContestedWatches(follower, discovery, dispatcher.contested_changed),
         explainer=Explainer(client, dispatcher.health_explained),
+        dependencies=DependencyReader(client, discovery, watches),
         elsewhere=NamedWatches(follower, dispatcher.deployment_changed),
         givers=NamedWatches(follower, dispatcher.contested_changed),
         writer=StatusWriter(client, watches, events),

@@ -40,7 +40,7 @@ from controller.observe.health.rules import (
     matching,
     needs_full_object,
 )
-from controller.observe.health.verdict import Context, Evaluate
+from controller.observe.health.verdict import Context, Evaluate, Verdict
 from controller.observe.records import Journal, Look, ObjectKey, Record, project
 
 GroupKind = tuple[str, str]
@@ -537,14 +537,20 @@ class Projection:
             return project(manifest, group, kind)
         manifest = {**manifest, "apiVersion": resource.api_version, "kind": kind}
         owner = (manifest["metadata"].get("labels") or {}).get(names.OWNER_LABEL, "")
+        verdict = self.judge(owner, manifest, resource, evaluate)
+        return project(manifest, group, kind, verdict, pods_of(manifest, verdict))
+
+    def judge(
+        self, name: str, manifest: Mapping[str, Any], resource: Resource, evaluate: Evaluate | None = None
+    ) -> Verdict:
+        """Return the health of an object by the health checks of a BundleDeployment; see `project`."""
         context = Context(
             storage_class=self._classes.find,
-            reports_status=self._definitions.reports_status(group, resource.version, kind),
+            reports_status=self._definitions.reports_status(resource.group, resource.version, resource.kind),
             evaluate=evaluate,
-            checks=matching(self._deployments.checks_of(owner), manifest),
+            checks=matching(self._deployments.checks_of(name), manifest),
         )
-        verdict = assess(manifest, context)
-        return project(manifest, group, kind, verdict, pods_of(manifest, verdict))
+        return assess(manifest, context)
 
 
 def _health_inputs(record: Record | None) -> tuple[object, ...] | None:

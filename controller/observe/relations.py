@@ -29,7 +29,7 @@ class Dependency:
 
 def dependency_of(deployment: BundleDeployment) -> Dependency:
     """Return what others need to know of a BundleDeployment."""
-    return Dependency(tuple(each.name for each in deployment.spec.depends_on), _find_hindrance(deployment))
+    return Dependency(deployment.spec.required_deployments, _find_hindrance(deployment))
 
 
 def _find_hindrance(deployment: BundleDeployment) -> str:

@@ -27,6 +27,7 @@ from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions, StorageClasses
 from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
 from controller.observe.evaluation import Evaluator
+from controller.observe.health.verdict import Verdict
 from controller.observe.kinds import (
     CLAIM,
     Listener,
@@ -79,12 +80,12 @@ class Watches:
         ]
         self._registry = Registry()
         self.served = ServedKinds(discovery, self._definitions)
-        projection = Projection(self._deployments, self._definitions, self._classes)
+        self._projection = Projection(self._deployments, self._definitions, self._classes)
         self._kinds = ManagedKinds(
             client,
             self._registry,
             served=self.served,
-            projection=projection,
+            projection=self._projection,
             listener=listener,
             evaluate=self.evaluator.evaluate,
             share=lambda name: share(found) if (found := self.outline(name)) else "",
@@ -308,6 +309,10 @@ class Watches:
     def look(self, name: str, since: int) -> Look:
         """Return such a snapshot, and what has changed since the one with this number (`Look.number`)."""
         return self._registry.look(name, since)
+
+    def judge(self, name: str, manifest: Mapping[str, Any], resource: Resource) -> Verdict:
+        """Return the health of any object as a BundleDeployment would judge it; evaluates expressions."""
+        return self._projection.judge(name, manifest, resource, self.evaluator.evaluate)
 
     def learn(self, record: Record) -> Record:
         """Learn an object from the reply to an apply; its health is unknown until the watch shows it.

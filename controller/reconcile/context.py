@@ -36,6 +36,7 @@ from controller.revisions.accounts import Account, Accounts, account_in
 from controller.revisions.background import BackgroundWork
 from controller.revisions.config_objects import ConfigObjects
 from controller.revisions.credentials import SourceAccess
+from controller.revisions.dependencies import DependencyReader
 from controller.revisions.large import LargeRevisions
 from controller.revisions.polling import Poller
 from controller.revisions.store import RevisionStore
@@ -69,8 +70,9 @@ class Services:
     """Of the objects that all the watches below watch."""
     contested: ContestedWatches
     explainer: Explainer
+    dependencies: DependencyReader
     elsewhere: NamedWatches
-    """Of BundleDeployments of other shards that others depend on."""
+    """Of BundleDeployments of other shards, and other objects, that BundleDeployments wait for."""
     givers: NamedWatches
     """Of those that others take objects from."""
     writer: StatusWriter

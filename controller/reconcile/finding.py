@@ -218,6 +218,9 @@ def _expressions(context: Context) -> Iterator[tuple[str, str]]:
     for index, each in enumerate(context.spec.health_checks):
         given = each.expressions.model_dump(by_alias=True, exclude_none=True) if each.expressions else {}
         yield from ((f"spec.healthChecks[{index}].expressions.{name}", text) for name, text in given.items())
+    for index, dependency in enumerate(context.spec.depends_on):
+        if dependency.ready:
+            yield f"spec.dependsOn[{index}].ready", dependency.ready
 
 
 def poll_sources(context: Context) -> Context:

@@ -1,11 +1,12 @@
 """Lets a revision pass that may be applied, and keeps the one on the cluster while another one waits.
 
-It waits for approval, then for the BundleDeployments that it depends on, and then for its hooks. Here is also where
-`spec.paused` takes effect: nothing is applied then, and what is on the cluster is only compared.
+It waits for approval, then for the BundleDeployments and other objects that it depends on, and then for its hooks. Here
+is also where `spec.paused` takes effect: nothing is applied then, and what is on the cluster is only compared.
 
 A revision that waits for approval is judged as far as reading allows, so that people know what they approve.
-BundleDeployments of other shards are read while something waits for them, and followed by name. Not here: the rules
-(revisions/approval.py, observe/relations.py), when hooks run (hooks.py), and whether the account may act (planning.py).
+BundleDeployments of other shards, and other objects, are read while something waits for them, and followed by name. Not
+here: the rules (revisions/approval.py, observe/relations.py, revisions/dependencies.py), when hooks run (hooks.py), and
+whether the account may act (planning.py).
 """
 
 from __future__ import annotations
@@ -263,23 +264,23 @@ class _Found:
     known: dict[str, Dependency | None] = field(default_factory=dict)
     """By name; None: it does not exist."""
     read: dict[WatchedObject, str] = field(default_factory=dict)
-    """Those that no watch reports, with the resourceVersion that was read; empty: it did not exist."""
+    """Those that no watch reports, and other objects, with the resourceVersion that was read; empty: none existed."""
 
 
 def _cyclic(context: Context, known: Mapping[str, Dependency | None]) -> BundleError | None:
     depends_on = {name: each.depends_on for name, each in known.items() if each}
-    own = tuple(each.name for each in context.spec.depends_on)
-    way = find_cycle({**depends_on, context.name: own}, context.name)
+    way = find_cycle({**depends_on, context.name: context.spec.required_deployments}, context.name)
     if not way:
         return None
     message = f"spec.dependsOn: {' -> '.join(way)} is a cycle; remove one of these dependencies"
     return BundleError(Reason.DEPENDENCY_CYCLE, message)
 
 
-def _unready(context: Context, known: Mapping[str, Dependency | None]) -> BundleError | None:
-    waiting = [
-        text for each in context.spec.depends_on if (text := _describe_dependency(each.name, known.get(each.name)))
-    ]
+def _unready(context: Context, found: _Found) -> BundleError | None:
+    """Return what is waited for; raises BundleError if that cannot be known, as `find_waiting` does."""
+    names = context.spec.required_deployments
+    waiting = [text for name in names if (text := _describe_dependency(name, found.known.get(name)))]
+    waiting += context.services.dependencies.find_waiting(context.deployment, found.read.__setitem__)
     if not waiting:
         return None
     message = f"spec.dependsOn: waiting for {list_some(waiting)}; continues when all of them are ready"
@@ -298,7 +299,10 @@ def find_dependency_hindrance(context: Context) -> BundleError | None:
     Raises: ApiError.
     """
     found = _collect(context, asks=True)
-    error = _cyclic(context, found.known) or _unready(context, found.known)
+    try:
+        error = _cyclic(context, found.known) or _unready(context, found)
+    except BundleError as refusal:
+        error = refusal
     context.services.elsewhere.watch(context.name, found.read if error else {}, share=context.share)
     return error
 
@@ -310,7 +314,7 @@ def find_dependency_cycle(context: Context) -> BundleError | None:
 
 def _collect(context: Context, *, asks: bool) -> _Found:
     """Look up what one depends on, breadth first; with `asks` also in other shards."""
-    found, left = _Found(), [each.name for each in context.spec.depends_on]
+    found, left = _Found(), list(context.spec.required_deployments)
     while left and len(found.known) < MOST:
         name = left.pop(0)
         if name == context.name or name in found.known:

@@ -28,8 +28,8 @@ from controller.kube.resources import BUILT_IN_GROUPS, DEPLOYMENTS, GroupVersion
 from controller.kube.shard import DEFAULT_SHARD
 from controller.observe.deployments import SeenDeployment, make_seen
 from controller.observe.health import expressions
-from controller.observe.health.rules import assess, needs_full_object
-from controller.observe.health.verdict import Context
+from controller.observe.health.rules import assess, matching, needs_full_object
+from controller.observe.health.verdict import Context, Verdict
 from controller.observe.kinds import OwnedObjects
 from controller.observe.records import UNREAD, Look, ObjectKey, Record, project
 from controller.observe.relations import Dependency, dependency_of
@@ -415,7 +415,7 @@ class FakeWatches:
 
     def dependents(self, name: str) -> list[str]:
         found = [self.outline(each) for each in sorted(self.deployment_names())]
-        return [o.metadata.name for o in found if o and name in {each.name for each in o.spec.depends_on}]
+        return [o.metadata.name for o in found if o and name in o.spec.required_deployments]
 
     def takers(self, name: str) -> list[str]:
         found = [self.outline(each) for each in sorted(self.deployment_names())]
@@ -481,6 +481,10 @@ class FakeWatches:
         if record.key.kind in self.denied:
             self.told[record.key] = record
         return self.managed(record.owner).get(record.key, record)
+
+    def judge(self, name: str, manifest: Mapping[str, Any], _resource: Resource) -> Verdict:
+        checks = make_seen(self._cluster.objects[DEPLOYMENTS.path(name=name)]).checks
+        return assess(manifest, Context(checks=matching(checks, manifest), evaluate=expressions.evaluate))
 
     def is_forbidden(self, group: str, kind: str) -> bool:
         return kind in self.denied

@@ -48,6 +48,7 @@ from controller.revisions.accounts import AccountPolicy, Accounts
 from controller.revisions.background import BackgroundWork, Place
 from controller.revisions.config_objects import ConfigObjects
 from controller.revisions.credentials import SourceAccess, SourceProgress
+from controller.revisions.dependencies import DependencyReader
 from controller.revisions.large import LargeRevisions
 from controller.revisions.polling import Poller
 from controller.revisions.store import RevisionSecrets, RevisionStore, StoredSecret, make_stored
@@ -342,6 +343,7 @@ class World:
             follower=cast("ObjectFollower", follower),
             contested=cast("ContestedWatches", self.contested),
             explainer=Explainer(client, lambda _name: None),
+            dependencies=DependencyReader(client, discovery, watches),
             elsewhere=cast("NamedWatches", self.followed),
             givers=cast("NamedWatches", self.followed_givers),
             writer=writer,

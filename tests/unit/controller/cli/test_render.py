@@ -30,6 +30,7 @@ from controller.cli import main
 from controller.cli.content import guess_format
 from controller.cli.permissions import rights_to_read
 from controller.formats.applicable import revision_digest
+from controller.kube.resources import GroupVersionKind, Resource
 from tests.support.plugins import install_plugins
 from tests.support.web_servers import FileServer
 
@@ -372,18 +373,29 @@ def _with_secret(path: str) -> Manifest:
     return value
 
 
+def find(kind: GroupVersionKind) -> Resource:
+    return Resource(kind.group, kind.version, kind.kind, f"{kind.kind.lower()}s", namespaced=kind.kind != "Node")
+
+
 def test_rights_include_what_is_read(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     install_plugins(monkeypatch, {(PROCESSORS, "example.com/keys"): Keys})
     value = _with_secret(write())
     references = [{"kind": kind, "name": "values", "key": "a", "path": "a"} for kind in ("ConfigMap", "Secret")]
     value["spec"] |= {"configFrom": references, "processors": [{"kind": "example.com/keys"}]}
+    value["spec"]["dependsOn"] = [
+        {"name": "other"},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "name": "cache", "namespace": "caches"},
+        {"apiVersion": "v1", "kind": "Node", "name": "a"},
+    ]
     deployment, _ = try_to_read(value)
     assert deployment
-    assert [str(each) for each in rights_to_read(deployment)] == [
+    assert [str(each) for each in rights_to_read(deployment, find)] == [
         'get secrets "login" in namespace "shop"',
         'get,list,watch configmaps "values" in namespace "shop"',
         'get,list,watch secrets "values" in namespace "shop"',
         'get,list,watch secrets "keys" in namespace "shop"',
+        'get,list,watch deployments.apps "cache" in namespace "caches"',
+        'get,list,watch nodes "a"',
     ]
 
 
@@ -394,7 +406,7 @@ def test_rights_that_only_a_missing_plug_in_knows_are_pointed_out(
     assert deployment
     processors = (Processor.model_validate({"kind": "example.com/missing"}),)
     spec = deployment.spec.model_copy(update={"processors": processors})
-    found = list(rights_to_read(deployment.model_copy(update={"spec": spec})))
+    found = list(rights_to_read(deployment.model_copy(update={"spec": spec}), find))
     assert [str(each) for each in found] == ['get secrets "login" in namespace "shop"']
     assert 'warning: spec.processors[0].kind: no plug-in for processors of kind "example.com/missing"' in (
         capsys.readouterr().err

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.kube.client import ApiError
 from controller.kube.resources import DEPLOYMENTS
 from controller.observe.following import WatchedObject
 from tests.support.deployments import manifest
@@ -255,3 +256,113 @@ def test_a_deletion_names_what_depends_on_it(world: World) -> None:
     assert [(note.type, note.reason) for note in world.events.notes if '"web"' in note.text] == [
         ("Warning", "StillRequired")
     ]
+
+
+# other objects
+
+CACHE = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "cache", "namespace": "caches"}
+NOT_READY = "spec.dependsOn: waiting for Deployment caches/cache ({}); continues when all of them are ready"
+
+
+def put_cache(world: World, **status: Any) -> None:
+    metadata = {"name": "cache", "namespace": "caches", "generation": 1}
+    spec = {"replicas": 1}
+    world.cluster.put({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec, **status})
+
+
+def status_of(ready: int) -> Json:
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), ready)
+    conditions = [{"type": "Available", "status": "True"}]
+    return {"status": {"observedGeneration": 1, "conditions": conditions, **counts}}
+
+
+def wait(world: World, dependency: Json, reason: str = "DependencyNotReady", **spec: Any) -> str:
+    """Have a bundle depend on an object; return the message if it waits."""
+    world.wish("v1", dependsOn=[dependency], **spec)
+    for _ in range(3):
+        world.reconcile()
+    assert not world.exists(A)
+    assert world.conditions["Installed"] == f"False {reason}"
+    return world.message("Ready")
+
+
+def test_nothing_is_applied_before_an_object_is_there_and_healthy(world: World) -> None:
+    assert wait(world, CACHE) == NOT_READY.format("does not exist")
+    put_cache(world, **status_of(0))
+    assert wait(world, CACHE) == NOT_READY.format("LessReplicas")
+    put_cache(world, **status_of(1))
+    world.settle()
+    assert world.conditions == READY
+
+
+def test_an_expression_says_when_an_object_is_ready(world: World) -> None:
+    dependency = {**CACHE, "ready": "status.readyReplicas >= 1"}
+    put_cache(world)
+    expected = 'status.readyReplicas >= 1 is not known yet: there is no field "status"'
+    assert wait(world, dependency) == NOT_READY.format(expected)
+    put_cache(world, status={"readyReplicas": 0})
+    assert wait(world, dependency) == NOT_READY.format("status.readyReplicas >= 1 is not true")
+    put_cache(world, status={"readyReplicas": 1})
+    world.settle()
+    assert world.conditions == READY
+
+
+def test_a_wrong_expression_is_told_with_its_place(world: World) -> None:
+    message = wait(world, {**CACHE, "ready": "status.a ="}, "InvalidConfig")
+    assert message.startswith("spec.dependsOn[0].ready: line 1, column 10: ")
+
+
+def test_the_health_checks_of_the_spec_judge_it(world: World) -> None:
+    put_cache(world, **status_of(0))
+    checks = [{"group": "apps", "kind": "Deployment", "name": "cache", "always": "Healthy"}]
+    world.wish("v1", dependsOn=[CACHE], healthChecks=checks)
+    world.settle()
+    assert world.conditions == READY
+
+
+def test_what_is_being_deleted_is_not_ready(world: World) -> None:
+    metadata = {"name": "cache", "namespace": "caches", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    world.cluster.put({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata})
+    assert wait(world, {**CACHE, "ready": "true"}) == NOT_READY.format("is being deleted")
+
+
+def test_a_kind_that_the_cluster_does_not_serve_is_told_and_waited_for(world: World) -> None:
+    message = wait(world, {**CACHE, "apiVersion": "example.com/v1", "kind": "Cache"})
+    assert "Cache cache (the cluster does not serve example.com/v1/Cache)" in message
+    assert world.memory.awaits_change
+
+
+def test_an_object_is_watched_by_name_while_it_is_waited_for_and_not_afterwards(world: World) -> None:
+    put_cache(world, **status_of(0))
+    wait(world, CACHE)
+    [(watched, version)] = world.followed.objects.items()
+    assert (watched.namespace, watched.name, watched.resource.kind) == ("caches", "cache", "Deployment")
+    assert (
+        version
+        == world.cluster.objects["/apis/apps/v1/namespaces/caches/deployments/cache"]["metadata"]["resourceVersion"]
+    )
+    put_cache(world, **status_of(1))
+    world.settle()
+    assert world.followed.objects == {}
+
+
+def test_an_object_is_in_the_install_namespace_unless_another_one_is_named(world: World) -> None:
+    dependency = {key: value for key, value in CACHE.items() if key != "namespace"}
+    assert "Deployment shop/cache (does not exist)" in wait(world, dependency)
+
+
+def test_what_the_account_may_not_read_is_told_with_the_right(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    get = world.cluster.get
+
+    def refuse(path: str, **options: Any) -> Any:
+        if path.endswith("/deployments/cache"):
+            raise ApiError(403, "Forbidden", "no")
+        return get(path, **options)
+
+    put_cache(world, **status_of(1))
+    monkeypatch.setattr(world.cluster, "get", refuse)
+    message = wait(world, CACHE, "Forbidden")
+    assert message == (
+        "spec.dependsOn[0]: Deployment caches/cache cannot be read by the controller; "
+        "grant get, list and watch on deployments of apps"
+    )
