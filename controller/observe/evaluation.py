@@ -1,13 +1,13 @@
-"""Expressions of users on the controller: evaluated in a child, so that no tenant's delay what others need.
+"""Expressions of users on the controller: evaluated in children, so that no tenant's delay what others need.
 
 health/expressions.py says what is evaluated, and runs as the child. That may use a quarter of a second of processor
 time for a request, half a gibibyte of address space, no file but libraries, and no network; what takes more is killed,
-and told. It is started with the first expression, ends with this process, and costs 15 MB meanwhile.
+and told. Children are started when they are needed, end with this process, and cost 15 MB meanwhile.
 
 Watches do not wait for it. An object that has expressions is NotEvaluated on its event; then it is read and judged on
-a thread of its own, where shares (sharing.py) take turns in the order of the time that they have used. So the
-expressions of one tenant delay those of another by one request, and nothing else at all. Passes ask directly, about
-few expressions: whether they are well-formed, and whether a dependency is ready.
+one of two threads for that, of which a share (sharing.py) gets one. If there are more shares, they take turns in the
+order of the time that they have used. Passes ask directly, about few expressions: whether they are well-formed, and
+whether a dependency is ready.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,11 +30,13 @@ from controller.kube.client import ApiError
 from controller.observe.health import expressions
 from controller.observe.health.expressions import Answer
 from controller.observe.records import ObjectKey
-from controller.processes.programs import ProcessGroup, View, confined, programs, start_confined
+from controller.processes.programs import CHUNK, ProcessGroup, View, confined, programs, start_confined
 from controller.processes.supervision import Kind, Supervisor
 from controller.sharing import Turns
 
 log = logging.getLogger(__name__)
+PLACES = 2
+"""Objects that are evaluated at the same time: one share gets one of them, so that there is one for the next."""
 ADDRESS_SPACE = 512 << 20
 WAIT_SECONDS = 10.0
 """For one answer, on a machine that has no processor time left for the child."""
@@ -45,11 +47,11 @@ _MOST_KNOWN, _MOST_BYTES = 4096, 1 << 20
 
 
 class Evaluator:
-    """Thread-safe: a child that evaluates, for one caller at a time."""
+    """Thread-safe: children that evaluate, each for one caller at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._child: _Child | None = None
+        self._idle: list[_Child] = []
         self._problems: dict[str, str] = {}
         """Of well-formed and other expressions that were asked about."""
 
@@ -69,29 +71,33 @@ class Evaluator:
         return [answer] * len(given) if isinstance(answer, str) else cast("list[Answer]", answer)
 
     def stop(self) -> None:
-        """End the child."""
+        """End the children that are idle."""
         with self._lock:
-            self._end()
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.close()
 
     def _ask(self, request: Any, subject: str) -> Any:
-        """Return the answer of the child, or a text about why there is none, which begins with `subject`."""
+        """Return the answer of a child, or a text about why there is none, which begins with `subject`."""
         try:
             written = expressions.write(request)
         except ValueError:
             return "the object is nested too deeply"
         with self._lock:
-            if self._child is None:
-                self._child = _Child()
-            try:
-                return self._child.ask(written)
-            except _EndedError as error:
-                self._end()
-                return f"{subject} {error}"
-
-    def _end(self) -> None:
-        if self._child:
-            self._child.close()
-            self._child = None
+            child = self._idle.pop() if self._idle else None
+        child = child or _Child()
+        try:
+            answer = child.ask(written)
+        except _EndedError as error:
+            child.close()
+            return f"{subject} {error}"
+        with self._lock:
+            is_kept = len(self._idle) < PLACES
+            if is_kept:
+                self._idle.append(child)
+        if not is_kept:
+            child.close()
+        return answer
 
 
 class _EndedError(Exception):
@@ -102,30 +108,39 @@ class _Child:
     def __init__(self) -> None:
         found = (Path(each) for each in (sys.prefix, sys.base_prefix, *sys.path) if each)
         view = View(programs=(Path(sys.executable), *programs("prlimit")), read=tuple(each.resolve() for each in found))
-        self._process = start_confined(_start, view, "expressions", required=False)
-        self._group = ProcessGroup(self._process)
+        process = start_confined(_start, view, "expressions", required=False)
+        self._group, self._poll = ProcessGroup(process), select.poll()
+        self._sink, self._source = (each.fileno() for each in (process.stdin, process.stdout) if each)
+        os.set_blocking(self._sink, False)
+        self._poll.register(self._source, select.POLLIN)
 
     def ask(self, request: bytes) -> Any:
         """Send a request and return the answer.
 
         Raises: _EndedError.
         """
-        sink, source = self._process.stdin, self._process.stdout
-        timer = threading.Timer(WAIT_SECONDS, self._group.kill)
-        timer.daemon = True
-        timer.start()
-        line = b""
-        try:
-            if sink and source:
-                with suppress(BrokenPipeError):
-                    sink.write(request)
-                    sink.flush()
-                line = source.readline(_MOST_BYTES)
-        finally:
-            timer.cancel()
-        if not line.endswith(b"\n"):
+        answer = self._exchange(request)
+        if not answer.endswith(b"\n"):
             raise _EndedError(_describe_end(self._group.wait()))
-        return json.loads(line)
+        return json.loads(answer)
+
+    def _exchange(self, request: bytes) -> bytes:
+        """Return a line; less than that if the process ends, or does not take or give anything for too long."""
+        left, answer, deadline = memoryview(request), bytearray(), time.monotonic() + WAIT_SECONDS
+        while not answer.endswith(b"\n") and len(answer) < _MOST_BYTES:
+            self._poll.register(self._sink, select.POLLOUT if left else 0)
+            ready = dict(self._poll.poll(max(deadline - time.monotonic(), 0) * 1000))
+            if not ready:
+                self._group.kill()
+                break
+            if self._source in ready:
+                data = os.read(self._source, CHUNK)
+                if not data:
+                    break
+                answer += data
+            elif left:
+                left = left[os.write(self._sink, left[:CHUNK]) :]
+        return bytes(answer)
 
     def close(self) -> None:
         """Kill the process if it still runs."""
@@ -140,6 +155,7 @@ def _start() -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        bufsize=0,
         env=environment,
         cwd="/",
         start_new_session=True,
@@ -158,14 +174,14 @@ class Evaluations:
     Args:
         judge: judges an object.
         share: returns the share of a BundleDeployment.
-        supervisor: of the thread, which starts with the first object.
+        supervisor: of the threads, which start with the first object.
     """
 
     def __init__(
         self, judge: Callable[[ObjectKey], None], share: Callable[[str], str], supervisor: Callable[[], Supervisor]
     ) -> None:
         self._judge, self._share, self._supervisor = judge, share, supervisor
-        self._turns: Turns[tuple[str, ObjectKey]] = Turns(1)
+        self._turns: Turns[tuple[str, ObjectKey]] = Turns(PLACES)
         self._changed = threading.Condition()
         self._is_started = False
 
@@ -178,7 +194,8 @@ class Evaluations:
             self._turns.add(share, (share, key))
             if not self._is_started:
                 self._is_started = True
-                self._supervisor().thread(Kind.WATCH, "expressions", self._run).start()
+                for number in range(PLACES):
+                    self._supervisor().thread(Kind.WATCH, f"expressions {number}", self._run).start()
             self._changed.notify()
 
     def _run(self) -> None:
@@ -195,6 +212,7 @@ class Evaluations:
             finally:
                 with self._changed:
                     self._turns.end(share, seconds=time.monotonic() - started)
+                    self._changed.notify()
             if again:
                 timer = threading.Timer(AGAIN_SECONDS, self._add, (share, key))
                 timer.daemon = True

@@ -703,16 +703,13 @@ class ManagedKinds:
         known = watch.reflector.get((key.namespace, key.name)) if watch else None
         if watch is None or known is None or known.verdict != NOT_EVALUATED:
             return
-        try:
-            manifest = self._client.get(watch.resource.path(key.namespace, key.name)).value
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return
-            raise
-        judged = self._projection.project(manifest, watch.resource, full=True, evaluate=self._evaluate)
-        for reflector in watch.reflectors():
-            reflector.amend(judged)
-        self._refile(key, watch.reflector)
+        # A list, since the controller may be allowed to list and watch the kind only (config/restricted).
+        selector = f"metadata.name={key.name}"
+        for manifest in self._client.list(watch.resource.path(key.namespace), field_selector=selector):
+            judged = self._projection.project(manifest, watch.resource, full=True, evaluate=self._evaluate)
+            for reflector in watch.reflectors():
+                reflector.amend(judged)
+            self._refile(key, watch.reflector)
 
     def learn(self, record: Record) -> Record:
         """Learn an object from the reply to an apply; its health is unknown until the watch shows it.

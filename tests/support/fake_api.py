@@ -269,8 +269,6 @@ class FakeApi:
 
     def _handle_object(self, request: BaseHTTPRequestHandler, received: Received) -> None:
         collection, _, name = received.path.rpartition("/")
-        if collection not in self.objects:
-            collection = re.sub("/namespaces/[^/]+/", "/", collection)
         value = self.objects.get(collection, {}).get(name)
         if value is None:
             self._send_fault(request, Fault(404))

@@ -250,6 +250,9 @@ def test_an_object_is_judged_by_its_expressions_after_its_event(world: World) ->
     widget(world, status={"phase": "Down"})
     wait_for_verdict(world, "HealthCheckNotMet")
     assert "health shop" in world.told.taken()
+    paths = [each.path for each in world.api.received]
+    assert "/apis/example.com/v1/namespaces/shop/widgets" in paths
+    assert "/apis/example.com/v1/namespaces/shop/widgets/w" not in paths  # it may be allowed to list and watch only
 
 
 def test_expressions_of_one_owner_do_not_hold_up_the_objects_of_another(world: World) -> None:
