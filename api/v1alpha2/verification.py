@@ -25,7 +25,7 @@ class CosignKey(Api):
     )
     secret: SecretReference | None = None
     """The Secret with the keys: the value of each key of its data that ends in .pub, in PEM."""
-    pem: Annotated[str, Field(max_length=16384, pattern="-----BEGIN PUBLIC KEY-----")] | None = None
+    pem: Annotated[str, Field(max_length=16384, pattern=r"^\s*-----BEGIN PUBLIC KEY-----")] | None = None
     """The public key in PEM, as cosign public-key prints it."""
 
 
@@ -45,8 +45,8 @@ class CosignIdentity(Api):
     subject: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """The signer, exactly: a mail address, or the URL of a workflow."""
     subject_reg_exp: _Expression | None = None
-    """Regular expression (RE2) that all of the signer must match, whether or not it starts with ^ and ends with $:
-    https://github.com/acme/[^/]+/.github/workflows/release.yml@refs/tags/.*"""
+    """Regular expression (RE2) that all of the signer must match, as does
+    https://github.com/acme/[^/]+/.github/workflows/release.yml@refs/tags/.*, whether or not it starts with ^."""
 
 
 class TrustedRoot(Api):
