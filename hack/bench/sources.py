@@ -28,7 +28,7 @@ from typing import Any
 from unittest.mock import patch
 
 from api.errors import BundleError
-from api.plugins import Access, Credentials, Entry, Limits, Resolution
+from api.plugins import Access, Credentials, Entry, Limits, Resolution, Trusted
 from controller.build.plugins import source_of
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
@@ -48,6 +48,7 @@ from tests.support.faulty_registry import FaultyRegistry
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.private_sources import PASSWORD, USER, Authority
 from tests.support.registry import RegistryClient, compress, pack
+from tests.support.signing import Minisign, SshKey, sign_commit
 from tests.support.web_servers import FaultyServer
 
 CHARTS, VERSIONS = 130, 200
@@ -150,6 +151,8 @@ def count() -> Iterator[Row]:
         yield from _rows("git, a branch", _ask_git(folder, {}), Asked(resolved=2, fetched=2, polled=2))
         directory = {"directory": "deploy"}
         yield from _rows("git, a directory", _ask_git(folder, directory), Asked(resolved=2, fetched=4, polled=2))
+        yield from _rows("git, a branch, signed", _ask_signed_git(folder), Asked(resolved=4, fetched=2, polled=2))
+        yield from _rows("file over http, signed", _ask_signed_file(folder), Asked(resolved=2, fetched=0, polled=1))
 
 
 def _rows(title: str, found: Asked, most: Asked) -> Iterator[Row]:
@@ -211,6 +214,27 @@ def _ask_file(folder: Path) -> Asked:
         return _ask("http", {"url": f"{server.address}/a.yaml"}, folder, lambda: len(server.requests))
 
 
+def _ask_signed_file(folder: Path) -> Asked:
+    signer, body = Minisign(), b"kind: List\n"
+    with FaultyServer() as server:
+        server.add("/a.yaml", body, tag='"1"')
+        server.add("/a.yaml.minisig", signer.sign(body))
+        verify = {"minisign": {"publicKey": signer.public}}
+        parameters = {"url": f"{server.address}/a.yaml", "verify": verify}
+        return _ask("http", parameters, folder, lambda: len(server.requests))
+
+
+def _ask_signed_git(folder: Path) -> Asked:
+    with tempfile.TemporaryDirectory(dir=folder) as root, GitHttpServer(Path(root)) as server:
+        repository, key = GitRepository(Path(root) / "bench.git", config=FORGE), SshKey.make(Path(root) / "key")
+        repository.commit({"a.yaml": b"{}"})
+        sign_commit(repository, key)
+        trusted = Trusted(data={".secret": {"allowed_signers": key.allowed()}})
+        verify = {"secret": {"name": "keys"}}
+        parameters = {"repository": f"{server.url}/bench.git", "ref": "main", "verify": verify}
+        return _ask("git", parameters, folder, lambda: len(server.requests), trusted=trusted)
+
+
 def _ask_git(folder: Path, more: Mapping[str, Any]) -> Asked:
     with tempfile.TemporaryDirectory(dir=folder) as root, GitHttpServer(Path(root)) as server:
         GitRepository(Path(root) / "bench.git", config=FORGE).commit({"deploy/a.yaml": b"{}"})
@@ -224,6 +248,8 @@ def _ask(
     folder: Path,
     asked: Callable[[], int],
     credentials: Credentials | None = None,
+    *,
+    trusted: Trusted | None = None,
 ) -> Asked:
     """Resolve, fetch unless resolving has kept the content, and poll; a source that fails is not fetched."""
     source, kept = source_of(kind), list[Resolution]()
@@ -235,6 +261,7 @@ def _ask(
             cancelled=threading.Event(),
             scratch=Path(tempfile.mkdtemp(dir=folder)),
             credentials=credentials,
+            trusted=trusted or Trusted(),
             **more,
         )
 

@@ -9,7 +9,7 @@ import io
 from controller.sources.signatures import SignatureError
 from controller.sources.signatures.git import COMMIT, TAG, read_commit, read_tag
 from controller.sources.signatures.minisign import read_key, verify
-from controller.sources.signatures.openpgp import read_keys
+from controller.sources.signatures.openpgp import read_keys, without_subkeys
 from controller.sources.signatures.provenance import read_text, split
 from controller.sources.signatures.verdicts import UnusableKeysError
 from hack.fuzzing.target import Target, expect, refusals
@@ -41,6 +41,8 @@ def check_keys(data: bytes) -> None:
     with refusals(UnusableKeysError):
         keyring = read_keys({"a.asc": data})
         expect(read_keys({"a.asc": keyring}) == keyring, "other keys")
+        without = without_subkeys(keyring, "")
+        expect(read_keys({"a.asc": without}) == without, "no keys without subkeys")
 
 
 def check_minisign(data: bytes) -> None:

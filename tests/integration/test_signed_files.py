@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from tests.support import charts
 from tests.support.bundles import Deployed, Manifest, World, config_map, new_name
 from tests.support.charts import entry_of, index_of
+from tests.support.cosigned import PrivateKey, make_bundle, make_key, make_message, pem_of
 from tests.support.private_sources import secret_manifest
-from tests.support.signing import CosignKey, Minisign, gpg_home, sign_chart
+from tests.support.signing import Minisign, gpg_home, sign_chart
 from tests.support.web_servers import FaultyServer
 
 
@@ -32,17 +34,21 @@ def deploy(world: World, keys: Mapping[str, str], *sources: Manifest, **spec: st
     return world.deploy(name=name, ref="none", sources=list(sources), **spec)
 
 
+def bundle_of(key: PrivateKey, content: bytes) -> bytes:
+    return make_bundle(messageSignature=make_message(key, hashlib.sha256(content).hexdigest()))
+
+
 def signers(deployed: Deployed) -> list[str]:
     return [source["verified"]["by"] for source in deployed.wait_ready()["sources"]]
 
 
 def test_files_that_minisign_and_cosign_have_signed(world: World, server: FaultyServer) -> None:
-    minisign, cosign = Minisign(), CosignKey()
+    minisign, key = Minisign(), make_key()
     files = {name: json.dumps(config_map(name)).encode() for name in ("first", "second")}
     for name, body in files.items():
         server.add(f"/{name}.json", body)
     server.add("/first.json.minisig", minisign.sign(files["first"]))
-    server.add("/signatures/second", cosign.bundle(files["first"]))
+    server.add("/signatures/second", bundle_of(key, files["first"]))
     verify: dict[str, Manifest] = {
         "first": {"minisign": {"publicKey": minisign.public}},
         "second": {
@@ -58,11 +64,11 @@ def test_files_that_minisign_and_cosign_have_signed(world: World, server: Faulty
         }
         for name in files
     ]
-    deployed = deploy(world, {"cosign.pub": cosign.public.decode()}, *sources)
+    deployed = deploy(world, {"cosign.pub": pem_of(key)}, *sources)
     message = deployed.wait_for("Unpacked", "False", "VerificationFailed")["message"]
     assert message.startswith("spec.sources[1].http.verify: the bundle is not accepted: ")
     assert deployed.objects() == {}
-    server.add("/signatures/second", cosign.bundle(files["second"]))
+    server.add("/signatures/second", bundle_of(key, files["second"]))
     deployed.request_reconcile("signed")
     assert signers(deployed) == ["minisign", "cosign"]
     assert sorted(deployed.objects()) == ["first", "second"]

@@ -191,6 +191,8 @@ def test_a_poll_that_finds_the_same_commit_fetches_nothing(forge: Forge, access:
     asked = forge.fetches()
     assert forge.resolve(replace(access, previous=first)).signer is first.signer
     assert forge.fetches() == asked + 1  # the list of refs
+    assert forge.resolve(replace(access, previous=first, pinned=replace(first, signer=None))).signer is first.signer
+    assert forge.fetches() == asked + 1
     again = forge.resolve(replace(access, previous=replace(first, signer=None)))
     assert again.signer == first.signer
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -14,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -160,38 +157,3 @@ class Minisign:
             base64.b64encode(self._key.sign(signed + comment)),
         ]
         return b"\n".join(lines) + b"\n"
-
-
-class CosignKey:
-    """Signs as `cosign sign-blob --key --bundle` does, with a new key."""
-
-    def __init__(self) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        self.public = self._key.public_key().public_bytes(*form)
-
-    def bundle(self, content: bytes) -> bytes:
-        """Return a bundle with the signature of a file."""
-        hashed = base64.b64encode(hashlib.sha256(content).digest()).decode()
-        signature = base64.b64encode(self._key.sign(content, ec.ECDSA(hashes.SHA256()))).decode()
-        bundle = {
-            "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
-            "verificationMaterial": {"publicKey": {"hint": "x"}},
-            "messageSignature": {"messageDigest": {"algorithm": "SHA2_256", "digest": hashed}, "signature": signature},
-        }
-        return json.dumps(bundle).encode()
-
-    def attestation(self, content: bytes) -> bytes:
-        """Return a bundle with a signed statement about a file."""
-        subject = [{"name": "a", "digest": {"sha256": hashlib.sha256(content).hexdigest()}}]
-        kind = "application/vnd.in-toto+json"
-        predicate = {"predicateType": "https://slsa.dev/provenance/v1", "predicate": {}}
-        statement = {"_type": "https://in-toto.io/Statement/v1", "subject": subject, **predicate}
-        payload = json.dumps(statement).encode()
-        signed = f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
-        signature = base64.b64encode(self._key.sign(signed, ec.ECDSA(hashes.SHA256()))).decode()
-        bundle = json.loads(self.bundle(content))
-        del bundle["messageSignature"]
-        encoded = base64.b64encode(payload).decode()
-        envelope = {"payload": encoded, "payloadType": kind, "signatures": [{"sig": signature}]}
-        return json.dumps({**bundle, "dsseEnvelope": envelope}).encode()

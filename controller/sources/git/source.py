@@ -187,7 +187,9 @@ class _Target:
 
 def _resolve(objects: Objects, parameters: Mapping[str, Any], access: Access) -> Resolution:
     if access.pinned:
-        return replace(access.pinned, signer=_check_pinned(objects, access.pinned, parameters, access))
+        # It is known in a poll only, for a second signature: the server was asked for the first one.
+        known = _known_signer(access.pinned, access)
+        return replace(access.pinned, signer=known or _check_pinned(objects, access.pinned, parameters, access))
     ref, repository = _ref(parameters), parameters["repository"]
     if semver := parameters.get("semver"):
         target = _find_tag(objects, semver, access)
@@ -201,10 +203,14 @@ def _resolve(objects: Objects, parameters: Mapping[str, Any], access: Access) ->
         resolution = Resolution(pinned=pinned, digest=_digest(target.commit), reference=named)
     if not parameters.get("verify"):
         return resolution
-    # Another tag of the same commit has a signature of its own.
-    is_same = access.previous is not None and access.previous.version == resolution.version
-    known = access.known_signer(resolution.digest) if is_same else None
+    known = _known_signer(resolution, access)
     return replace(resolution, signer=known or _check_signature(objects, target, parameters, access))
+
+
+def _known_signer(resolution: Resolution, access: Access) -> Signer | None:
+    """Return who has signed, unless that is another tag of the same commit, which has a signature of its own."""
+    is_same = access.previous is not None and access.previous.version == resolution.version
+    return access.known_signer(resolution.digest) if is_same else None
 
 
 def _digest(commit: str) -> str:

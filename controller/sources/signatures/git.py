@@ -33,7 +33,8 @@ _ORDER: Mapping[str, re.Pattern[bytes]] = {
     TAG: re.compile(rb"object type tag tagger (?!.*\b(?:object|type|tag|tagger) )"),
 }
 _WHEN = re.compile(rb".*> (\d{1,11}) [+-]\d{4}", re.DOTALL)
-_BEGIN = re.compile(rb"^-----BEGIN (.*)-----\s*$", re.MULTILINE)
+_BEGIN = re.compile(rb"^-----BEGIN (PGP SIGNATURE|PGP MESSAGE|SSH SIGNATURE|SIGNED MESSAGE)-----\s*$", re.MULTILINE)
+"""What git takes for the begin of a signature (gpg-interface.c), and so what a message must not contain."""
 _PGP, _SSH, _X509 = b"PGP SIGNATURE", b"SSH SIGNATURE", b"SIGNED MESSAGE"
 _SSH_BLOCK = re.compile(rb"-----BEGIN SSH SIGNATURE-----\r?\n[A-Za-z0-9+/=\r\n]+-----END SSH SIGNATURE-----\s*")
 _SSH_KEY = re.compile(rb"Good \"git\" signature for .* with \S+ key (SHA256:\S+)\s*")

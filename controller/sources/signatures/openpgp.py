@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -27,9 +28,9 @@ from controller.sources.signatures import SignatureError
 from controller.sources.signatures.programs import run_verifier
 from controller.sources.signatures.verdicts import UnusableKeysError
 
-_SIGNATURE, _PUBLIC_KEY = 2, 6
+_SIGNATURE, _PUBLIC_KEY, _PUBLIC_SUBKEY = 2, 6, 14
 _SECRET = (5, 7)
-_OF_KEYS = (_PUBLIC_KEY, _SIGNATURE, 12, 13, 14, 17)
+_OF_KEYS = (_PUBLIC_KEY, _SIGNATURE, 12, 13, _PUBLIC_SUBKEY, 17)
 """Packets of public keys: with trust, user IDs and attributes, and subkeys (RFC 9580, section 5)."""
 _NEW, _OLD = 0xC0, 0x80
 _TWO_OCTETS, _PARTIAL, _FOUR_OCTETS = 192, 224, 255
@@ -74,7 +75,7 @@ def read_keys(secret: Mapping[str, bytes], suffixes: tuple[str, ...] = (".asc",)
         except ValueError as error:
             raise UnusableKeysError(f"{quote(name)} {error}") from None
         for block in blocks:
-            for body in [body for tag, body in _packets(block) if tag == _PUBLIC_KEY]:
+            for body in [body for tag, body, _ in _packets(block) if tag == _PUBLIC_KEY]:
                 if body in known:
                     problem = "has a key that is there already; remove the older copy"
                     raise UnusableKeysError(f"{quote(name)} {problem}")
@@ -91,7 +92,7 @@ def _read_keys(text: bytes) -> list[bytes]:
     if not blocks:
         raise ValueError("has no public key; write it with gpg --export --armor")
     for block in blocks:
-        tags = [tag for tag, _ in _packets(block)]
+        tags = [tag for tag, _, _ in _packets(block)]
         if any(tag in _SECRET for tag in tags):
             raise ValueError("has a private key; replace it by the public key, and do not use it any more")
         if tags[:1] != [_PUBLIC_KEY] or not set(tags) <= set(_OF_KEYS):
@@ -114,10 +115,32 @@ def verify(
 
     Raises: SignatureError; BundleError as `run_verifier`.
     """
-    files = {"keyring": keyring, "signature": _read_signature(signature)}
+    packet = _read_signature(signature)
+    status = _run(data, packet, keyring, access)
+    if signed_with := [values[0] for keyword, values in _status_lines(status) if keyword == "VALIDSIG" and values]:
+        has_expired = any(keyword == "EXPKEYSIG" for keyword, _ in _status_lines(status))
+        # It also tells when other subkeys have expired.
+        status = _run(data, packet, without_subkeys(keyring, signed_with[0]), access) if has_expired else status
+    return judge(status, types, now)
+
+
+def _run(data: bytes, signature: bytes, keyring: bytes, access: Access) -> str:
+    """Return the status lines of gpgv."""
+    files = {"keyring": keyring, "signature": signature}
     command = ["gpgv", "--homedir=/nonexistent", "--status-fd=1", "--keyring=./keyring", "--", "signature", "-"]
-    result = run_verifier(command, access, files, data)
-    return judge(result.output.decode(errors="replace"), types, now)
+    return run_verifier(command, access, files, data).output.decode(errors="replace")
+
+
+def without_subkeys(keyring: bytes, fingerprint: str) -> bytes:
+    """Return a keyring without any subkey but the one with a fingerprint, and without what belongs to the others."""
+    kept, is_kept = bytearray(), True
+    for tag, body, whole in _packets(keyring):
+        if tag in (_PUBLIC_KEY, _PUBLIC_SUBKEY):
+            # Of version 4, which gpgv supports (RFC 9580, section 5.5.4.2).
+            found = hashlib.sha1(b"\x99" + len(body).to_bytes(4)[2:] + body, usedforsecurity=False).hexdigest()
+            is_kept = tag == _PUBLIC_KEY or found == fingerprint.lower()
+        kept += whole if is_kept else b""
+    return bytes(kept)
 
 
 def _read_signature(text: bytes) -> bytes:
@@ -129,7 +152,7 @@ def _read_signature(text: bytes) -> bytes:
         raise SignatureError("the signature is damaged; sign it again")
     try:
         blocks = list(_dearmor(text, _OF_SIGNATURE))
-        packets = [tag for block in blocks for tag, _ in _packets(block)]
+        packets = [tag for block in blocks for tag, _, _ in _packets(block)]
     except ValueError:
         raise SignatureError("the signature is damaged; sign it again") from None
     if packets != [_SIGNATURE]:
@@ -187,8 +210,9 @@ def _check_validity(values: Sequence[str], types: Sequence[str], now: float) -> 
 
 
 def _check_expiry(lines: Sequence[_Line], signed: int) -> None:
-    """Check that keys that have expired since had not when it was signed."""
-    expired = [values[0] for keyword, values in lines if keyword == "KEYEXPIRED" and values]
+    """Check that the keys that have expired since, its own or the primary one, had not when it was signed."""
+    told = {values[0] for keyword, values in lines if keyword == "KEYEXPIRED" and values}
+    expired = told - {"0"}  # of a subkey that has no date itself
     if not expired or not all(when.isdecimal() and int(when) > signed for when in expired):
         raise SignatureError("the signature is by a key that had expired; sign it again, with another key")
 
@@ -224,18 +248,18 @@ def _decode(lines: Iterator[bytes], end: bytes) -> bytes:
     raise ValueError("is damaged; write it again")
 
 
-def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the types and bodies of packets (RFC 9580, section 4.2).
+def _packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield packets: the type, the body, and all of it (RFC 9580, section 4.2).
 
     Raises: ValueError, also for a packet without a definite length.
     """
     position = 0
     while position < len(data):
-        tag, size, start = _header(data, position)
+        begin, (tag, size, start) = position, _header(data, position)
         position = start + size
         if position > len(data):
             raise ValueError("is truncated; write it again")
-        yield tag, data[start:position]
+        yield tag, data[start:position], data[begin:position]
 
 
 def _header(data: bytes, at: int) -> tuple[int, int, int]:

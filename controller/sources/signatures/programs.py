@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 from api.errors import BundleError
 from api.plugins import KIBIBYTE, MEBIBYTE, Access, ProgramResult
 from api.v1alpha2.conditions import Reason
-from controller.content.disk import disk_errors_reported
+from controller.content.disk import Spool, disk_errors_reported
 from controller.processes.programs import ProcessGroup, View, confined, programs, read_pipes, start_confined
 from controller.sources.pace import check_deadline
 
@@ -41,23 +41,22 @@ def run_verifier(command: Sequence[str], access: Access, files: dict[str, bytes]
         data: its standard input.
 
     Raises: BundleError (VerificationUnavailable if it is not installed or was killed; NotSupported if the kernel cannot
-        confine it; Unreachable at the deadline; StorageFull).
+        confine it; Unreachable at the deadline; StorageFull, StorageBroken).
     """
     program = shutil.which(command[0])
     if program is None:
         raise _unavailable(access, f"no {command[0]} on PATH; install it where the controller runs")
     with (
         access.room(_MEMORY),
+        disk_errors_reported(access.path),
         tempfile.TemporaryDirectory(dir=access.scratch) as name,
-        tempfile.TemporaryFile(dir=access.scratch) as source,
+        Spool(access.scratch, access.path) as source,
     ):
         folder = Path(name).resolve()
-        with disk_errors_reported(access.path):
-            for file, content in files.items():
-                (folder / file).write_bytes(content)
-            source.write(data)
-            source.seek(0)
-        process = _start([program, *command[1:]], access, folder, cast("BinaryIO", source))
+        for file, content in files.items():
+            (folder / file).write_bytes(content)
+        source.append(data)
+        process = _start([program, *command[1:]], access, folder, source.rewind())
         with ProcessGroup(process) as group:
             result = _collect(process, group, access)
     if result.status in _NOT_STARTED or result.status < 0:

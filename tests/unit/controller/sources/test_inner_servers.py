@@ -35,8 +35,9 @@ from controller.sources.http import HttpSource
 from controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
 from tests.support.charts import entry_of, index_of, pack, packed_chart
+from tests.support.cosigned import make_key, pem_of
 from tests.support.faulty_registry import Faults, FaultyRegistry
-from tests.support.signing import CosignKey, Minisign
+from tests.support.signing import Minisign
 from tests.support.web_servers import FaultyServer, File
 
 LIMITS = Limits(compressed_bytes=100_000)
@@ -46,7 +47,7 @@ GOOD = packed_chart("web", "1.0.0")
 HTML = b"<!doctype html><title>Vault</title>"
 LEAVING = pack({"web/Chart.yaml": b"name: web\nversion: 1.0.0\n", "web/../../../etc/passwd": b"x"})
 OTHER = packed_chart("web", "6.6.6")
-PEM = CosignKey().public.decode()
+PEM = pem_of(make_key())
 
 
 def digest_of(body: bytes) -> str:

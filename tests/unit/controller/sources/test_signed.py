@@ -20,7 +20,8 @@ from controller.sources.chart import ChartSource
 from controller.sources.http import HttpSource
 from tests.support import charts
 from tests.support.charts import entry_of, index_of
-from tests.support.signing import CosignKey, GpgHome, Minisign, gpg_home, sign_chart
+from tests.support.cosigned import PrivateKey, make_bundle, make_key, make_message, pem_of, signed_bundle
+from tests.support.signing import GpgHome, Minisign, gpg_home, sign_chart
 from tests.support.web_servers import FaultyServer
 
 PATH, CHART_PATH = "spec.sources[0].http", "spec.sources[0].chart"
@@ -258,16 +259,20 @@ def test_a_signed_file_that_another_host_sends(secured: Secured, signer: Minisig
 BUNDLE = "/a.yaml.sigstore.json"
 
 
-@pytest.fixture
-def key() -> CosignKey:
-    return CosignKey()
+def bundle_of(key: PrivateKey, content: bytes) -> bytes:
+    return make_bundle(messageSignature=make_message(key, digest(content)))
 
 
 @pytest.fixture
-def bundled(server: FaultyServer, key: CosignKey, access: Access) -> Client:
+def key() -> PrivateKey:
+    return make_key()
+
+
+@pytest.fixture
+def bundled(server: FaultyServer, key: PrivateKey, access: Access) -> Client:
     server.add(FILE, BODY, tag='"1"')
-    server.add(BUNDLE, key.bundle(BODY))
-    trusted = Trusted(data={".cosign.keys[0].secret": {"cosign.pub": key.public}})
+    server.add(BUNDLE, bundle_of(key, BODY))
+    trusted = Trusted(data={".cosign.keys[0].secret": {"cosign.pub": pem_of(key).encode()}})
     verify = {"cosign": {"keys": [{"secret": {"name": "keys"}}]}}
     parameters = {"url": f"{server.address}{FILE}", "verify": verify}
     return Client(source=HttpSource(), parameters=parameters, access=replace(access, trusted=trusted))
@@ -283,9 +288,12 @@ def test_a_file_with_a_bundle_is_stored(server: FaultyServer, bundled: Client) -
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda key: key.bundle(b"something else"), "another digest"),
-        (lambda _: CosignKey().bundle(BODY), "none of the keys has made the signature"),
-        (lambda key: key.attestation(BODY), "it is an attestation, not a signature"),
+        (lambda key: bundle_of(key, b"something else"), "another digest"),
+        (lambda _: bundle_of(make_key(), BODY), "none of the keys has made the signature"),
+        (
+            lambda key: signed_bundle(key, digest(BODY), "https://slsa.dev/provenance/v1"),
+            "it is an attestation, not a signature",
+        ),
         (lambda _: b"<!doctype html>", "it is no Sigstore bundle"),
         (lambda _: b"[" * 100_000, "it is no Sigstore bundle"),
         (lambda _: b'{"mediaType": "x"}', "it is no Sigstore bundle"),
@@ -293,7 +301,7 @@ def test_a_file_with_a_bundle_is_stored(server: FaultyServer, bundled: Client) -
     ids=["of something else", "by another key", "an attestation", "a web page", "nested", "another document"],
 )
 def test_a_bundle_that_is_not_accepted(
-    server: FaultyServer, key: CosignKey, bundled: Client, make: Callable[[CosignKey], bytes], problem: str
+    server: FaultyServer, key: PrivateKey, bundled: Client, make: Callable[[PrivateKey], bytes], problem: str
 ) -> None:
     server.add(BUNDLE, make(key))
     message = bundled.refusal(Reason.VERIFICATION_FAILED)

@@ -311,6 +311,16 @@ def test_a_commit_that_git_does_not_write(data: bytes) -> None:
         read_commit(named("commit", data), data)
 
 
+def test_a_tag_whose_message_has_a_key(tmp_path: Path, gpg: GpgHome, access: Access) -> None:
+    repository = repository_of(tmp_path)
+    commit = repository.git("rev-parse", "main")
+    head = read_object(repository, repository.tag("v1", commit)).partition(b"\n\n")[0]
+    message = head + b"\n\nThe key is:\n" + gpg.export()
+    data = message + gpg.sign(message)
+    signed = read_tag(named("tag", data), data, tag="v1", commit=commit)
+    assert verify(signed, read_keys({"a.asc": gpg.export()}), access, now=NOW).by == "pgp"
+
+
 def test_a_tag_with_several_signatures(tmp_path: Path, gpg: GpgHome) -> None:
     repository = repository_of(tmp_path)
     tag = read_object(repository, sign_tag(repository, gpg, "v1"))

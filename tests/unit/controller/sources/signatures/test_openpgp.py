@@ -107,6 +107,26 @@ def test_a_key_that_has_expired_since_is_accepted_for_what_it_signed_before(gpg:
     assert check(gpg, gpg.sign(DATA, at="20200601T000000"), access).key == fingerprint
 
 
+def test_the_dates_of_other_subkeys_do_not_count(gpg: GpgHome, access: Access) -> None:
+    """As where somebody makes a new one each year."""
+    primary = gpg.make_key(expires="5y", at="20150101T000000")
+    for year, expires in ((2016, "1y"), (2018, "1y"), (2019, "never")):
+        gpg.run("--quick-add-key", primary, "rsa2048", "sign", expires, at=f"{year}0101T000000")
+    first, second, third = gpg.fingerprints()[1:]
+    for subkey, date in ((first, "20160601"), (second, "20180601"), (third, "20190601")):
+        signature = gpg.sign(DATA, "--local-user", f"{subkey}!", at=f"{date}T000000")
+        assert check(gpg, signature, access).key == primary
+
+
+def test_a_subkey_does_not_outlive_its_primary_key(gpg: GpgHome, access: Access) -> None:
+    primary = gpg.make_key(at="20150101T000000")
+    gpg.run("--quick-add-key", primary, "rsa2048", "sign", "never", at="20150101T000000")
+    signature = gpg.sign(DATA, "--local-user", f"{gpg.fingerprints()[-1]}!", at="20170601T000000")
+    gpg.run("--quick-set-expire", primary, "1y", at="20150101T000000")
+    with pytest.raises(SignatureError, match="by a key that had expired"):
+        check(gpg, signature, access)
+
+
 def test_a_signature_by_a_key_that_had_expired(gpg: GpgHome, access: Access) -> None:
     fingerprint = gpg.make_key(at="20200101T000000")
     signature = gpg.sign(DATA, at="20210601T000000")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +66,14 @@ def test_it_cannot_do_its_work(access: Access, script: str, problem: str) -> Non
     error = refusal(script, access)
     assert error.reason is Reason.VERIFICATION_UNAVAILABLE
     assert error.message.startswith(f"{PATH}.verify: {problem}")
+
+
+def test_a_full_disk_is_told_as_such(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    assert refusal("true", access).reason is Reason.STORAGE_FULL
 
 
 def test_it_is_ended_if_the_result_is_no_longer_needed(access: Access) -> None:
