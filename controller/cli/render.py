@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from api import names
 from api.errors import BundleError
@@ -320,7 +321,12 @@ def _with_config(
 def make_context(options: argparse.Namespace, draft: Draft, deployment: BundleDeployment) -> BuildContext:
     """Return what the sources of a BundleDeployment may use, read with the user's permissions."""
     reader = _Reader(options, draft, deployment)
-    return BuildContext(credentials=reader.read, trusted=reader.read_trusted, config_map=reader.read_local)
+    return BuildContext(
+        credentials=reader.read,
+        trusted=reader.read_trusted,
+        demanded=reader.read_demanded,
+        config_map=reader.read_local,
+    )
 
 
 def make_builder(options: argparse.Namespace, store: ContentStore) -> Builder:
@@ -376,6 +382,19 @@ class _Reader:
         with self._lock:
             reader = SecretReader(connect(self._options), None)
             return reader.trusted(self._deployment, index, source, lambda _object, _version: None)
+
+    def read_demanded(self, index: int, source: Source) -> Trusted:
+        """Return the keys that an option demands for one source; it connects only if they are in a Secret.
+
+        Raises: BundleError as read_demanded; ConfigurationError.
+        """
+        from controller.revisions.credentials import SecretReader, read_demanded  # noqa: PLC0415 - needs the cluster
+
+        def _read(namespace: str, name: str, path: str) -> dict[str, Any]:
+            return SecretReader(connect(self._options), None).read_unfollowed(namespace, name, path)
+
+        with self._lock:
+            return read_demanded(index, source, _read)
 
     def read_local(self, index: int, name: str) -> LocalContent:
         """Return the content of a ConfigMap, which need not exist if it is one of the draft.

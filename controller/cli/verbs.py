@@ -553,13 +553,15 @@ BUNDLES = {
         examples={
             "verify -f shop.yaml": "a BundleDeployment in a file",
             "verify -f shop.yaml -o json": "print who has signed as JSON",
+            "verify -f shop.yaml --require-verified 'ghcr.io/acme/*=acme.pub'": "what the controller with this option "
+            "says",
         },
         flags=(
             _flag("-f, --file FILE", "BundleDeployment; -: stdin"),
             _flag("--use-secrets", "use the Secrets that sources name without asking", default=False),
             _output("json", "yaml"),
             *_cluster("namespace"),
-            _options(*RENDERING),
+            _options("require_verified", *RENDERING),
         ),
         entry="verify:main",
     ),

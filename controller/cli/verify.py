@@ -1,6 +1,6 @@
 """`rukpak verify`: who has signed the sources of a BundleDeployment, checked by the code of the controller.
 
-Not here: what the options of the controller demand, which only its administrator knows (`--require-verified`).
+What the administrator demands is checked as well, if the option of the controller is given (`--require-verified`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from controller.cli.content import Draft
 from controller.cli.output import dump_as
 from controller.cli.render import ask_for_consent, make_builder, make_context, network_of, new_store
 from controller.cli.status import describe_signer
+from controller.sources.demands import SignaturePolicy, parse_demands
 
 _NOT_ASKED = SourcePin(kind="", resolved="", digest="", spec_digest="", resolved_at=datetime.fromtimestamp(0, UTC))
 """In place of the pin of a source that is not asked."""
@@ -43,14 +44,22 @@ def main(options: argparse.Namespace) -> int:
     """
     if not options.file:
         raise MisuseError("specify -f FILE")
-    network_of(options)
+    policy = _policy_of(options)
     value = manifest.find(read_file(options.file), options.file)
     deployment = manifest.read(value, options.file)
     check(deployment.spec)
     ask_for_consent(options, deployment, options.file)
-    findings = verify(options, Draft(value=value, origin=options.file), deployment)
+    findings = verify(options, Draft(value=value, origin=options.file), policy.complete(deployment))
     print(_show(findings, options.output), end="")
     return FAILED if any(each.problem for each in findings) else 0
+
+
+def _policy_of(options: argparse.Namespace) -> SignaturePolicy:
+    try:
+        demands = parse_demands(options.require_verified, options.namespace)
+    except ValueError as error:
+        raise MisuseError(str(error)) from None
+    return SignaturePolicy(demands=demands, mirrors=network_of(options).registry_mirrors)
 
 
 def verify(options: argparse.Namespace, draft: Draft, deployment: BundleDeployment) -> list[Finding]:
@@ -59,7 +68,8 @@ def verify(options: argparse.Namespace, draft: Draft, deployment: BundleDeployme
     Args:
         options: of the verb.
         draft: of the BundleDeployment.
-        deployment: validated; of what its status records, the signatures are checked anew.
+        deployment: validated, with what is demanded of it; of what its status records, the signatures are checked
+            anew.
     """
     spec, failures = deployment.spec, dict[int, BundleError]()
 
@@ -69,13 +79,13 @@ def verify(options: argparse.Namespace, draft: Draft, deployment: BundleDeployme
 
     recorded = [pin.model_copy(update={"verify_digest": ""}) for pin in deployment.status.sources]
     context = replace(make_context(options, draft, deployment), ended=_note, unchecked=find_unchecked(spec, recorded))
-    pins = tuple(None if source.verification else _NOT_ASKED for source in spec.sources)
+    pins = tuple(None if source.needs_signature else _NOT_ASKED for source in spec.sources)
     with new_store() as store:
         resolved = make_builder(options, store).resolve(spec, pins, threading.Event(), context)
     findings = []
     for index, (source, pin) in enumerate(zip(spec.sources, resolved.pins, strict=True)):
         path = f"spec.sources[{index}].{source.block}"
-        if source.verification is None:
+        if not source.needs_signature:
             findings.append(Finding(problem=f"{path}: nobody has to sign it; say who in verify"))
         elif failure := failures.get(index):
             findings.append(Finding(problem=failure.message))

@@ -148,21 +148,9 @@ class SecretReader:
     def demanded(self, index: int, source: Source) -> Trusted:
         """Return the keys with which the administrator demands that a source is signed, read as the controller.
 
-        Raises: BundleError (VerificationUnavailable, InvalidVerification).
+        Raises: as `read_demanded`.
         """
-        demanded = source.demanded
-        if demanded is None or demanded.verification is None:
-            return Trusted()
-        path = f"spec.sources[{index}].{source.block}: {OPTION} of the administrator"
-        if demanded.keys.startswith(SCHEME):
-            namespace, _, name = demanded.keys.removeprefix(SCHEME).partition("/")
-            manifest = self._get_unfollowed(namespace, name, path)
-            keys, identity = _decode(manifest, path), _identity_of([manifest])
-        else:
-            keys = _read_files(Path(demanded.keys), path)
-            identity = digest_of_json([[name, digest_of(data)] for name, data in sorted(keys.items())])
-        [field_path] = (field_path for field_path, _ in secrets_of(demanded.verification))
-        return Trusted(data={field_path: keys}, identity=identity)
+        return read_demanded(index, source, self.read_unfollowed)
 
     def local_content(self, deployment: BundleDeployment, name: str, place: str, seen: SeenContent) -> LocalContent:
         """Return the content of a ConfigMap in the install namespace.
@@ -240,7 +228,7 @@ class SecretReader:
         if absence:
             raise absence
 
-    def _get_unfollowed(self, namespace: str, name: str, path: str) -> dict[str, Any]:
+    def read_unfollowed(self, namespace: str, name: str, path: str) -> dict[str, Any]:
         """Return a Secret that no tenant may read, so that nobody waits for its changes: a failure is tried again."""
         try:
             return self._get(SECRETS.path(namespace, name), None, f'{path}: Secret "{namespace}/{name}"')
@@ -258,6 +246,31 @@ class SecretReader:
 def _identity_of(secrets: Iterable[Mapping[str, Any]]) -> str:
     found = (secret["metadata"] for secret in secrets)
     return digest_of_json([[each.get("uid", ""), each.get("resourceVersion", "")] for each in found])
+
+
+def read_demanded(index: int, source: Source, read: Callable[[str, str, str], dict[str, Any]]) -> Trusted:
+    """Return the keys with which the administrator demands that a source is signed.
+
+    Args:
+        index: of the source in the spec.
+        source: with the demand.
+        read: returns a Secret by its namespace and name; gets the path that starts messages.
+
+    Raises: BundleError (VerificationUnavailable, InvalidVerification).
+    """
+    demanded = source.demanded
+    if demanded is None or demanded.verification is None:
+        return Trusted()
+    path = f"spec.sources[{index}].{source.block}: {OPTION} of the administrator"
+    if demanded.keys.startswith(SCHEME):
+        namespace, _, name = demanded.keys.removeprefix(SCHEME).partition("/")
+        manifest = read(namespace, name, path)
+        keys, identity = _decode(manifest, path), _identity_of([manifest])
+    else:
+        keys = _read_files(Path(demanded.keys), path)
+        identity = digest_of_json([[name, digest_of(data)] for name, data in sorted(keys.items())])
+    [field_path] = (field_path for field_path, _ in secrets_of(demanded.verification))
+    return Trusted(data={field_path: keys}, identity=identity)
 
 
 def _read_files(place: Path, path: str) -> dict[str, bytes]:

@@ -32,6 +32,7 @@ from controller.observe.records import ObjectKey, Record, key_of, project
 from controller.observe.relations import find_cycle
 from controller.permissions.permissions import find_permissions
 from controller.processors.patch import PatchProcessor
+from controller.processors.rollouts import RolloutsProcessor
 from controller.untrusted import TooManyStepsError
 from tests.support.rendered import processed
 
@@ -216,6 +217,15 @@ def keys_that_a_patch_retains(count: int) -> Work:
     return lambda: processed(PatchProcessor(), change, make("Pod", **data(count)))
 
 
+def references_to_config(count: int) -> Work:
+    """Pods that read every ConfigMap of the bundle."""
+    sources = [{"configMapRef": {"name": f"c{i}"}} for i in range(count)]
+    template = {"spec": {"containers": [{"name": "a", "envFrom": sources}]}}
+    workloads = [make("Deployment", "apps/v1", spec={"template": template}) for _ in range(4)]
+    config = [make(metadata={"name": f"c{i}"}, data={"a": "b"}) for i in range(count)]
+    return lambda: processed(RolloutsProcessor(), {}, *workloads, *config)
+
+
 def words_of_a_condition(count: int) -> Work:
     condition = {"type": "ReplicaFailure", "status": "True", "reason": "A", "message": ", used: " * count + "\n"}
     status = {"observedGeneration": 1, "conditions": [condition]}
@@ -252,6 +262,7 @@ GROWING: dict[Callable[[int], Work], int] = {
     actions_with_a_long_resource: 500,
     colons_in_flows: 20_000,
     keys_that_a_patch_retains: 2000,
+    references_to_config: 500,
     words_of_a_condition: 2000,
     rights_in_a_refusal: 2000,
 }

@@ -12,6 +12,7 @@ import pytest
 
 from controller.cli import main
 from controller.cli.command import FAILED, MISUSE
+from tests.support.cosigned import make_bundle, make_key, make_message, pem_of
 from tests.support.signing import Minisign
 from tests.support.web_servers import FileServer
 
@@ -80,6 +81,25 @@ def test_what_status_records_is_checked_anew(desk: Desk, capsys: pytest.CaptureF
     assert desk.run(desk.source("a.yaml"), status={"sources": [pin]}) == FAILED
     assert "not verified: spec.sources[0].http" in capsys.readouterr().out
     assert desk.run(desk.source("a.yaml")) == 0
+
+
+def test_what_an_administrator_demands_is_checked_as_well(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = make_key()
+    (tmp_path / "acme.pub").write_text(pem_of(key))
+    host = desk.server.address.removeprefix("http://")
+    option = f"--require-verified={host}/*={tmp_path / 'acme.pub'}"
+    assert desk.run(desk.source("a.yaml"), options=(option,)) == FAILED
+    assert "/a.yaml.sigstore.json" in capsys.readouterr().out
+    desk.server.files["/a.yaml.sigstore.json"] = make_bundle(messageSignature=make_message(key, DIGEST))
+    desk.server.files["/b.yaml.sigstore.json"] = make_bundle(messageSignature=make_message(make_key(), DIGEST))
+    sources = desk.source("a.yaml"), desk.source("b.yaml", verify={})
+    assert desk.run(*sources, options=(option,)) == FAILED
+    _, _, signed, refused = capsys.readouterr().out.splitlines()
+    assert signed.startswith("  signed by sha256:")
+    assert refused.startswith("not verified: spec.sources[1].http.verify")
+    assert main(["verify", "-f", "x", "--require-verified=x"]) == MISUSE
 
 
 def test_a_file_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
