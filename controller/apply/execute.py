@@ -372,31 +372,21 @@ def find_unfinished(outcomes: Iterable[Outcome], options: ApplyOptions, watches:
     """
     own = [outcome for outcome in outcomes if outcome.task.target.key in options.wanted.by_key]
     observed = watches.managed(options.owner.name)
-    waiting = [(outcome, text) for outcome in own if (text := _describe_unfinished(outcome, observed))]
-    if not waiting:
-        return None
-    wave = own[0].task.target.wave
-    listed = ", ".join(text for _, text in waiting[:_SHOWN])
-    more = f" and {len(waiting) - _SHOWN} more" if waiting[_SHOWN:] else ""
-    awaited = frozenset(outcome.task.target.key for outcome, _ in waiting if not outcome.error)
-    return WaveError(f"later waves wait for wave {wave}: {listed}{more}", wave, awaited)
+    awaited = frozenset(outcome.task.target.key for outcome in own if _is_unfinished(outcome, observed))
+    return WaveError(own[0].task.target.wave, awaited) if awaited else None
 
 
-def _describe_unfinished(outcome: Outcome, observed: Mapping[ObjectKey, Record]) -> str:
-    """Return an object that is not applied or not healthy, and why; empty if it is both."""
+def _is_unfinished(outcome: Outcome, observed: Mapping[ObjectKey, Record]) -> bool:
+    """Whether an object is not applied, or not healthy."""
     task = outcome.task
-    if outcome.error:
-        return f"{task.target.key} ({outcome.error.reason})"
     is_done = task.action is Action.NONE and task.record is None
-    if task.target.bare or task.action is Action.USE or is_done:
-        return ""
+    if outcome.error or task.target.bare or task.action is Action.USE or is_done:
+        return outcome.error is not None
     # Of a kind that may not be watched only the reply is known.
     verdict = judge_object(observed.get(task.target.key) or outcome.record, task.target.digest)
     # What declares a status and has none has just been created, or its operator is down.
     may_change = verdict.deadline or verdict.reason == STATUS_NOT_REPORTED
-    if verdict.state is State.HEALTHY or not may_change:
-        return ""
-    return f"{task.target.key} ({': '.join(filter(None, (verdict.reason, verdict.text)))})"
+    return verdict.state is not State.HEALTHY and may_change
 
 
 def hindrance(

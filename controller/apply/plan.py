@@ -47,14 +47,15 @@ _WITHDRAWN = (
 class WaveError(BundleError):
     """Objects of later waves wait.
 
+    Why its objects are not healthy is no part of the message, since that changes often; see `Health.awaited`.
+
     Args:
-        message: for what.
         wave: that is not applied and healthy yet.
-        awaited: its objects that are applied and not healthy yet.
+        awaited: its objects that are not.
     """
 
-    def __init__(self, message: str, wave: int, awaited: Collection[ObjectKey]) -> None:
-        super().__init__(Reason.WAITING_FOR_WAVE, message)
+    def __init__(self, wave: int, awaited: Collection[ObjectKey]) -> None:
+        super().__init__(Reason.WAITING_FOR_WAVE, f"later waves wait for wave {wave}")
         self.wave, self.awaited = wave, awaited
 
 

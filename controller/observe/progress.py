@@ -144,7 +144,7 @@ class HealthTracker:
         verdicts = [
             (each.key, with_deadline(each.verdict, since=each.since, now=now, deadline=deadline)) for each in judged
         ]
-        health = aggregate(verdicts, applied=True, others=len(wanted) - len(verdicts))
+        health = aggregate(verdicts, applied=True, others=len(wanted) - len(verdicts), awaited=awaited)
         is_lost = any(each.record is None and (each.key in refusals or not recreates) for each in judged)
         shown, wait = self._publish(health, revision, now, lasts=is_lost)
         changes = [each.since + soon - now for each in troubled if now - each.since < soon]

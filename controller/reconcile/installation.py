@@ -517,7 +517,8 @@ def assess_work(
     return tracker.summarize(
         wanted,
         observed,
-        _version(context, options.wanted.revision),
+        # What a wave waits for is told at once when that is another wave.
+        _version(context, f"{options.wanted.revision} {held.wave}" if held else options.wanted.revision),
         context.spec.progress_deadline_seconds,
         refusals={**refusals, **{each.task.target.key: each.error for each in outcomes if each.error}},
         recreates=options.repairs and not work.only_compare,

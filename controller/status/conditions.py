@@ -161,7 +161,7 @@ def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa
     if report.unknown:
         return _no(Reason.APPLYING, f"waiting for the first list of {list_some(report.unknown)}")
     if error := _worst(outcome.error for outcome in report.outcomes):
-        return _no(error.reason, f"{_in_part(deployment, report)}{error.message}")
+        return _no(error.reason, f"{_in_part(deployment, report)}{error.message}{_awaited(error, report)}")
     if instead := _kept_instead(deployment, report):
         return _no(instead.reason, instead.message)
     if report.applied or (deployment.spec.paused and report.wanted == deployment.status.installed_revision):
@@ -231,6 +231,12 @@ def _in_part(deployment: BundleDeployment, report: Report) -> str:
     if deployment.status.installed_revision in ("", report.wanted) or not report.wanted:
         return ""
     return f"revision {short(report.wanted)} is only partly applied: "
+
+
+def _awaited(error: BundleError, report: Report) -> str:
+    """Return what a wave that waits is waiting for, as often as health is shown anew."""
+    shown = report.progress.shown.awaited if report.progress else ""
+    return f": {shown}" if shown and error.reason is Reason.WAITING_FOR_WAVE else ""
 
 
 def _retained(deployment: BundleDeployment, report: Report) -> str:

@@ -94,7 +94,7 @@ def test_three_waves_are_installed_upgraded_rolled_back_and_deleted(kwok_world: 
     upgrade(world, deployed, "red", fails=True)
     deployed.wait_for("Ready", "False", "Failed", "Job")
     message = deployed.wait_for("Installed", "False", "WaitingForWave")["message"]
-    assert f"later waves wait for wave 0: Job {deployed.namespace}/migrate-red (DeadlineExceeded" in message
+    assert f"later waves wait for wave 0: Job {deployed.namespace}/migrate-red: DeadlineExceeded" in message
     assert (versions(deployed), deployed.data("early")) == (before, {"color": "red"})
     assert deployed.status()["wave"]["number"] == 0
     rukpak = command(world.cluster.kubeconfig)

@@ -11,7 +11,7 @@ type. Of two conditions of one type the first counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -259,6 +259,8 @@ class Health(Generic[Id]):
     """Whether `not_ready` omits some."""
     settled: bool
     """Whether pruning may proceed: each object is healthy, or waits for something that no deadline covers."""
+    awaited: str = ""
+    """The worst of the objects that a wave waits for, and how many more there are; empty: no wave waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,13 +293,16 @@ def with_deadline(verdict: Verdict, *, since: float, now: float, deadline: float
     return failed(str(Reason.PROGRESS_DEADLINE_EXCEEDED), message, hint=verdict.hint)
 
 
-def aggregate(verdicts: Iterable[tuple[Id, Verdict]], *, applied: bool, others: int = 0) -> Health[Id]:
+def aggregate(
+    verdicts: Iterable[tuple[Id, Verdict]], *, applied: bool, others: int = 0, awaited: Collection[Id] = ()
+) -> Health[Id]:
     """Return the health of a revision.
 
     Args:
         verdicts: one for each object, deadlines applied; `str()` of an id is `Deployment foo/web`.
         applied: whether anything has been applied.
         others: how many more objects there are, all of them healthy.
+        awaited: those that a wave waits for.
     """
     pairs = list(verdicts)
     total = len(pairs) + others
@@ -315,6 +320,7 @@ def aggregate(verdicts: Iterable[tuple[Id, Verdict]], *, applied: bool, others: 
         not_ready=tuple(not_ready[:NOT_READY_ITEMS]),
         truncated=len(not_ready) > NOT_READY_ITEMS,
         settled=applied and not any(verdict.deadline for _, verdict in not_ready),
+        awaited=_message([pair for pair in not_ready if pair[0] in awaited]) if awaited else "",
     )
 
 

@@ -121,13 +121,26 @@ def test_a_wave_waits_until_the_one_before_is_healthy(world: World) -> None:
     wish(world, *shop())
     assert (world.exists(DATABASE), world.exists(MIGRATE), world.exists(WEB), wave(world)) == (True, False, False, -1)
     assert world.conditions["Installed"] == "False WaitingForWave"
-    assert "later waves wait for wave -1: Deployment shop/database (" in world.message("Installed")
+    assert "later waves wait for wave -1: Deployment shop/database: " in world.message("Installed")
     become(world, DATABASE, AVAILABLE)
     assert (world.exists(MIGRATE), world.exists(SETTINGS), wave(world)) == (True, False, 0)
     become(world, MIGRATE, COMPLETE)
     assert world.exists(SETTINGS, WEB)
     become(world, WEB, AVAILABLE)
     assert (world.conditions["Ready"], wave(world)) == ("True Ready", None)
+
+
+def test_what_is_waited_for_is_told_at_once_for_another_wave_and_then_seldom(world: World) -> None:
+    wish(world, *shop())
+    become(world, DATABASE, AVAILABLE)
+    assert "wait for wave 0: Job shop/migrate-1: " in world.message("Installed")
+    written = len(world.events.notes)
+    for active in range(3):
+        report(world, MIGRATE, {"active": active + 1})
+        world.cluster.taken()
+        world.reconcile()
+        assert not any("status" in request for request in world.requests())
+    assert len(world.events.notes) == written
 
 
 def test_waves_of_what_is_healthy_at_once_need_one_pass(world: World) -> None:
@@ -177,7 +190,7 @@ def test_a_job_that_fails_stalls_and_nothing_of_the_next_wave_is_touched(world: 
     become(world, MIGRATE_2, FAILED)
     assert [world.cluster.objects[path]["metadata"]["resourceVersion"] for path in (WEB, SETTINGS)] == before
     assert (version(world, DATABASE), wave(world), world.exists(MIGRATE)) == ("2", 0, True)
-    assert "wait for wave 0: Job shop/migrate-2 (BackoffLimitExceeded: no luck)" in world.message("Installed")
+    assert "wait for wave 0: Job shop/migrate-2: BackoffLimitExceeded: no luck" in world.message("Installed")
     assert world.conditions["Stalled"] == world.conditions["Ready"].replace("False", "True") == "True Failed"
 
 
