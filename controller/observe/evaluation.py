@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -89,7 +90,6 @@ class Evaluator:
         try:
             answer = child.ask(written)
         except _EndedError as error:
-            child.close()
             return f"{subject} {error}"
         with self._lock:
             is_kept = len(self._idle) < PLACES
@@ -117,11 +117,13 @@ class _Child:
     def ask(self, request: bytes) -> Any:
         """Send a request and return the answer.
 
-        Raises: _EndedError.
+        Raises: _EndedError, RuntimeError; it is closed then.
         """
         answer = self._exchange(request)
         if not answer.endswith(b"\n"):
-            raise _EndedError(_describe_end(self._group.wait()))
+            status = self._group.wait()
+            self.close()
+            raise _EndedError(_describe_end(status))
         return json.loads(answer)
 
     def _exchange(self, request: bytes) -> bytes:
@@ -139,7 +141,8 @@ class _Child:
                     break
                 answer += data
             elif left:
-                left = left[os.write(self._sink, left[:CHUNK]) :]
+                with suppress(BrokenPipeError):  # the end of the answer follows
+                    left = left[os.write(self._sink, left[:CHUNK]) :]
         return bytes(answer)
 
     def close(self) -> None:
@@ -163,8 +166,14 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def _describe_end(status: int) -> str:
+    """Return why a child has ended.
+
+    Raises: RuntimeError for a reason that no expression causes.
+    """
     if status in (-signal.SIGPROF, -signal.SIGKILL):
         return f"too expensive: it takes more than {expressions.SECONDS:g} s"
+    if status not in (expressions.OUT_OF_MEMORY, -signal.SIGABRT, -signal.SIGSEGV):
+        raise RuntimeError(f"evaluating expressions in a child failed with status {status}")
     return f"too expensive: it takes more than {describe_bytes(ADDRESS_SPACE)} of memory"
 
 
