@@ -59,17 +59,27 @@ class Evaluator:
     def find_problem(self, expression: str) -> str:
         """Return what is wrong with an expression, and where; empty if nothing is."""
         known = self._problems.get(expression)
-        if known is None:
-            known = self._ask(expression, "is")
-            if len(self._problems) >= _MOST_KNOWN:
-                self._problems.clear()
-            self._problems[expression] = known
-        return cast("str", known)
+        if known is not None:
+            return known
+        try:
+            found = cast("str", self._ask(expressions.write(expression)))
+        except _EndedError as error:
+            return f"is {error}"
+        if len(self._problems) >= _MOST_KNOWN:
+            self._problems.clear()
+        self._problems[expression] = found
+        return found
 
     def evaluate(self, given: Sequence[str], manifest: Any) -> Sequence[Answer]:
         """Return what well-formed expressions say about an object, in the same order."""
-        answer = self._ask((list(given), manifest), "it is")
-        return [answer] * len(given) if isinstance(answer, str) else cast("list[Answer]", answer)
+        try:
+            request = expressions.write((list(given), manifest))
+        except ValueError:
+            return ["the object is nested too deeply"] * len(given)
+        try:
+            return cast("list[Answer]", self._ask(request))
+        except _EndedError as error:
+            return [f"it is {error}"] * len(given)
 
     def stop(self) -> None:
         """End the children that are idle."""
@@ -78,19 +88,15 @@ class Evaluator:
         for child in idle:
             child.close()
 
-    def _ask(self, request: Any, subject: str) -> Any:
-        """Return the answer of a child, or a text about why there is none, which begins with `subject`."""
-        try:
-            written = expressions.write(request)
-        except ValueError:
-            return "the object is nested too deeply"
+    def _ask(self, request: bytes) -> Any:
+        """Return the answer of a child.
+
+        Raises: _EndedError.
+        """
         with self._lock:
             child = self._idle.pop() if self._idle else None
         child = child or _Child()
-        try:
-            answer = child.ask(written)
-        except _EndedError as error:
-            return f"{subject} {error}"
+        answer = child.ask(request)
         with self._lock:
             is_kept = len(self._idle) < PLACES
             if is_kept:
@@ -121,6 +127,7 @@ class _Child:
         """
         answer = self._exchange(request)
         if not answer.endswith(b"\n"):
+            self._group.kill()  # unless it has ended, whose status stays
             status = self._group.wait()
             self.close()
             raise _EndedError(_describe_end(status))
@@ -133,7 +140,6 @@ class _Child:
             self._poll.register(self._sink, select.POLLOUT if left else 0)
             ready = dict(self._poll.poll(max(deadline - time.monotonic(), 0) * 1000))
             if not ready:
-                self._group.kill()
                 break
             if self._source in ready:
                 data = os.read(self._source, CHUNK)
