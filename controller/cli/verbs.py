@@ -298,7 +298,7 @@ DEPLOYMENTS = {
         usage="TYPE/NAME|-f FILE [flags]",
         examples={
             "health deployment/web -n shop": "an object on the cluster",
-            "health -f database.yaml --expr 'status.readyInstances == spec.instances'": "an object in a file",
+            "health -f database.yaml --expr 'status.readyReplicas >= 1'": "an object in a file",
             "health clusters.postgresql.cnpg.io/db --failed \"status.phase == 'Failed'\"": "of an operator",
         },
         flags=(

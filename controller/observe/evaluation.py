@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -58,17 +59,27 @@ class Evaluator:
     def find_problem(self, expression: str) -> str:
         """Return what is wrong with an expression, and where; empty if nothing is."""
         known = self._problems.get(expression)
-        if known is None:
-            known = self._ask(expression, "is")
-            if len(self._problems) >= _MOST_KNOWN:
-                self._problems.clear()
-            self._problems[expression] = known
-        return cast("str", known)
+        if known is not None:
+            return known
+        try:
+            found = cast("str", self._ask(expressions.write(expression)))
+        except _EndedError as error:
+            return f"is {error}"
+        if len(self._problems) >= _MOST_KNOWN:
+            self._problems.clear()
+        self._problems[expression] = found
+        return found
 
     def evaluate(self, given: Sequence[str], manifest: Any) -> Sequence[Answer]:
         """Return what well-formed expressions say about an object, in the same order."""
-        answer = self._ask((list(given), manifest), "it is")
-        return [answer] * len(given) if isinstance(answer, str) else cast("list[Answer]", answer)
+        try:
+            request = expressions.write((list(given), manifest))
+        except ValueError:
+            return ["the object is nested too deeply"] * len(given)
+        try:
+            return cast("list[Answer]", self._ask(request))
+        except _EndedError as error:
+            return [f"it is {error}"] * len(given)
 
     def stop(self) -> None:
         """End the children that are idle."""
@@ -77,20 +88,15 @@ class Evaluator:
         for child in idle:
             child.close()
 
-    def _ask(self, request: Any, subject: str) -> Any:
-        """Return the answer of a child, or a text about why there is none, which begins with `subject`."""
-        try:
-            written = expressions.write(request)
-        except ValueError:
-            return "the object is nested too deeply"
+    def _ask(self, request: bytes) -> Any:
+        """Return the answer of a child.
+
+        Raises: _EndedError.
+        """
         with self._lock:
             child = self._idle.pop() if self._idle else None
         child = child or _Child()
-        try:
-            answer = child.ask(written)
-        except _EndedError as error:
-            child.close()
-            return f"{subject} {error}"
+        answer = child.ask(request)
         with self._lock:
             is_kept = len(self._idle) < PLACES
             if is_kept:
@@ -117,11 +123,14 @@ class _Child:
     def ask(self, request: bytes) -> Any:
         """Send a request and return the answer.
 
-        Raises: _EndedError.
+        Raises: _EndedError, RuntimeError; it is closed then.
         """
         answer = self._exchange(request)
         if not answer.endswith(b"\n"):
-            raise _EndedError(_describe_end(self._group.wait()))
+            self._group.kill()  # unless it has ended, whose status stays
+            status = self._group.wait()
+            self.close()
+            raise _EndedError(_describe_end(status))
         return json.loads(answer)
 
     def _exchange(self, request: bytes) -> bytes:
@@ -131,7 +140,6 @@ class _Child:
             self._poll.register(self._sink, select.POLLOUT if left else 0)
             ready = dict(self._poll.poll(max(deadline - time.monotonic(), 0) * 1000))
             if not ready:
-                self._group.kill()
                 break
             if self._source in ready:
                 data = os.read(self._source, CHUNK)
@@ -139,7 +147,8 @@ class _Child:
                     break
                 answer += data
             elif left:
-                left = left[os.write(self._sink, left[:CHUNK]) :]
+                with suppress(BrokenPipeError):  # the end of the answer follows
+                    left = left[os.write(self._sink, left[:CHUNK]) :]
         return bytes(answer)
 
     def close(self) -> None:
@@ -163,8 +172,14 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def _describe_end(status: int) -> str:
+    """Return why a child has ended.
+
+    Raises: RuntimeError for a reason that no expression causes.
+    """
     if status in (-signal.SIGPROF, -signal.SIGKILL):
         return f"too expensive: it takes more than {expressions.SECONDS:g} s"
+    if status not in (expressions.OUT_OF_MEMORY, -signal.SIGABRT, -signal.SIGSEGV):
+        raise RuntimeError(f"evaluating expressions in a child failed with status {status}")
     return f"too expensive: it takes more than {describe_bytes(ADDRESS_SPACE)} of memory"
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import marshal
+import os
 import re
 import signal
 import sys
@@ -26,6 +27,8 @@ Answer: TypeAlias = bool | str
 PARTS = ("apiVersion", "kind", "metadata", "spec", "status", "data")
 SECONDS = 0.25
 """Of processor time for one request: hundreds of times what an expression about conditions takes."""
+OUT_OF_MEMORY = 3
+"""Status of a child that had no memory left; where the runtime noticed that, it has ended by SIGABRT."""
 NOT_KNOWN = "it cannot be evaluated"
 _PLACE = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): ([^\n]*)")
 _MISSING = re.compile(r'(?:Key not found in map : "?|No value with name ")([^"]*)')
@@ -53,12 +56,12 @@ def evaluate(expressions: Sequence[str], manifest: Any) -> list[Answer]:
 def _answer(expression: str, values: dict[str, Any]) -> Answer:
     try:
         result = _compile(expression).eval(data=values)
-        kind, value = result.type().name(), result.plain_value()
-    except RuntimeError as error:
-        kind, value = "ERROR", str(error)
+    except (RuntimeError, ValueError) as error:  # ValueError: a text with half a surrogate pair
+        return _describe_error(str(error), expression)
+    kind = result.type().name()
     if kind == "ERROR":
-        return _describe_error(str(value), expression)
-    return value if isinstance(value, bool) else f"it is of type {kind.lower()}, neither true nor false"
+        return _describe_error(str(result.plain_value()), expression)
+    return bool(result.value()) if kind == "BOOL" else f"it is of type {kind.lower()}, neither true nor false"
 
 
 @cache
@@ -109,6 +112,13 @@ def main() -> None:
 
     A request that takes too much processor time ends the process, by the signal that nobody handles.
     """
+    try:
+        _answer_all()
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+
+
+def _answer_all() -> None:
     while size := sys.stdin.buffer.read(_SIZE_BYTES):
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         request = marshal.loads(sys.stdin.buffer.read(int.from_bytes(size)))  # noqa: S302 - of the controller

@@ -63,6 +63,19 @@ def test_memory_is_limited(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
     assert evaluator.evaluate(["self.items.map(n, self.text + 'b') == []"], large) == [answer]
 
 
+@pytest.mark.parametrize("given", [{"n": 2**70}, {"n": "\ud800"}], ids=["a large number", "half a surrogate pair"])
+def test_values_that_the_runtime_does_not_know_end_nothing(evaluator: Evaluator, given: Any) -> None:
+    assert evaluator.evaluate(["self.n == self.n"], given) == ["it cannot be evaluated"]
+
+
+def test_a_child_that_cannot_work_is_no_fault_of_an_expression(
+    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "_COMMAND", ("false",))
+    with pytest.raises(RuntimeError, match="failed with status 1"):
+        evaluator.evaluate(["true"], UP)
+
+
 def test_an_object_that_is_nested_too_deeply_is_not_sent(evaluator: Evaluator) -> None:
     deep: Any = 1
     for _ in range(5_000):
