@@ -175,6 +175,7 @@ def test_the_yaml_of_a_secret_has_no_value(page: Page) -> None:
     page.get_by_role("link", name="database").click()
     text = page.locator("pre")
     expect(text).to_contain_text("kind: Secret")
+    expect(page.get_by_role("dialog", name="Secret shop/database")).to_be_visible()
     assert "aHVudGVyMg" not in text.inner_text()
     assert "7 bytes, hash" in text.inner_text()
     page.keyboard.press("Escape")
