@@ -249,11 +249,19 @@ export class Detail {
     }
     if (!reply.ok) return [(await reply.json()).message];
     if (kind !== "diff") return [await reply.text()];
-    return (await reply.json()).lines.map((line) => make("span", { class: `line ${{ "+": "added", "-": "removed", "@": "place" }[line[0]] ?? ""}` }, `${line}\n`));
+    const { lines } = await reply.json();
+    const end = lines.indexOf(""); // of the summary, which is prose
+    return lines.map((line, index) => make("span", { class: `line ${end < 0 || index < end ? "said" : kindOf(line)}` }, `${line}\n`));
   }
 }
 
 const short = (digest) => (digest ?? "").split(":").pop().slice(0, 12);
+
+/** Return what a line of a unified diff is. */
+function kindOf(line) {
+  if (line.startsWith("--- ") || line.startsWith("+++ ")) return "place";
+  return { "+": "added", "-": "removed", "@": "place" }[line[0]] ?? "";
+}
 
 async function copy(button, text) {
   await navigator.clipboard.writeText(text);
