@@ -564,4 +564,5 @@ def write_yaml(value: Manifest, key: bytes) -> str:
     annotations = mapping(metadata, "annotations")
     if LAST_APPLIED in annotations:  # also has the values of a Secret
         metadata["annotations"] = {name: each for name, each in annotations.items() if name != LAST_APPLIED}
-    return to_yaml(dict(mask({**value, "metadata": metadata}, key)))
+    ordered = dict.fromkeys(("apiVersion", "kind", "metadata")) | dict(value) | {"metadata": metadata}
+    return to_yaml(dict(mask(ordered, key)))

@@ -360,11 +360,11 @@ class Reply(NamedTuple):
 
 
 @contextmanager
-def serve(client: Client, *, is_read_only: bool = False) -> Iterator[Served]:
-    """Serve the page of a cluster."""
+def serve(client: Client, *, is_read_only: bool = False, certificate: str = "") -> Iterator[Served]:
+    """Serve the page of a cluster; with the file of a certificate over https."""
     board = Board(client, names.DEFAULT_NAMESPACE)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        guard = Guard(hosts=LOOPBACK, port=listener.getsockname()[1])
+        guard = Guard(hosts=LOOPBACK, port=listener.getsockname()[1], is_secure=bool(certificate))
         site = Site(
             board=board,
             guard=guard,
@@ -374,7 +374,7 @@ def serve(client: Client, *, is_read_only: bool = False) -> Iterator[Served]:
             is_read_only=is_read_only,
             key=b"key",
         )
-        server = make_server(site)
+        server = make_server(site, certificate)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         board.start()
         thread.start()

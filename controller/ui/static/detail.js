@@ -219,7 +219,7 @@ export class Detail {
       return;
     }
     const query = new URLSearchParams(kind === "diff" ? { revision: one ?? "", before: other ?? "" } : kind === "object" ? { uid: one ?? "" } : {});
-    const title = kind === "diff" ? (other ? `Changes from ${short(other)} to ${short(one)}` : `What ${short(one)} would change`) : kind === "object" ? "Object" : `BundleDeployment ${this.name}`;
+    const title = kind === "diff" ? (other ? `Changes from ${short(other)} to ${short(one)}` : `What ${short(one)} would change`) : kind === "object" ? this.titleOf(one) : `BundleDeployment ${this.name}`;
     const text = make("pre", { class: kind, tabindex: "0", "aria-label": title }, "Loading…");
     replace(this.drawer,
       make("div", { class: "title" }, make("h2", { id: "drawer-title" }, title),
@@ -228,6 +228,16 @@ export class Detail {
     if (!this.drawer.open) this.drawer.showModal();
     const reply = await this.read(kind, query);
     if (this.drawn === wanted) replace(text, ...reply);
+  }
+
+  /** Return what an object is called; it may not be known yet. */
+  titleOf(uid) {
+    const waiting = [...(this.detail?.objects ?? [])];
+    for (let node = waiting.pop(); node; node = waiting.pop()) {
+      if (node.uid === uid) return `${node.kind} ${node.namespace ? `${node.namespace}/` : ""}${node.name}`;
+      waiting.push(...node.children);
+    }
+    return "Object";
   }
 
   /** Return the lines of a reply; an object is only known once the stream has brought it. */
@@ -239,11 +249,19 @@ export class Detail {
     }
     if (!reply.ok) return [(await reply.json()).message];
     if (kind !== "diff") return [await reply.text()];
-    return (await reply.json()).lines.map((line) => make("span", { class: `line ${{ "+": "added", "-": "removed", "@": "place" }[line[0]] ?? ""}` }, `${line}\n`));
+    const { lines } = await reply.json();
+    const end = lines.indexOf(""); // of the summary, which is prose
+    return lines.map((line, index) => make("span", { class: `line ${end < 0 || index < end ? "said" : kindOf(line)}` }, `${line}\n`));
   }
 }
 
 const short = (digest) => (digest ?? "").split(":").pop().slice(0, 12);
+
+/** Return what a line of a unified diff is. */
+function kindOf(line) {
+  if (line.startsWith("--- ") || line.startsWith("+++ ")) return "place";
+  return { "+": "added", "-": "removed", "@": "place" }[line[0]] ?? "";
+}
 
 async function copy(button, text) {
   await navigator.clipboard.writeText(text);

@@ -296,5 +296,11 @@ def test_no_value_of_a_secret_is_in_its_yaml() -> None:
     assert "aHVudGVyMg" not in text
     assert "hunter2" not in text
     assert "managedFields" not in text
+    assert [line for line in text.splitlines() if not line.startswith(" ")] == [
+        "apiVersion: v1",
+        "kind: Secret",
+        "metadata:",
+        "data:",
+    ]
     assert "7 bytes, hash" in text
     assert 'kept: "yes"' in text

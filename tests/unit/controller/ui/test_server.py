@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import trustme
 
 from controller.ui.acts import RIGHT_SECONDS, Rights
 from controller.ui.guard import HEADERS
@@ -38,6 +43,21 @@ def test_the_address_with_the_token_gives_a_cookie_and_leads_to_the_page(served:
     assert (reply.status, reply.headers["location"]) == (303, "/")
     cookie = f"{served.guard.cookie}={served.guard.session}; Path=/; HttpOnly; SameSite=Strict"
     assert reply.headers["set-cookie"] == cookie
+
+
+def test_with_a_certificate_it_serves_https_and_a_cookie_for_that_alone(shop: Shop, tmp_path: Path) -> None:
+    authority, path = trustme.CA(), tmp_path / "certificate.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(path)
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with serve(shop.api.client(), certificate=str(path)) as served:
+        address = ("127.0.0.1", served.guard.port)
+        connection = http.client.HTTPSConnection(*address, timeout=30, context=context)
+        with contextlib.closing(connection):
+            connection.request("GET", f"/?token={served.guard.token}")
+            with connection.getresponse() as reply:
+                assert reply.status == 303
+                assert reply.headers["set-cookie"].endswith("; SameSite=Strict; Secure")
 
 
 PATHS = ["/", "/?token=wrong", "/static/page.js", "/api/stream", "/api/deployments/shop/yaml", "/missing"]
