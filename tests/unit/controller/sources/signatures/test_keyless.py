@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -9,9 +11,12 @@ from operator import attrgetter
 
 import pytest
 
+from api.errors import BundleError
 from api.plugins import Signer
+from api.v1alpha2.conditions import Reason
 from controller.sources.signatures import SignatureError
 from controller.sources.signatures.cosign import Checked, Subject, Wanted, check_payload, read_wanted
+from tests.support.bundles import ROOT
 from tests.support.cosigned import make_payload
 from tests.support.fulcio import ISSUER, LIFE, SUBJECT, Sigstore
 
@@ -116,3 +121,31 @@ def test_the_public_root_does_not_trust_another_instance() -> None:
     asked = read_wanted({"identities": [{"issuer": ISSUER, "subject": SUBJECT}]}, {}, "verify")
     with pytest.raises(SignatureError, match=UNVERIFIED):
         check(SIGSTORE.annotate(PAYLOAD), asked=asked)
+
+
+def test_without_the_library_nothing_is_accepted_and_it_is_said_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = wanted(b"another root, which is not loaded yet")
+    monkeypatch.setitem(sys.modules, "sigstore.models", None)
+    with pytest.raises(BundleError) as caught:
+        check(SIGSTORE.annotate(PAYLOAD), asked=asked)
+    assert caught.value.reason is Reason.VERIFICATION_UNAVAILABLE
+    assert "install rukpak[sigstore], or use keys" in caught.value.message
+
+
+WITH_A_KEY = f"""
+import sys
+from controller.manager import assemble
+from controller.sources.signatures.cosign import Subject, check_bundle, read_wanted
+from tests.support.cosigned import make_key, pem_of, signed_bundle
+
+key = make_key()
+wanted = read_wanted({{"keys": [{{"pem": pem_of(key)}}]}}, {{}}, "verify")
+check_bundle(signed_bundle(key, "{DIGEST}"), Subject(digest="{DIGEST}"), wanted)
+print("sigstore" in sys.modules)
+"""
+
+
+def test_the_library_is_not_imported_to_start_and_to_check_signatures_with_keys() -> None:
+    assert subprocess.check_output([sys.executable, "-c", WITH_A_KEY], cwd=ROOT, text=True) == "False\n"
