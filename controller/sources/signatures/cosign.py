@@ -225,12 +225,7 @@ def check_payload(payload: bytes, annotations: Mapping[str, str], subject: Subje
 
     Raises: SignatureError.
     """
-    signature = annotations.get("dev.cosignproject.cosign/signature", "")
-    if _CERTIFICATE in annotations:
-        bundle, signed = _make_bundle(signature, annotations), hashlib.sha256(payload).digest()
-        signer, _ = _check_without_key(bundle, wanted, signed, is_promised=True)
-    else:
-        signer = _signer_by_key(wanted, _decode(signature, "the signature"), payload)
+    signer = _signer_of_payload(payload, annotations, wanted)
     document = _parse(payload, "the signed document")
     critical = _mapping(document.get("critical"))
     if critical.get("type") != _SIGNED_IMAGE:
@@ -242,6 +237,19 @@ def check_payload(payload: bytes, annotations: Mapping[str, str], subject: Subje
     if named and (not isinstance(named, str) or not subject.is_named(named)):
         raise SignatureError(f"it is the signature of an image of another repository ({quote(str(named))})")
     return Checked(signer=signer)
+
+
+def _signer_of_payload(payload: bytes, annotations: Mapping[str, str], wanted: Wanted) -> Signer:
+    signature = annotations.get("dev.cosignproject.cosign/signature", "")
+    has_certificate = _CERTIFICATE in annotations
+    if wanted.keys or not has_certificate:
+        try:
+            return _signer_by_key(wanted, _decode(signature, "the signature"), payload)
+        except SignatureError:
+            if not (has_certificate and wanted.identities):  # a key may have a certificate, too
+                raise
+    bundle, signed = _make_bundle(signature, annotations), hashlib.sha256(payload).digest()
+    return _check_without_key(bundle, wanted, signed, is_promised=True)[0]
 
 
 def _make_bundle(signature: str, annotations: Mapping[str, str]) -> bytes:

@@ -22,6 +22,7 @@ from controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
 from tests.support.cosigned import (
     SIGNATURE,
+    SIMPLE_SIGNING,
     make_bundle,
     make_envelope,
     make_key,
@@ -35,6 +36,7 @@ from tests.support.cosigned import (
     store_simply,
 )
 from tests.support.faulty_registry import OCI_MANIFEST, Faults, FaultyRegistry, digest_of
+from tests.support.fulcio import ISSUER, SUBJECT, Sigstore
 
 PATH = "spec.sources[0].image"
 PROVENANCE = "https://slsa.dev/provenance/v1"
@@ -152,6 +154,18 @@ def test_keys_of_a_secret_are_used(registry: FaultyRegistry, access: Access) -> 
     keys = Trusted(data={".cosign.keys[0].secret": {"a.pub": pem_of(key()).encode()}})
     assert SOURCE.resolve(asked, replace(access, trusted=keys)).signer
     failure(lambda: SOURCE.resolve(asked, access), Reason.INVALID_VERIFICATION)
+
+
+def test_an_image_that_was_signed_without_a_key(registry: FaultyRegistry, access: Access) -> None:
+    sigstore, payload = Sigstore(), make_payload(digest(registry), f"{registry.host}/org/bundle")
+    layer = {**registry.add_blob(payload, SIMPLE_SIGNING), "annotations": sigstore.annotate(payload)}
+    registry.add_manifest(f"{digest(registry).replace(':', '-')}.sig", OCI_MANIFEST, layers=[layer])
+    identity = {"issuer": ISSUER, "subject": SUBJECT}
+    asked = parameters(registry, identities=[identity], trustedRoot={"configMap": {"name": "root"}})
+    root = Trusted(data={".cosign.trustedRoot.configMap": {"trusted_root.json": sigstore.trusted_root}})
+    signer = SOURCE.resolve(asked, replace(access, trusted=root)).signer
+    assert signer == Signer(by="cosign", identity=SUBJECT, issuer=ISSUER)
+    failure(lambda: SOURCE.resolve(parameters(registry), access))
 
 
 # attestations

@@ -212,6 +212,18 @@ def test_a_repository_may_be_named_in_all_its_spellings(reference: str) -> None:
     assert check_signed(payload, sign(key(), payload), subject=subject).signer.by == "cosign"
 
 
+def test_a_key_with_a_certificate_counts_as_a_key() -> None:
+    payload = make_payload(DIGEST, REPOSITORY)
+    about = {
+        "dev.cosignproject.cosign/signature": encode(sign(key(), payload)),
+        "dev.sigstore.cosign/certificate": "x",
+    }
+    assert check_payload(payload, about, SUBJECT, wanted(key())).signer.key
+    both = read_wanted({"keys": [{"pem": pem_of(key(number=1))}], "identities": [IDENTITY]}, {}, PATH)
+    with pytest.raises(SignatureError, match="the promise of the log is not JSON"):
+        check_payload(payload, about, SUBJECT, both)
+
+
 def test_an_envelope_of_cosign_2_is_an_attestation() -> None:
     envelope = make_envelope(key(), make_statement(DIGEST, "https://slsa.dev/provenance/v1"))
     found = check_envelope(json.dumps(envelope).encode(), SUBJECT, wanted(key()))
