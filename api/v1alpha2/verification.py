@@ -25,7 +25,7 @@ class CosignKey(Api):
     )
     secret: SecretReference | None = None
     """The Secret with the keys: the value of each key of its data that ends in .pub, in PEM."""
-    pem: Annotated[str, Field(max_length=16384, pattern=r"^\s*-----BEGIN PUBLIC KEY-----")] | None = None
+    pem: Annotated[str, Field(max_length=16384, pattern="^-----BEGIN PUBLIC KEY-----")] | None = None
     """The public key in PEM, as cosign public-key prints it."""
 
 
