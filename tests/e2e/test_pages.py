@@ -40,6 +40,7 @@ FUZZ, DEMO = "takes minutes, and shows nothing unless something is found", "test
 NOT_RUN: Mapping[str, Mapping[str, str]] = {
     "README.md": {
         "hack/demo": DEMO,
+        "rukpak ui": ENDLESS,
         "docker build -t REGISTRY/rukpak:0.1.0 . && docker push REGISTRY/rukpak:0.1.0": DOCKER,
         "pipx install '.[helm]'": "needs the internet",
         "rukpak install-controller --image REGISTRY/rukpak:0.1.0 --wait": CLUSTER,
