@@ -63,7 +63,7 @@ def _read(file: str) -> Iterator[dict[str, Any]]:
     for document in read_documents(read_file(file), file):
         value = document.value
         if not (text(value, "apiVersion") and text(value, "kind") and text(value, "metadata", "name")):
-            raise MisuseError(f"{file}:{document.line}: no object: it lacks apiVersion, kind or metadata.name")
+            raise MisuseError(f"{file}:{document.line}: not an object: it lacks apiVersion, kind or metadata.name")
         items = value.get("items")
         yield from items if value["kind"] == "List" and isinstance(items, list) else (value,)
 

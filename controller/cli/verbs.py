@@ -314,7 +314,7 @@ DEPLOYMENTS = {
         entry="health:main",
     ),
     "ui": Verb(
-        summary="show all of it on a page in the browser",
+        summary="show all BundleDeployments on a page in the browser",
         description="Open a page about all BundleDeployments, which follows the cluster: states, pipelines, objects, "
         "history and what waits for approval. It is served by this program, with your rights, until Ctrl-C; nothing is "
         "added to the cluster.",

@@ -590,7 +590,7 @@ def _check_form(form: str, signature: bytes) -> None:
     except (ValueError, RecursionError):
         bundle = None
     if not isinstance(bundle, dict) or not str(bundle.get("mediaType", "")).startswith(_BUNDLE):
-        raise SignatureError("it is no Sigstore bundle; sign the file with cosign sign-blob --bundle")
+        raise SignatureError("it is not a Sigstore bundle; sign the file with cosign sign-blob --bundle")
 
 
 def _form(parameters: Mapping[str, Any]) -> str:

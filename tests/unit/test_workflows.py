@@ -57,8 +57,8 @@ def test_a_release_waits_for_what_it_publishes() -> None:
     assert {name: job.get("needs") for name, job in jobs.items()} == {
         "test": None,
         "package": None,
-        "image": "package",
-        "sign": ["test", "image"],
+        "image": ["test", "package"],
+        "sign": "image",
         "publish": ["package", "sign"],
         "release": ["sign", "publish"],
     }

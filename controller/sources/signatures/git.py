@@ -38,7 +38,6 @@ _BEGIN = re.compile(rb"^-----BEGIN (PGP SIGNATURE|PGP MESSAGE|SSH SIGNATURE|SIGN
 _PGP, _SSH, _X509 = b"PGP SIGNATURE", b"SSH SIGNATURE", b"SIGNED MESSAGE"
 _SSH_BLOCK = re.compile(rb"-----BEGIN SSH SIGNATURE-----\r?\n[A-Za-z0-9+/=\r\n]+-----END SSH SIGNATURE-----\s*")
 _SSH_KEY = re.compile(rb"Good \"git\" signature for .* with \S+ key (SHA256:\S+)\s*")
-_AHEAD = 24 * 3600
 _MOST_PRINCIPALS = 16
 """Of one key: each is tried, since they may be allowed for different things."""
 _ALLOWED_SIGNERS = "allowed_signers"
@@ -202,7 +201,7 @@ def _time(value: bytes) -> int:
 def _verify_ssh(signed: SignedObject, allowed_signers: bytes, access: Access, now: float) -> Signer:
     if not _SSH_BLOCK.fullmatch(signed.signature):
         raise SignatureError("the signature is damaged; sign it again")
-    if signed.made_at > now + _AHEAD:
+    if signed.made_at > now + openpgp.AHEAD_SECONDS:
         raise SignatureError("it is from the future; correct the clock that it was made with, and sign it again")
     files = {"allowed": allowed_signers + b"\n", "signature": signed.signature}
     when = datetime.fromtimestamp(signed.made_at, UTC)

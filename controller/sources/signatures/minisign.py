@@ -25,7 +25,7 @@ SIGNATURE_BYTES = 16 * KIBIBYTE
 _WHOLE, _HASHED = b"Ed", b"ED"
 _ID_BYTES, _KEY_BYTES, _SIGNED_BYTES = 8, 32, 64
 _UNTRUSTED, _TRUSTED = "untrusted comment:", "trusted comment: "
-_DAMAGED = "the signature is not one of minisign; sign the file again"
+_DAMAGED = "it is not a minisign signature; sign the file again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ _STRONG = {"8": "SHA256", "9": "SHA384", "10": "SHA512", "12": "SHA3-256", "14":
 """Hash algorithms that are accepted, by number (RFC 9580, section 9.5): not MD5, SHA-1, RIPEMD-160 and SHA-224."""
 BINARY, TEXT = "00", "01"
 """Types of signatures of documents (RFC 9580, section 5.2.1)."""
-_AHEAD = 24 * 3600
+AHEAD_SECONDS = 24 * 3600
 """How far clocks may differ, in seconds."""
 _VERDICTS: Mapping[str, str] = {
     "GOODSIG": "",
@@ -199,7 +199,7 @@ def _status_lines(status: str) -> Iterator[_Line]:
 
 def _check_validity(values: Sequence[str], types: Sequence[str], now: float) -> None:
     """Check the values of VALIDSIG: fingerprint, date, time, …, hash algorithm, type of signature, primary key."""
-    if not values[2].isdecimal() or int(values[2]) > now + _AHEAD:
+    if not values[2].isdecimal() or int(values[2]) > now + AHEAD_SECONDS:
         raise SignatureError(
             "the signature is from the future; correct the clock that it was made with, and sign it again"
         )

@@ -1,7 +1,7 @@
 """Runs the programs that verify signatures, gpgv and ssh-keygen, as confined child processes.
 
 They read one folder, write nothing, and open no sockets. They have no home and so no keys or settings of their own, and
-of our environment only PATH. Not here: what they say (openpgp.py, ssh.py).
+of our environment only PATH. Not here: what they say (openpgp.py, git.py).
 """
 
 from __future__ import annotations

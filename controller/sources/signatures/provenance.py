@@ -23,7 +23,7 @@ PROVENANCE_BYTES = 512 * KIBIBYTE
 _BEGIN, _SIGNATURE = b"-----BEGIN PGP SIGNED MESSAGE-----", b"-----BEGIN PGP SIGNATURE-----"
 _HEADER = re.compile(rb"Hash: [A-Za-z0-9, -]+")
 _BETWEEN = "\n...\n"
-_DAMAGED = "the provenance file is not one of Helm; sign the chart again with helm package --sign"
+_DAMAGED = "the provenance file was not written by Helm; sign the chart again with helm package --sign"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def read_text(text: bytes) -> ChartArchive:
         about, files = (_values(yaml.compose(part, yaml.CSafeLoader)) for part in text.decode().split(_BETWEEN))
         (digest,) = _values(files["files"]).values()
         return ChartArchive(name=_text(about["name"]), version=_text(about["version"]), digest=_text(digest))
-    except (ValueError, KeyError, yaml.YAMLError):
+    except (ValueError, KeyError, RecursionError, yaml.YAMLError):
         raise SignatureError(_DAMAGED) from None
 
 

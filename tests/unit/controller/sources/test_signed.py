@@ -294,9 +294,9 @@ def test_a_file_with_a_bundle_is_stored(server: FaultyServer, bundled: Client) -
             lambda key: signed_bundle(key, digest(BODY), "https://slsa.dev/provenance/v1"),
             "it is an attestation, not a signature",
         ),
-        (lambda _: b"<!doctype html>", "it is no Sigstore bundle"),
-        (lambda _: b"[" * 100_000, "it is no Sigstore bundle"),
-        (lambda _: b'{"mediaType": "x"}', "it is no Sigstore bundle"),
+        (lambda _: b"<!doctype html>", "it is not a Sigstore bundle"),
+        (lambda _: b"[" * 100_000, "it is not a Sigstore bundle"),
+        (lambda _: b'{"mediaType": "x"}', "it is not a Sigstore bundle"),
     ],
     ids=["of something else", "by another key", "an attestation", "a web page", "nested", "another document"],
 )

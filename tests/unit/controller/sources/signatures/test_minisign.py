@@ -141,7 +141,7 @@ def test_a_trusted_comment_that_is_not_signed(tmp_path: Path, change: object) ->
 def test_a_file_that_is_no_signature(tmp_path: Path, change: object) -> None:
     signer = Minisign()
     assert callable(change)
-    with pytest.raises(SignatureError, match="the signature is not one of minisign"):
+    with pytest.raises(SignatureError, match="it is not a minisign signature"):
         check(tmp_path, CONTENT, change(signer.sign(CONTENT)), read_key(signer.public))
 
 

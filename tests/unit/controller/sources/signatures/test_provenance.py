@@ -122,7 +122,7 @@ def test_a_text_that_was_changed(signed: Signed, access: Access, change: object)
 )
 def test_a_file_that_is_none_of_helm(signed: Signed, access: Access, change: object) -> None:
     assert callable(change)
-    with pytest.raises(SignatureError, match=r"the provenance file is not one of Helm|the signature is damaged"):
+    with pytest.raises(SignatureError, match=r"the provenance file was not written by Helm|the signature is damaged"):
         check(replace(signed, provenance=change(signed.provenance)), access)
 
 
@@ -161,7 +161,7 @@ def test_a_text_that_gpg_has_signed_is_read_as_one_of_helm(signed: Signed, acces
     ],
 )
 def test_a_signed_text_that_is_none_of_helm(signed: Signed, access: Access, text: bytes) -> None:
-    with pytest.raises(SignatureError, match="the provenance file is not one of Helm"):
+    with pytest.raises(SignatureError, match="the provenance file was not written by Helm"):
         check(replace(signed, provenance=clearsign(signed.gpg, text)), access)
 
 
