@@ -107,7 +107,13 @@ def store_simply(registry: FaultyRegistry, digest: str, *signed: tuple[bytes, by
 
 
 def store_bundle(
-    registry: FaultyRegistry, digest: str, bundle: bytes, predicate_type: str = SIGNATURE, kind: str = BUNDLE
+    registry: FaultyRegistry,
+    digest: str,
+    bundle: bytes,
+    predicate_type: str = SIGNATURE,
+    kind: str = BUNDLE,
+    *,
+    listed_as: str = "",
 ) -> None:
     """Store a bundle as cosign 3 does: as a referrer, and where those are not listed, in the index at the tag."""
     annotations = {"dev.sigstore.bundle.predicateType": predicate_type} if predicate_type else {}
@@ -125,5 +131,5 @@ def store_bundle(
     tag = digest.replace(":", "-")
     entries = json.loads(registry.manifests[tag][1])["manifests"] if tag in registry.manifests else []
     size = len(registry.manifests[manifest][1])
-    entry = {"mediaType": OCI_MANIFEST, "digest": manifest, "size": size, "artifactType": kind}
+    entry = {"mediaType": OCI_MANIFEST, "digest": manifest, "size": size, "artifactType": listed_as or kind}
     registry.add_manifest(tag, OCI_INDEX, manifests=[*entries, {**entry, "annotations": annotations}])

@@ -46,6 +46,7 @@ MOST_SIGNATURES = 16
 """Of each way of storing them: each costs two requests, or one."""
 SIGNATURE_BYTES = MEBIBYTE
 _PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"
+_EMPTY = "application/vnd.oci.empty.v1+json"
 _CREATED = "org.opencontainers.image.created"
 
 
@@ -164,7 +165,7 @@ class _Search:
         found = [each for each in self.referrers if each.annotations.get(_PREDICATE_TYPE) in (predicate_type, None)]
         found.reverse()  # an index at a tag has no times, and the latest is its last
         found.sort(key=lambda each: each.annotations.get(_CREATED, ""), reverse=True)
-        found.sort(key=lambda each: _PREDICATE_TYPE not in each.annotations)
+        found.sort(key=lambda each: (each.artifact_type != BUNDLE, _PREDICATE_TYPE not in each.annotations))
         for descriptor in found[:MOST_SIGNATURES]:
             yield partial(self._check_bundle, descriptor)
         if len(found) > MOST_SIGNATURES:
@@ -218,4 +219,6 @@ class _Search:
 
 
 def _bundles_in(document: Image | Index | None) -> list[Descriptor]:
-    return [each for each in document.manifests if each.artifact_type == BUNDLE] if isinstance(document, Index) else []
+    """Return what may be a bundle: cosign 2 lists them at the tag by the type of their empty config."""
+    found = document.manifests if isinstance(document, Index) else ()
+    return [each for each in found if each.artifact_type in (BUNDLE, _EMPTY)]

@@ -21,6 +21,7 @@ from controller.sources.image.signed import MOST_SIGNATURES, SIGNATURE_BYTES
 from controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
 from tests.support.cosigned import (
+    EMPTY,
     SIGNATURE,
     SIMPLE_SIGNING,
     make_bundle,
@@ -97,7 +98,11 @@ def as_message(registry: FaultyRegistry) -> None:
     store_bundle(registry, digest(registry), make_bundle(messageSignature=make_message(key(), digest(registry))), "")
 
 
-STORES: list[Store] = [simply, as_bundle, without_predicate_type, as_message]
+def as_cosign_2_lists_it(registry: FaultyRegistry) -> None:
+    store_bundle(registry, digest(registry), signed_bundle(key(), digest(registry)), listed_as=EMPTY)
+
+
+STORES: list[Store] = [simply, as_bundle, without_predicate_type, as_message, as_cosign_2_lists_it]
 
 
 @pytest.mark.parametrize("lists_referrers", [True, False], ids=["referrers", "tags"])
