@@ -25,8 +25,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.apply.drift import as_compared, explain
 from controller.apply.hooks import kinds_of
 from controller.apply.ownership import Owner, make_body
-from controller.apply.targets import Target, make_targets
-from controller.apply.targets import find_waves as find_waves_of
+from controller.apply.targets import Target, find_waves, make_targets
 from controller.build.revision import Revision
 from controller.cli.changes import open_store
 from controller.cli.command import attempt, connect, tell
@@ -138,7 +137,7 @@ def _grow_deployment(
     unlisted = sorted(strays - {each.name for each in found})  # of a kind that the bundle does not have
     found += [FoundObject(name=name, reason="Unknown") for name in unlisted]
     own = [each for each in found if each not in hooks]
-    waves = find_waves(own, (revisions or {}).get(deployment.status.revision))
+    waves = waves_by_name(own, (revisions or {}).get(deployment.status.revision))
     children = [
         _make_wave(deployment, number, [_make_branch(each) for each in members])
         for number, members in group_by_wave(own, waves)
@@ -146,7 +145,7 @@ def _grow_deployment(
     return _make_root(deployment, [*(children or map(_make_branch, own)), *map(_make_branch, hooks)])
 
 
-def find_waves(found: Iterable[FoundObject], revision: Revision | None = None) -> Mapping[str, int]:
+def waves_by_name(found: Iterable[FoundObject], revision: Revision | None = None) -> Mapping[str, int]:
     """Return the waves of objects by name, in which they are applied; without those that are not known.
 
     Args:
@@ -154,7 +153,7 @@ def find_waves(found: Iterable[FoundObject], revision: Revision | None = None) -
         revision: that is wanted, if the user may read it: objects that wait for their wave are only there.
     """
     manifests = [*(each.value for each in found if each.value), *(revision.objects if revision else ())]
-    return {str(key): wave for key, wave in find_waves_of(manifests).items()}
+    return {str(key): wave for key, wave in find_waves(manifests).items()}
 
 
 def group_by_wave(found: Sequence[FoundObject], waves: Mapping[str, int]) -> list[tuple[int | None, list[FoundObject]]]:
@@ -431,7 +430,7 @@ class ObjectLister:
         if not found or deployment is None:
             return []
         lines = ["All objects:"]
-        for number, members in group_by_wave(found, find_waves(found)) or [(None, found)]:
+        for number, members in group_by_wave(found, waves_by_name(found)) or [(None, found)]:
             if number is not None:
                 state = describe_wave(deployment, number)
                 lines += [f"  Wave {number}{f' ({state.lower()})' if state else ''}:"]

@@ -30,6 +30,7 @@ from controller.sources.image.registry import Registry
 from controller.sources.signatures import SignatureError
 from controller.sources.signatures.cosign import (
     BUNDLE,
+    CERTIFICATE,
     ENVELOPE,
     SIGNATURE,
     SIMPLE_SIGNING,
@@ -42,6 +43,7 @@ from controller.sources.signatures.cosign import (
     read_wanted,
 )
 
+_WITHOUT_KEY = "it was made without a key in the form of cosign 2, which is not supported; make it with cosign 3"
 MOST_SIGNATURES = 16
 """Of each way of storing them: each costs two requests, or one."""
 SIGNATURE_BYTES = MEBIBYTE
@@ -211,7 +213,12 @@ class _Search:
         return check_payload(self._read(layer), layer.annotations, self.subject, self.wanted)
 
     def _check_envelope(self, layer: Descriptor) -> Checked:
-        return check_envelope(self._read(layer), self.subject, self.wanted)
+        try:
+            return check_envelope(self._read(layer), self.subject, self.wanted)
+        except SignatureError:
+            if CERTIFICATE in layer.annotations and self.wanted.identities:
+                raise SignatureError(_WITHOUT_KEY) from None
+            raise
 
     def _read(self, descriptor: Descriptor) -> bytes:
         with closing(self.registry.open_blob(descriptor)) as blob:

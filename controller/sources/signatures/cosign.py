@@ -1,7 +1,7 @@
 """Signatures of cosign: simple signing, and Sigstore bundles, made with a key or with the identity of a signer.
 
-- **Simple signing** (`cosign sign` up to 2): the signature is of a small document, which names the digest and the
-  repository of an image. Both must be those of the image: else a signature that was copied from elsewhere would do.
+- **Simple signing** (`cosign sign` up to 2): the signature is of a small document, which names the digest and usually
+  the repository of an image. What it names must be that of the image: else a signature that was copied from elsewhere would do.
 - **Bundles** (`cosign sign` from 3, `cosign sign-blob --bundle`): the signature is of a digest, or of an in-toto
   statement about it. What it states is left to the caller: an attestation is no signature of an image.
 
@@ -62,7 +62,8 @@ _BUNDLES = (
     "application/vnd.dev.sigstore.bundle+json;version=0.3",
 )
 _BY = "cosign"
-_CERTIFICATE = "dev.sigstore.cosign/certificate"
+CERTIFICATE = "dev.sigstore.cosign/certificate"
+"""Annotation of what cosign 2 has signed without a key."""
 _NO_PROOF = {"logIndex": "0", "treeSize": "1", "rootHash": "", "hashes": [], "checkpoint": {"envelope": "none"}}
 _SIGNED_IMAGE = "cosign container image signature"
 _STATEMENT_PAYLOAD = "application/vnd.in-toto+json"
@@ -145,7 +146,7 @@ def _keys_of(
 ) -> Iterator[tuple[str, Key]]:
     place = f"{path}.keys[{index}]"
     if pem := key.get("pem"):
-        yield _read_key(pem.encode(), f"{place}.pem: the key")
+        yield _read_key(pem.encode(), f"{place}.pem", "the key")
         return
     data = trusted.get(f".cosign.keys[{index}].secret", {})
     names = sorted(name for name in data if name.endswith(_PUBLIC))
@@ -153,10 +154,10 @@ def _keys_of(
         problem = f"the Secret has no key that ends in {quote(_PUBLIC)}; add the public keys in PEM"
         raise _invalid(f"{place}.secret", problem)
     for name in names:
-        yield _read_key(data[name], f"{place}.secret: key {quote(name)}")
+        yield _read_key(data[name], f"{place}.secret", f"key {quote(name)}")
 
 
-def _read_key(pem: bytes, subject: str) -> tuple[str, Key]:
+def _read_key(pem: bytes, path: str, what: str) -> tuple[str, Key]:
     """Return a public key and its digest.
 
     Raises: BundleError (InvalidVerification), without any part of the key: it may be a private one by mistake.
@@ -168,7 +169,7 @@ def _read_key(pem: bytes, subject: str) -> tuple[str, Key]:
     try:
         key = serialization.load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):
-        raise _invalid(subject, "is not a public key in PEM; replace it", ":") from None
+        raise _invalid(path, f"{what} is not a public key in PEM; replace it") from None
     is_usable = (
         isinstance(key, ed25519.Ed25519PublicKey)
         or (isinstance(key, rsa.RSAPublicKey) and key.key_size >= _LEAST_RSA_BITS)
@@ -176,7 +177,7 @@ def _read_key(pem: bytes, subject: str) -> tuple[str, Key]:
     )
     if not is_usable:
         usable = f"ECDSA (P-256, P-384, P-521), RSA of at least {_LEAST_RSA_BITS} bits, or Ed25519"
-        raise _invalid(subject, f"is of a type or size that is not accepted; use {usable}", ":")
+        raise _invalid(path, f"{what} is of a type or size that is not accepted; use {usable}")
     der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return digest_of(der), key  # type: ignore[return-value]
 
@@ -206,9 +207,8 @@ def _matches(text: str, exact: str, expression: Any) -> bool:
     return bool(expression.fullmatch(text)) if expression is not None else bool(exact) and text == exact
 
 
-def _invalid(subject: str, problem: str, separator: str = ":") -> BundleError:
-    message = f"{subject} {problem}" if ": " in subject else f"{subject}{separator} {problem}"
-    return BundleError(Reason.INVALID_VERIFICATION, message)
+def _invalid(path: str, problem: str) -> BundleError:
+    return BundleError(Reason.INVALID_VERIFICATION, f"{path}: {problem}")
 
 
 # simple signing
@@ -229,7 +229,7 @@ def check_payload(payload: bytes, annotations: Mapping[str, str], subject: Subje
     document = _parse(payload, "the signed document")
     critical = _mapping(document.get("critical"))
     if critical.get("type") != _SIGNED_IMAGE:
-        raise SignatureError("what was signed is no image")
+        raise SignatureError("what was signed is not an image")
     digest = _mapping(critical.get("image")).get("docker-manifest-digest")
     if digest != subject.digest:
         raise SignatureError("it is the signature of another digest")
@@ -241,7 +241,7 @@ def check_payload(payload: bytes, annotations: Mapping[str, str], subject: Subje
 
 def _signer_of_payload(payload: bytes, annotations: Mapping[str, str], wanted: Wanted) -> Signer:
     signature = annotations.get("dev.cosignproject.cosign/signature", "")
-    has_certificate = _CERTIFICATE in annotations
+    has_certificate = CERTIFICATE in annotations
     if wanted.keys or not has_certificate:
         try:
             return _signer_by_key(wanted, _decode(signature, "the signature"), payload)
@@ -265,7 +265,7 @@ def _make_bundle(signature: str, annotations: Mapping[str, str]) -> bytes:
     entry = _mapping(promise.get("Payload"))
     body = _parse(_decode(entry.get("body"), "the entry of the log"), "the entry of the log")
     try:
-        certificate = x509.load_pem_x509_certificate(annotations[_CERTIFICATE].encode()).public_bytes(Encoding.DER)
+        certificate = x509.load_pem_x509_certificate(annotations[CERTIFICATE].encode()).public_bytes(Encoding.DER)
         log = bytes.fromhex(str(entry.get("logID")))
     except ValueError:
         raise SignatureError("the certificate, or the promise of the log, is malformed") from None
@@ -538,6 +538,9 @@ def _verifier(wanted: Wanted) -> Verifier:
         problem = "signatures without keys need the Python package sigstore; install rukpak[sigstore], or use keys"
         raise BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{wanted.path}.identities: {problem}") from None
     except Exception:  # noqa: BLE001 - as above
+        if not wanted.trusted_root:
+            problem = "the trusted root of the Python package sigstore cannot be read; install the package again"
+            raise BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{wanted.path}.identities: {problem}") from None
         problem = f"{quote(_ROOT)} of the ConfigMap is not a trusted root; replace it"
         raise _invalid(f"{wanted.path}.trustedRoot.configMap", problem) from None
 

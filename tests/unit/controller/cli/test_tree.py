@@ -25,9 +25,9 @@ from controller.cli.tree import (
     describe_wave,
     draw,
     find_child_kinds,
-    find_waves,
     group_by_wave,
     grow,
+    waves_by_name,
 )
 from controller.kube.resources import DEPLOYMENTS, GroupVersionKind
 from controller.observe.records import key_of
@@ -246,7 +246,7 @@ def in_wave(name: str, wave: int | None) -> FoundObject:
 
 def test_objects_are_grouped_by_wave_the_lowest_first_and_unknown_ones_last() -> None:
     found = [in_wave("b", 2), FoundObject(name="Job shop/c", reason="WaitingForWave"), in_wave("a", None)]
-    groups = group_by_wave(found, find_waves(found))
+    groups = group_by_wave(found, waves_by_name(found))
     assert [(number, [each.name for each in members]) for number, members in groups] == [
         (0, ["ConfigMap shop/a"]),
         (2, ["ConfigMap shop/b"]),
@@ -256,13 +256,13 @@ def test_objects_are_grouped_by_wave_the_lowest_first_and_unknown_ones_last() ->
 
 def test_objects_of_one_wave_are_not_grouped() -> None:
     found = [in_wave("a", 3), in_wave("b", 3)]
-    assert group_by_wave(found, find_waves(found)) == []
+    assert group_by_wave(found, waves_by_name(found)) == []
 
 
 def test_a_revision_says_in_which_wave_an_object_is_that_waits() -> None:
     waits = {**made("Job", "c"), "metadata": {"name": "c", "namespace": "shop", "annotations": {names.WAVE: "1"}}}
     revision = Revision(digest=DIGEST, objects=(waits,), terms=Terms(inputs="", install_namespace="shop"))
-    assert find_waves([in_wave("a", None)], revision) == {"ConfigMap shop/a": 0, "Job shop/c": 1}
+    assert waves_by_name([in_wave("a", None)], revision) == {"ConfigMap shop/a": 0, "Job shop/c": 1}
 
 
 @pytest.mark.parametrize(("number", "state"), [(-1, ""), (0, "Applying"), (1, "Waiting"), (None, "")])

@@ -197,6 +197,20 @@ def test_an_attestation_of_cosign_2_is_found_at_its_tag(registry: FaultyRegistry
     assert SOURCE.resolve(parameters(registry, attestation=PROVENANCE), access).signer
 
 
+def test_an_attestation_of_cosign_2_without_a_key_is_not_supported(registry: FaultyRegistry, access: Access) -> None:
+    simply(registry)
+    envelope = make_envelope(key(1), make_statement(digest(registry), PROVENANCE))
+    layer = registry.add_blob(json.dumps(envelope).encode(), "application/vnd.dsse.envelope.v1+json")
+    about = {**layer, "annotations": {"predicateType": PROVENANCE, "dev.sigstore.cosign/certificate": "PEM"}}
+    registry.add_manifest(f"{digest(registry).replace(':', '-')}.att", OCI_MANIFEST, layers=[about])
+    signers = {"issuer": "https://issuer.example.com", "subject": "somebody@example.com"}
+    asked = parameters(registry, attestation=PROVENANCE)
+    asked["verify"]["cosign"]["identities"] = [signers]
+    assert "without a key in the form of cosign 2, which is not supported" in failure(
+        lambda: SOURCE.resolve(asked, access)
+    )
+
+
 def test_an_attestation_is_no_signature(registry: FaultyRegistry, access: Access) -> None:
     bundle = signed_bundle(key(), digest(registry), PROVENANCE)
     store_bundle(registry, digest(registry), bundle, "")

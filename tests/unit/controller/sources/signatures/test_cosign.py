@@ -124,7 +124,7 @@ REFUSED = [
     Refused("a copy from another registry", payload_of(reference="example.com/shop/app"), "another repository"),
     Refused("a reference that is none", payload_of(reference="A B"), "another repository"),
     Refused("a reference that is no text", payload_of(reference=[REPOSITORY]), "another repository"),
-    Refused("another type of document", payload_of(type="something else"), "no image"),
+    Refused("another type of document", payload_of(type="something else"), "not an image"),
     Refused("a document without image", payload_of(image=None), "another digest"),
     Refused(
         "another key", lambda: check_signed(make_payload(DIGEST), sign(key(number=1), make_payload(DIGEST))), "none"
