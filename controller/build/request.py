@@ -394,6 +394,18 @@ def find_unchecked(spec: Spec, recorded: Sequence[SourcePin]) -> Pins:
     )
 
 
+def are_checked(spec: Spec, recorded: Sequence[SourcePin]) -> bool:
+    """Whether each source of a spec whose pins are recorded in its order has passed its present `verify`.
+
+    An administrator may demand another signature at any time: that changes no generation. No plug-in is asked, because
+    what is installed stays as it is without those of its sources.
+    """
+    return len(recorded) == len(spec.sources) and all(
+        not source.needs_signature or pin.verify_digest == verify_digest(source)
+        for source, pin in zip(spec.sources, recorded, strict=True)
+    )
+
+
 def _matches(spec: Spec, recorded: Sequence[SourcePin]) -> list[tuple[Source, SourcePin | None]]:
     # Of several sources with the same content, the pin that has passed the right `verify` comes first.
     by_check = {(pin.spec_digest, pin.verify_digest): pin for pin in recorded}

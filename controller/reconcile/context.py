@@ -21,6 +21,7 @@ from controller.apply.removal import Remover
 from controller.bugs import InternalError
 from controller.build.builder import Builder
 from controller.build.config_values import needs_objects
+from controller.build.request import are_checked
 from controller.kube.discovery import Discovery
 from controller.kube.events import Note
 from controller.kube.lease import Takeovers
@@ -228,7 +229,7 @@ class Context:
     def is_current(self) -> bool:
         """Whether according to status this spec is installed and nothing is left to do."""
         status = self.status
-        is_pinned = bool(self.spec.pinned_revision) or len(status.sources) == len(self.spec.sources)
+        is_pinned = bool(self.spec.pinned_revision) or are_checked(self.spec, status.sources)
         settled = (
             bool(is_pinned and status.managed_state and status.installed_revision)
             and status.revision == status.installed_revision

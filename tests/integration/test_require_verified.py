@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,25 @@ def test_keys_in_a_secret_of_the_controller_and_keys_that_are_lost(demanding: tu
         world.client.delete(path)
     lost = world.deploy(ref=f"{served.host}/lost/app:v1")
     lost.wait_for("Unpacked", "False", "VerificationUnavailable", "the file of keys cannot be read")
+
+
+@pytest.mark.parametrize("is_signed", [False, True], ids=["unsigned", "signed"])
+def test_what_is_installed_is_checked_when_a_demand_is_new(
+    cluster: ControlPlane, registry: LocalRegistry, settings: Settings, tmp_path: Path, *, is_signed: bool
+) -> None:
+    file = tmp_path / "acme.pub"
+    file.write_text(pem_of(KEY), encoding="utf-8")
+    with FaultyRegistry() as served, new_world(cluster, registry, settings.running) as world:
+        digest = push(served, "blue", *([KEY] if is_signed else []))
+        installed = world.deploy(ref=f"{served.host}/shop/app:v1")
+        installed.wait_ready()
+        world.controller.stop()
+        with new_world(cluster, registry, settings.running, f"--require-verified={served.host}/*={file}") as demanding:
+            deployed = replace(installed, wait=demanding.wait)
+            if is_signed:
+                deployed.wait(lambda: "verified" in deployed.status()["sources"][0], "who has signed it is recorded")
+                assert deployed.wait_ready()["sources"][0]["digest"] == digest
+            else:
+                deployed.wait_for("Unpacked", "False", "VerificationFailed")
+            deployed.edit("settings", color="red")
+            deployed.wait(lambda: deployed.data("settings") == {"color": "blue"}, "what is installed is repaired")

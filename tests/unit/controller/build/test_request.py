@@ -15,6 +15,7 @@ from api.v1alpha2.types import SourcePin, Spec, Verified
 from controller.build.plugins import source_of
 from controller.build.request import (
     Request,
+    are_checked,
     check,
     find_unchecked,
     inputs_digest,
@@ -412,6 +413,31 @@ def test_a_pin_is_used_only_if_it_has_passed_the_verify_of_its_source(case: Chec
     after, pins = spec(case.after), [checked(case.before)]
     assert (match_pins(after, pins) != (None,)) is case.is_used
     assert (find_unchecked(after, pins) != (None,)) is case.is_checked_again
+
+
+@pytest.mark.parametrize("case", CHECKS[:-1], ids=attrgetter("name"))
+def test_what_is_recorded_is_enough_if_it_may_be_used(case: Check) -> None:
+    assert are_checked(spec(case.after), [checked(case.before)]) is case.is_used
+
+
+@pytest.mark.parametrize("recorded", [(), (COSIGN,), (COSIGN, None), (OTHER_COSIGN, COSIGN), (COSIGN, COSIGN, COSIGN)])
+def test_a_pin_that_has_passed_is_enough_only_for_its_own_source(recorded: tuple[dict[str, Any] | None, ...]) -> None:
+    """A demand may be extended to one more source of several."""
+    refs = ("registry.example.com/a:1", "registry.example.com/b:1", "registry.example.com/c:1")
+    after = spec(*(image(ref, verify=COSIGN) for ref in refs[:2]))
+    pins = [
+        checked(image(ref, **({"verify": verify} if verify else {})))
+        for ref, verify in zip(refs, recorded, strict=False)
+    ]
+    assert not are_checked(after, pins)
+    assert are_checked(after, [checked(image(ref, verify=COSIGN)) for ref in refs[:2]])
+
+
+def test_no_plug_in_is_needed_to_tell_what_is_checked() -> None:
+    """It may have been removed since; what was installed with it stays."""
+    removed = {"kind": "example.com/removed", "parameters": {"bucket": "a"}}
+    recorded = pin(spec()).model_copy(update={"kind": "example.com/removed"})
+    assert are_checked(spec(removed), [recorded])
 
 
 def test_of_two_sources_with_the_same_content_each_gets_the_pin_that_has_passed_its_verify() -> None:
