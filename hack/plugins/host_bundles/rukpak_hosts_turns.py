@@ -53,6 +53,7 @@ _IDLE_SECONDS = 60.0  # once it is installed: then it looks only for a removal
 _GONE_SECONDS = 60.0  # while a DaemonSet replaces its pod, a node has none
 _RETRY_SECONDS = 1.0
 _REQUEST_SECONDS = 30.0
+_LOOK_SECONDS = 5.0  # of the removal
 _REMOVAL_SECONDS = 120.0  # in which some agent must begin, beside the time limit of its script
 _SHOWN = 300  # characters of a message in the Lease: it may have to hold many
 _SHOWN_NODES = 10
@@ -501,6 +502,7 @@ def remove_everywhere(plan: Mapping[str, Any], cluster: Cluster, stop: Stop, *, 
     """
     limit = pace * (plan["timeoutSeconds"] + _REMOVAL_SECONDS)
     deadline, before, told = time.monotonic() + limit, set[str](), ""
+    looks = 0  # in a row without a node that has it, and not the time of them: no pod is made without an API server
     while True:
         try:
             lease = cluster.read()
@@ -508,14 +510,15 @@ def remove_everywhere(plan: Mapping[str, Any], cluster: Cluster, stop: Stop, *, 
                 cluster.write(lease, **{REMOVE: "true"})
             entries, nodes = entries_of(lease), cluster.nodes()
             left = {node for node in nodes if entries.get(node, {}).get("state") != REMOVED}
-            if not left:
+            looks = 0 if left else looks + 1
+            if looks > _GONE_SECONDS / _LOOK_SECONDS:
                 return
             if left != before:  # and not the entries: those of nodes that try again change, too
                 deadline, before = time.monotonic() + limit, left
             told = f"{len(left)} of {len(nodes)} nodes still have it: {_describe(left, entries)}"
         except ClusterError as error:
             told = f"the API server cannot be used: {error}"
-        if time.monotonic() > deadline or stop.wait(pace * _RETRY_SECONDS * 5):
+        if time.monotonic() > deadline or stop.wait(pace * _LOOK_SECONDS):
             raise HostError(told)
 
 

@@ -500,9 +500,21 @@ def test_the_job_names_the_nodes_that_still_have_it(fleet: Fleet) -> None:
     assert "b (uninstall.sh: exited with status 1), silent (its agent does not answer)" in str(caught.value)
 
 
-def test_a_node_without_an_agent_is_not_waited_for(fleet: Fleet) -> None:
-    remove(fleet)
+def test_a_node_that_is_gone_is_not_waited_for(fleet: Fleet) -> None:
+    remove(fleet, pace=0.001)
     assert fleet.cluster.annotations() == {REMOVE: "true"}
+
+
+def test_a_node_whose_pod_is_being_replaced_is_waited_for(fleet: Fleet) -> None:
+    fleet.start(NEW, "a")
+    wait_until(lambda: fleet.ready() == {"a"})
+    fleet.stop("a")
+    fleet.cluster.nodes.clear()
+    replaced = threading.Timer(0.3, fleet.start, (NEW, "a"))
+    replaced.start()
+    remove(fleet, pace=0.02)  # 1.2 s in place of 60 s
+    replaced.join()
+    assert fleet.installed(NEW) == set()
 
 
 def test_the_job_fails_with_what_the_api_server_says(fleet: Fleet) -> None:
