@@ -107,19 +107,24 @@ def ask_for_turn(node: str, wanted: Entry, entries: Mapping[str, Entry], turns: 
         turns: maxUnavailable and maxFailures.
     """
     # Failures of another plan do not count: this one may be what corrects them.
-    known = {name: each for name, each in entries.items() if each["state"] != FAILED or each["plan"] == wanted["plan"]}
+    failed = sorted(name for name, each in entries.items() if each["plan"] == wanted["plan"] and _has_failed(each))
+    known = {name: each for name, each in entries.items() if each["state"] != FAILED or name in failed}
     mine = known.get(node)
-    if mine and mine["state"] == FAILED and wanted["state"] != REMOVING:
-        return Turn(known)  # it still counts as failed while it tries again
     if not mine or mine["state"] not in WORKING:
-        failed = sorted(name for name, each in known.items() if each["state"] == FAILED)
-        if wanted["state"] != REMOVING and len(failed) >= turns["maxFailures"]:
+        # What has failed may try again: it is what others wait for.
+        if wanted["state"] != REMOVING and node not in failed and len(failed) >= turns["maxFailures"]:
             return Turn({}, f"{_list(failed)} failed: {known[failed[0]]['message']}")
         working = sorted(name for name, each in known.items() if each["state"] in WORKING)
         if len(working) >= turns["maxUnavailable"]:
             return Turn({}, f"{_list(working)} {'is' if len(working) == 1 else 'are'} being worked on")
-    before = mine["message"] if mine and mine["state"] == REMOVAL_FAILED else ""
+    is_retry = mine and (mine["state"] == REMOVAL_FAILED if wanted["state"] == REMOVING else node in failed)
+    before = mine["message"] if mine and is_retry else ""
     return Turn({**known, node: {**wanted, "message": before}})  # what tries again still says why
+
+
+def _has_failed(entry: Entry) -> bool:
+    """Whether a node has failed; it still has while it tries again, which leaves the message in its entry."""
+    return entry["state"] == FAILED or (entry["state"] in (INSTALLING, REBOOTING) and bool(entry["message"]))
 
 
 def _list(nodes: Collection[str]) -> str:
