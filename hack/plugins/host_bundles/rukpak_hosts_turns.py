@@ -53,6 +53,7 @@ _IDLE_SECONDS = 60.0  # once it is installed: then it looks only for a removal
 _GONE_SECONDS = 60.0  # while a DaemonSet replaces its pod, a node has none
 _RETRY_SECONDS = 1.0
 _REQUEST_SECONDS = 30.0
+_LOOK_SECONDS = 5.0  # of the removal
 _REMOVAL_SECONDS = 120.0  # in which some agent must begin, beside the time limit of its script
 _SHOWN = 300  # characters of a message in the Lease: it may have to hold many
 _SHOWN_NODES = 10
@@ -106,19 +107,24 @@ def ask_for_turn(node: str, wanted: Entry, entries: Mapping[str, Entry], turns: 
         turns: maxUnavailable and maxFailures.
     """
     # Failures of another plan do not count: this one may be what corrects them.
-    known = {name: each for name, each in entries.items() if each["state"] != FAILED or each["plan"] == wanted["plan"]}
+    failed = sorted(name for name, each in entries.items() if each["plan"] == wanted["plan"] and _has_failed(each))
+    known = {name: each for name, each in entries.items() if each["state"] != FAILED or name in failed}
     mine = known.get(node)
-    if mine and mine["state"] == FAILED and wanted["state"] != REMOVING:
-        return Turn(known)  # it still counts as failed while it tries again
     if not mine or mine["state"] not in WORKING:
-        failed = sorted(name for name, each in known.items() if each["state"] == FAILED)
-        if wanted["state"] != REMOVING and len(failed) >= turns["maxFailures"]:
+        # What has failed may try again: it is what others wait for.
+        if wanted["state"] != REMOVING and node not in failed and len(failed) >= turns["maxFailures"]:
             return Turn({}, f"{_list(failed)} failed: {known[failed[0]]['message']}")
         working = sorted(name for name, each in known.items() if each["state"] in WORKING)
         if len(working) >= turns["maxUnavailable"]:
             return Turn({}, f"{_list(working)} {'is' if len(working) == 1 else 'are'} being worked on")
-    before = mine["message"] if mine and mine["state"] == REMOVAL_FAILED else ""
+    is_retry = mine and (mine["state"] == REMOVAL_FAILED if wanted["state"] == REMOVING else node in failed)
+    before = mine["message"] if mine and is_retry else ""
     return Turn({**known, node: {**wanted, "message": before}})  # what tries again still says why
+
+
+def _has_failed(entry: Entry) -> bool:
+    """Whether a node has failed; it still has while it tries again, which leaves the message in its entry."""
+    return entry["state"] == FAILED or (entry["state"] in (INSTALLING, REBOOTING) and bool(entry["message"]))
 
 
 def _list(nodes: Collection[str]) -> str:
@@ -501,6 +507,7 @@ def remove_everywhere(plan: Mapping[str, Any], cluster: Cluster, stop: Stop, *, 
     """
     limit = pace * (plan["timeoutSeconds"] + _REMOVAL_SECONDS)
     deadline, before, told = time.monotonic() + limit, set[str](), ""
+    looks = 0  # in a row without a node that has it, and not the time of them: no pod is made without an API server
     while True:
         try:
             lease = cluster.read()
@@ -508,14 +515,15 @@ def remove_everywhere(plan: Mapping[str, Any], cluster: Cluster, stop: Stop, *, 
                 cluster.write(lease, **{REMOVE: "true"})
             entries, nodes = entries_of(lease), cluster.nodes()
             left = {node for node in nodes if entries.get(node, {}).get("state") != REMOVED}
-            if not left:
+            looks = 0 if left else looks + 1
+            if looks > _GONE_SECONDS / _LOOK_SECONDS:
                 return
             if left != before:  # and not the entries: those of nodes that try again change, too
                 deadline, before = time.monotonic() + limit, left
             told = f"{len(left)} of {len(nodes)} nodes still have it: {_describe(left, entries)}"
         except ClusterError as error:
             told = f"the API server cannot be used: {error}"
-        if time.monotonic() > deadline or stop.wait(pace * _RETRY_SECONDS * 5):
+        if time.monotonic() > deadline or stop.wait(pace * _LOOK_SECONDS):
             raise HostError(told)
 
 

@@ -75,7 +75,11 @@ CASES = [
     Case("a node of another plan that is being worked on does", {"b": entry(INSTALLING, OLD)}, "b is being worked on"),
     Case("what had a place goes on", {"a": entry(INSTALLING), "b": entry(FAILED)}),
     Case("what had a place goes on with another plan", {"a": entry(INSTALLING, OLD), "b": entry(INSTALLING)}),
-    Case("what has failed tries again", {"a": entry(FAILED), "b": entry(INSTALLING)}),
+    Case("what has failed tries again", {"a": entry(FAILED), "b": entry(FAILED)}),
+    Case("but not beside another", {"a": entry(FAILED), "b": entry(INSTALLING)}, "b is being worked on", failures=2),
+    Case("what tries again has a place", {"b": entry(INSTALLING, message="no")}, "b is being worked on", failures=2),
+    Case("and still counts as failed", {"b": entry(INSTALLING, message="no disk")}, "b failed: no disk", places=2),
+    Case("but not with another plan", {"b": entry(INSTALLING, OLD, "no disk")}, places=2),
     Case("a node whose failure is forgotten waits, too", {"a": entry(FAILED, OLD), "b": entry(FAILED)}, "b failed: "),
     Case("a removal waits for its turn", {"b": entry(REMOVING)}, "b is being worked on", state=REMOVING),
     Case("a failure stops no removal", {"b": entry(FAILED), "c": entry(REMOVAL_FAILED)}, state=REMOVING),
@@ -91,9 +95,13 @@ def test_whose_turn_it_is(case: Case) -> None:
     assert ("a" in turn.entries) is not bool(case.waits_for)
 
 
-def test_a_node_that_tries_again_still_counts_as_failed() -> None:
-    turn = ask_for_turn("a", entry(INSTALLING), {"a": entry(FAILED)}, {"maxUnavailable": 2, "maxFailures": 1})
-    assert turn.entries["a"]["state"] == FAILED
+def test_a_node_that_tries_again_says_why_until_it_has_succeeded() -> None:
+    turns = {"maxUnavailable": 2, "maxFailures": 1}
+    entries: Mapping[str, Entry] = {"a": entry(FAILED, message="no disk")}
+    for _ in range(2):  # as what was killed meanwhile asks again
+        entries = ask_for_turn("a", entry(INSTALLING), entries, turns).entries
+        assert (entries["a"]["state"], entries["a"]["message"]) == (INSTALLING, "no disk")
+    assert ask_for_turn("a", entry(REMOVING), entries, turns).entries["a"]["message"] == ""
 
 
 def test_failures_of_another_plan_are_forgotten() -> None:
@@ -322,6 +330,15 @@ def test_a_node_that_recovers_lets_the_others_go_on(fleet: Fleet) -> None:
     assert fleet.cluster.entries() == {}
 
 
+def test_a_node_that_tries_again_takes_a_place(fleet: Fleet) -> None:
+    fleet.broken, fleet.seconds = {"a": "no"}, 0.2
+    fleet.start(make_plan(failures=2), "a")
+    wait_until(lambda: fleet.cluster.entries().get("a", {}).get("state") == FAILED)
+    fleet.start(make_plan(failures=2), *TEN[:3])
+    wait_until(lambda: fleet.ready() == set(TEN[:3]) and fleet.order.count("a") >= 2)
+    assert fleet.most == 1
+
+
 def test_a_node_that_joins_later_gets_it(fleet: Fleet) -> None:
     fleet.start(NEW, "a")
     wait_until(lambda: fleet.ready() == {"a"})
@@ -500,9 +517,21 @@ def test_the_job_names_the_nodes_that_still_have_it(fleet: Fleet) -> None:
     assert "b (uninstall.sh: exited with status 1), silent (its agent does not answer)" in str(caught.value)
 
 
-def test_a_node_without_an_agent_is_not_waited_for(fleet: Fleet) -> None:
-    remove(fleet)
+def test_a_node_that_is_gone_is_not_waited_for(fleet: Fleet) -> None:
+    remove(fleet, pace=0.001)
     assert fleet.cluster.annotations() == {REMOVE: "true"}
+
+
+def test_a_node_whose_pod_is_being_replaced_is_waited_for(fleet: Fleet) -> None:
+    fleet.start(NEW, "a")
+    wait_until(lambda: fleet.ready() == {"a"})
+    fleet.stop("a")
+    fleet.cluster.nodes.clear()
+    replaced = threading.Timer(0.3, fleet.start, (NEW, "a"))
+    replaced.start()
+    remove(fleet, pace=0.02)  # 1.2 s in place of 60 s
+    replaced.join()
+    assert fleet.installed(NEW) == set()
 
 
 def test_the_job_fails_with_what_the_api_server_says(fleet: Fleet) -> None:
