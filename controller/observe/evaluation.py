@@ -2,7 +2,8 @@
 
 health/expressions.py says what is evaluated, and runs as the child. That may use a quarter of a second of processor
 time for a request, half a gibibyte of address space, no file but libraries, and no network; what takes more is killed,
-and told. Children are started when they are needed, end with this process, and cost 15 MB meanwhile.
+and told. A child that ends for another reason says nothing about the expression, so another one is asked. Children are
+started when they are needed, end with this process, and cost 15 MB meanwhile.
 
 Watches do not wait for it. An object that has expressions is NotEvaluated on its event; then it is read and judged on
 one of two threads for that, of which a share (sharing.py) gets one. If there are more shares, they take turns in the
@@ -43,7 +44,10 @@ WAIT_SECONDS = 10.0
 """For one answer, on a machine that has no processor time left for the child."""
 AGAIN_SECONDS = 1.0
 """Until an object is read again that the API server did not give."""
+LATER_SECONDS = 30.0
+"""Until an object is read again that could not be evaluated: what ended the child may not be over sooner."""
 _COMMAND = (sys.executable, "-P", "-m", expressions.__name__)
+_OUT_OF_MEMORY = (expressions.OUT_OF_MEMORY, -signal.SIGABRT, -signal.SIGSEGV)
 _MOST_KNOWN, _MOST_BYTES = 4096, 1 << 20
 
 
@@ -57,28 +61,34 @@ class Evaluator:
         """Of well-formed and other expressions that were asked about."""
 
     def find_problem(self, expression: str) -> str:
-        """Return what is wrong with an expression, and where; empty if nothing is."""
+        """Return what is wrong with an expression, and where; empty if nothing is.
+
+        Raises: RuntimeError if no child answers.
+        """
         known = self._problems.get(expression)
         if known is not None:
             return known
         try:
             found = cast("str", self._ask(expressions.write(expression)))
-        except _EndedError as error:
-            return f"is {error}"
+        except _TooExpensiveError as error:
+            found = f"is {error}"
         if len(self._problems) >= _MOST_KNOWN:
             self._problems.clear()
         self._problems[expression] = found
         return found
 
     def evaluate(self, given: Sequence[str], manifest: Any) -> Sequence[Answer]:
-        """Return what well-formed expressions say about an object, in the same order."""
+        """Return what well-formed expressions say about an object, in the same order.
+
+        Raises: RuntimeError if no child answers.
+        """
         try:
             request = expressions.write((list(given), manifest))
         except ValueError:
             return ["the object is nested too deeply"] * len(given)
         try:
             return cast("list[Answer]", self._ask(request))
-        except _EndedError as error:
+        except _TooExpensiveError as error:
             return [f"it is {error}"] * len(given)
 
     def stop(self) -> None:
@@ -89,14 +99,19 @@ class Evaluator:
             child.close()
 
     def _ask(self, request: bytes) -> Any:
-        """Return the answer of a child.
+        """Return the answer of a child, or of a new one if that child ends without fault of the request.
 
-        Raises: _EndedError.
+        Raises: _TooExpensiveError, RuntimeError.
         """
         with self._lock:
             child = self._idle.pop() if self._idle else None
         child = child or _Child()
-        answer = child.ask(request)
+        try:
+            answer = child.ask(request)
+        except RuntimeError as error:
+            log.info("asking another child about an expression", extra={"cause": str(error)})
+            child = _Child()
+            answer = child.ask(request)
         with self._lock:
             is_kept = len(self._idle) < PLACES
             if is_kept:
@@ -106,8 +121,8 @@ class Evaluator:
         return answer
 
 
-class _EndedError(Exception):
-    """The child has ended; the message says why."""
+class _TooExpensiveError(Exception):
+    """A request exceeds a limit; the message says which."""
 
 
 class _Child:
@@ -119,19 +134,26 @@ class _Child:
         self._sink, self._source = (each.fileno() for each in (process.stdin, process.stdout) if each)
         os.set_blocking(self._sink, False)
         self._poll.register(self._source, select.POLLIN)
+        self._has_answered = False
 
     def ask(self, request: bytes) -> Any:
         """Send a request and return the answer.
 
-        Raises: _EndedError, RuntimeError; it is closed then.
+        Raises: _TooExpensiveError; RuntimeError if it has ended for another reason; it is closed then.
         """
         answer = self._exchange(request)
-        if not answer.endswith(b"\n"):
-            self._group.kill()  # unless it has ended, whose status stays
-            status = self._group.wait()
-            self.close()
-            raise _EndedError(_describe_end(status))
-        return json.loads(answer)
+        if answer.endswith(b"\n"):
+            self._has_answered = True
+            return json.loads(answer)
+        self._group.kill()  # unless it has ended, whose status stays
+        status = self._group.wait()
+        self.close()
+        if status == -signal.SIGPROF:
+            raise _TooExpensiveError(f"too expensive: it takes more than {expressions.SECONDS:g} s")
+        # What earlier requests have left may have filled the memory of one that has answered.
+        if status in _OUT_OF_MEMORY and not self._has_answered:
+            raise _TooExpensiveError(f"too expensive: it takes more than {describe_bytes(ADDRESS_SPACE)} of memory")
+        raise RuntimeError(f"evaluating expressions in a child failed: {_describe_end(status)}")
 
     def _exchange(self, request: bytes) -> bytes:
         """Return a line; less than that if the process ends, or does not take or give anything for too long."""
@@ -172,15 +194,9 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def _describe_end(status: int) -> str:
-    """Return why a child has ended.
-
-    Raises: RuntimeError for a reason that no expression causes.
-    """
-    if status in (-signal.SIGPROF, -signal.SIGKILL):
-        return f"too expensive: it takes more than {expressions.SECONDS:g} s"
-    if status not in (expressions.OUT_OF_MEMORY, -signal.SIGABRT, -signal.SIGSEGV):
-        raise RuntimeError(f"evaluating expressions in a child failed with status {status}")
-    return f"too expensive: it takes more than {describe_bytes(ADDRESS_SPACE)} of memory"
+    if status == -signal.SIGKILL:
+        return f"it was killed, since the machine has no memory left, or it did not answer within {WAIT_SECONDS:g} s"
+    return f"it ended with status {status}"
 
 
 class Evaluations:
@@ -216,20 +232,21 @@ class Evaluations:
     def _run(self) -> None:
         while True:
             share, key = self._next()
-            started, again = time.monotonic(), False
+            started, again = time.monotonic(), 0.0
             try:
                 self._judge(key)
             except ApiError as error:
                 log.debug("object not evaluated", extra={"object": str(key), "reply": str(error)})
-                again = True
+                again = AGAIN_SECONDS
             except Exception:  # one object must not stop the others
                 log.exception("object not evaluated", extra={"object": str(key)})
+                again = LATER_SECONDS
             finally:
                 with self._changed:
                     self._turns.end(share, seconds=time.monotonic() - started)
                     self._changed.notify()
             if again:
-                timer = threading.Timer(AGAIN_SECONDS, self._add, (share, key))
+                timer = threading.Timer(again, self._add, (share, key))
                 timer.daemon = True
                 timer.start()
 

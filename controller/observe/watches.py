@@ -310,9 +310,16 @@ class Watches:
         """Return such a snapshot, and what has changed since the one with this number (`Look.number`)."""
         return self._registry.look(name, since)
 
-    def judge(self, name: str, manifest: Mapping[str, Any], resource: Resource) -> Verdict:
-        """Return the health of any object as a BundleDeployment would judge it; evaluates expressions."""
-        return self._projection.judge(name, manifest, resource, self.evaluator.evaluate)
+    def judge(self, name: str, manifest: Mapping[str, Any], resource: Resource, *, evaluates: bool) -> Verdict:
+        """Return the health of any object as a BundleDeployment would judge it.
+
+        Args:
+            name: of the BundleDeployment.
+            manifest: of the object.
+            resource: that it was read at.
+            evaluates: expressions; otherwise an object that has some is NotEvaluated.
+        """
+        return self._projection.judge(name, manifest, resource, self.evaluator.evaluate if evaluates else None)
 
     def learn(self, record: Record) -> Record:
         """Learn an object from the reply to an apply; its health is unknown until the watch shows it.

@@ -3,22 +3,26 @@
 They are read as the account of the BundleDeployment, since who writes a spec may not learn more of the cluster through
 it than that account may. So a message has the reason of an object's health, and an expression of the spec, but no text
 of the object. While one of them is not ready, they are followed by name (observe/following.py); nothing polls them.
+
+Passes wait for their expressions, and so do those of others. So once one object is waited for, and expressions have
+taken as long as those of one object may, the others are not evaluated: they would not end the wait.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from api.v1alpha2.references import DependencyReference
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.following import WatchedObject
+from controller.observe.health import expressions
 from controller.observe.health.verdict import State
 from controller.observe.relations import MISSING
 from controller.observe.watches import Watches
@@ -51,15 +55,27 @@ class DependencyReader:
         account = account_in(deployment.spec)
         if account and required:
             check_before_reading(self._client, deployment, account, seen)
-        texts = (self._describe(deployment, index, each, seen) for index, each in required)
-        return [text for text in texts if text]
+        waiting: list[str] = []
+        seconds = 0.0
+        for index, each in required:
+            kind = GroupVersionKind.of({"apiVersion": each.api_version, "kind": each.kind})
+            resource = self._discovery.resource(kind)
+            if resource is None:
+                waiting.append(f"{each.kind} {each.name} (the cluster does not serve {kind})")
+                continue
+            name, manifest = self._look(deployment, index, resource, seen)
+            evaluates, started = not waiting or seconds < expressions.SECONDS, time.monotonic()
+            bundle = deployment.metadata.name
+            if hindrance := self._find_hindrance(bundle, manifest, resource, each.ready, evaluates=evaluates):
+                waiting.append(f"{name} ({hindrance})")
+            seconds += time.monotonic() - started
+        return waiting
 
-    def _describe(self, deployment: BundleDeployment, index: int, wanted: DependencyReference, seen: Seen) -> str:
-        """Return an object with the reason to wait for it; empty if it is ready."""
-        kind = GroupVersionKind.of({"apiVersion": wanted.api_version, "kind": wanted.kind})
-        resource = self._discovery.resource(kind)
-        if resource is None:
-            return f"{wanted.kind} {wanted.name} (the cluster does not serve {kind})"
+    def _look(
+        self, deployment: BundleDeployment, index: int, resource: Resource, seen: Seen
+    ) -> tuple[str, Mapping[str, Any] | None]:
+        """Return what an object is called, and the object; None if it does not exist."""
+        wanted = deployment.spec.depends_on[index]
         default = deployment.spec.install_namespace or deployment.status.install_namespace
         namespace = (wanted.namespace or default) if resource.namespaced else ""
         account = account_in(deployment.spec)
@@ -67,8 +83,7 @@ class DependencyReader:
         name = f"{wanted.kind} {namespace}/{wanted.name}" if namespace else f"{wanted.kind} {wanted.name}"
         manifest = self._read(watched, account, f"spec.dependsOn[{index}]: {name}")
         seen(watched, manifest["metadata"]["resourceVersion"] if manifest else "")
-        hindrance = self._find_hindrance(deployment.metadata.name, manifest, resource, wanted.ready)
-        return f"{name} ({hindrance})" if hindrance else ""
+        return name, manifest
 
     def _read(self, watched: WatchedObject, account: Account | None, what: str) -> Mapping[str, Any] | None:
         client = self._client.acting_as(account.user if account else None)
@@ -87,7 +102,13 @@ class DependencyReader:
         return found
 
     def _find_hindrance(
-        self, name: str, manifest: Mapping[str, Any] | None, resource: Resource, ready: str | None
+        self,
+        name: str,
+        manifest: Mapping[str, Any] | None,
+        resource: Resource,
+        ready: str | None,
+        *,
+        evaluates: bool,
     ) -> str:
         """Return why an object is not ready; empty if it is."""
         if manifest is None:
@@ -95,8 +116,10 @@ class DependencyReader:
         if field(manifest, "metadata", "deletionTimestamp"):
             return "is being deleted"
         if ready is None:
-            verdict = self._watches.judge(name, manifest, resource)
+            verdict = self._watches.judge(name, manifest, resource, evaluates=evaluates)
             return "" if verdict.state is State.HEALTHY else verdict.reason
+        if not evaluates:
+            return f"{ready} is not evaluated"
         (answer,) = self._watches.evaluator.evaluate([ready], manifest)
         if answer is True:
             return ""

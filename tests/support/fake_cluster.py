@@ -482,9 +482,10 @@ class FakeWatches:
             self.told[record.key] = record
         return self.managed(record.owner).get(record.key, record)
 
-    def judge(self, name: str, manifest: Mapping[str, Any], _resource: Resource) -> Verdict:
+    def judge(self, name: str, manifest: Mapping[str, Any], _resource: Resource, *, evaluates: bool) -> Verdict:
         checks = make_seen(self._cluster.objects[DEPLOYMENTS.path(name=name)]).checks
-        return assess(manifest, Context(checks=matching(checks, manifest), evaluate=expressions.evaluate))
+        evaluate = self.evaluator.evaluate if evaluates else None
+        return assess(manifest, Context(checks=matching(checks, manifest), evaluate=evaluate))
 
     def is_forbidden(self, group: str, kind: str) -> bool:
         return kind in self.denied

@@ -112,6 +112,7 @@ def main() -> None:
 
     A request that takes too much processor time ends the process, by the signal that nobody handles.
     """
+    _environment()  # which no request pays for
     try:
         _answer_all()
     except MemoryError:

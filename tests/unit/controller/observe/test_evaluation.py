@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +15,7 @@ import pytest
 from controller.kube.client import ApiError
 from controller.observe import evaluation
 from controller.observe.evaluation import Evaluations, Evaluator
+from controller.observe.health import expressions
 from controller.observe.records import ObjectKey
 from controller.playground.waiting import wait_for
 from controller.processes.supervision import Supervisor
@@ -56,8 +60,11 @@ def test_what_is_too_expensive_ends_and_the_next_one_is_answered(
     assert evaluator.evaluate(["status.phase == 'Up'"], UP) == [True]
 
 
-def test_memory_is_limited(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_new", [True, False], ids=["in a new child", "in one that has answered"])
+def test_memory_is_limited(evaluator: Evaluator, is_new: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "ADDRESS_SPACE", 128 << 20)
+    if not is_new:
+        evaluator.evaluate(["true"], UP)
     large = {"text": "a" * 60_000_000, "items": list(range(200))}
     answer = "it is too expensive: it takes more than 128 MiB of memory"
     assert evaluator.evaluate(["self.items.map(n, self.text + 'b') == []"], large) == [answer]
@@ -68,12 +75,43 @@ def test_values_that_the_runtime_does_not_know_end_nothing(evaluator: Evaluator,
     assert evaluator.evaluate(["self.n == self.n"], given) == ["it cannot be evaluated"]
 
 
+@pytest.mark.parametrize("given", [UP, {**UP, **LONG}], ids=["a small object", "one that fills the pipe"])
+def test_a_child_that_was_killed_while_it_had_nothing_to_do_is_replaced(evaluator: Evaluator, given: Any) -> None:
+    assert evaluator.find_problem("status.phase == 'Up'") == ""
+    found = subprocess.check_output(["pgrep", "-P", str(os.getpid()), "-f", expressions.__name__])
+    for pid in found.split():
+        os.kill(int(pid), signal.SIGKILL)
+    assert evaluator.evaluate(["status.phase == 'Up'"], given) == [True]
+
+
+ENDED = [
+    (("sh", "-c", "kill -KILL $$"), "it was killed, since the machine has no memory left"),
+    (("sleep", "60"), "or it did not answer within 0.2 s"),
+    (("false",), "it ended with status 1"),
+]
+
+
+@pytest.mark.parametrize(("command", "told"), ENDED, ids=["it is killed", "it does not answer", "it fails"])
 def test_a_child_that_cannot_work_is_no_fault_of_an_expression(
+    evaluator: Evaluator, command: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "_COMMAND", command)
+        patch.setattr(evaluation, "WAIT_SECONDS", 0.2)
+        with pytest.raises(RuntimeError, match=told):
+            evaluator.evaluate(["true"], UP)
+        with pytest.raises(RuntimeError, match=told):
+            evaluator.find_problem("true")
+    assert evaluator.find_problem("true") == ""
+
+
+def test_that_an_expression_is_too_expensive_is_found_out_once(
     evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluation, "_COMMAND", ("false",))
-    with pytest.raises(RuntimeError, match="failed with status 1"):
-        evaluator.evaluate(["true"], UP)
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "_COMMAND", ("sh", "-c", "kill -PROF $$"))
+        assert evaluator.find_problem("true") == TOO_LONG.removeprefix("it ")
+    assert evaluator.find_problem("true") == TOO_LONG.removeprefix("it ")
 
 
 def test_an_object_that_is_nested_too_deeply_is_not_sent(evaluator: Evaluator) -> None:
@@ -119,13 +157,20 @@ def test_an_object_that_waits_is_judged_once_however_often_it_changes() -> None:
     assert judged == [key("first"), key("again"), key("last")]
 
 
-def test_an_object_that_the_api_server_did_not_give_is_judged_later_and_others_meanwhile() -> None:
+FAILURES = [ApiError(503, "ServiceUnavailable", "down"), RuntimeError("no child has answered")]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=["the API server did not give it", "no child has answered"])
+def test_an_object_that_was_not_judged_is_judged_later_and_others_meanwhile(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "LATER_SECONDS", 0.5)
     judged: list[str] = []
 
     def judge(given: ObjectKey) -> None:
         judged.append(given.name)
         if given.name == "a" and judged.count("a") == 1:
-            raise ApiError(503, "ServiceUnavailable", "down")
+            raise failure
 
     evaluations = Evaluations(judge, lambda owner: owner, Supervisor)
     for name in ("a", "b"):

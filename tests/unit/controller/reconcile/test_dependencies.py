@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from controller.kube.client import ApiError
 from controller.kube.resources import DEPLOYMENTS
 from controller.observe.following import WatchedObject
+from controller.observe.health import expressions
+from controller.revisions import dependencies
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, START, World
@@ -305,6 +308,44 @@ def test_an_expression_says_when_an_object_is_ready(world: World) -> None:
     put_cache(world, status={"readyReplicas": 1})
     world.settle()
     assert world.conditions == READY
+
+
+NOT_TRUE, SKIPPED = "is not true", "is not evaluated"
+SLOW = [
+    ("they are cheap", 0.0, [False, False, False], [NOT_TRUE, NOT_TRUE, NOT_TRUE]),
+    ("one is expensive", 0.3, [False, False, False], [NOT_TRUE, SKIPPED, SKIPPED]),
+    ("two are together", 0.15, [False, False, False], [NOT_TRUE, NOT_TRUE, SKIPPED]),
+    ("nothing is waited for before the last one", 0.3, [True, True, False], ["", "", NOT_TRUE]),
+]
+
+
+@pytest.mark.parametrize(("seconds", "answers", "told"), [each[1:] for each in SLOW], ids=[each[0] for each in SLOW])
+def test_expressions_are_evaluated_for_a_limited_time_while_something_is_waited_for(
+    world: World, seconds: float, answers: list[bool], told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent = [0.0]
+
+    def evaluate(given: Sequence[str], _: Any) -> list[bool]:
+        spent[0] += seconds
+        return [answers[int(given[0][-1])]]
+
+    put_cache(world)
+    monkeypatch.setattr(world.watches.evaluator, "evaluate", evaluate)
+    monkeypatch.setattr(dependencies, "time", SimpleNamespace(monotonic=lambda: spent[0]))
+    world.wish("v1", dependsOn=[{**CACHE, "ready": f"status.n == {index}"} for index in range(len(answers))])
+    waiting = world.services.dependencies.find_waiting(world.deployment, lambda *_: None)
+    assert waiting == [
+        f"Deployment caches/cache (status.n == {index} {text})" for index, text in enumerate(told) if text
+    ]
+
+
+def test_neither_are_those_of_health_checks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "SECONDS", 0.0)
+    put_cache(world)
+    checks = [{"group": "apps", "kind": "Deployment", "expressions": {"current": "true"}}]
+    world.wish("v1", dependsOn=[{**CACHE, "ready": "false"}, CACHE], healthChecks=checks)
+    waiting = world.services.dependencies.find_waiting(world.deployment, lambda *_: None)
+    assert waiting == ["Deployment caches/cache (false is not true)", "Deployment caches/cache (NotEvaluated)"]
 
 
 def test_a_wrong_expression_is_told_with_its_place(world: World) -> None:
