@@ -61,7 +61,7 @@ def test_what_is_no_object_is_told_with_its_line(tmp_path: Path, capsys: pytest.
     path = tmp_path / "values.yaml"
     path.write_text("---\nreplicas: 3\n")
     assert main(["health", "-f", str(path)]) == 2
-    assert "values.yaml:2: no object" in capsys.readouterr().err
+    assert "values.yaml:2: not an object" in capsys.readouterr().err
 
 
 @pytest.fixture
