@@ -43,8 +43,8 @@ SCHEME = "secret:"
 """With what `keys` begins if they are in a Secret."""
 _HUB_NAMES = frozenset({*HUB_NAMES, "registry.hub.docker.com"})
 _PATTERN = re.compile(r"\*|[^\s*/=,]*[.:\]][^\s*/=,]*/(?!/)[^\s*=,]*\*?|localhost/[^\s*=,]*\*?")
-_PORT = re.compile(r":\d*$")
-_USUAL_PORTS = frozenset({":", *(f":{port}" for port in PORTS.values())})
+_PORT = re.compile(r":([0-9]*)$")
+_USUAL_PORTS = frozenset({"", *map(str, PORTS.values())})
 _SCP_LIKE = re.compile(r"(?:[^/@:]+@)?(\[[^\]]+\]|[^/:\[]+):(.*)", re.DOTALL)
 _MOST_DECODINGS = 4
 
@@ -83,11 +83,7 @@ def _parse(pair: str, namespace: str) -> Demand:
     name = keys.removeprefix(SCHEME)
     if not name:
         raise ValueError(f'{OPTION}: "{pair}" has no keys; name a file, a folder, or a Secret as secret:NAME')
-    host, slash, path = pattern.lower().partition("/")
-    port = _port_of(host)
-    # The usual ports need not be written: a demand for one of them is for all ports.
-    host = _normal(host.removesuffix(port)) + ("" if port in _USUAL_PORTS else port)
-    return Demand(pattern=f"{host}{slash}{path}", keys=f"{SCHEME}{namespace}/{name}" if name != keys else keys)
+    return Demand(pattern=_normal_place(pattern), keys=f"{SCHEME}{namespace}/{name}" if name != keys else keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,12 +158,11 @@ def _of_registry(reference: str, mirrors: Mapping[str, str]) -> Iterator[str]:
         yield spelling
         host, _, path = spelling.partition("/")
         for name, mirror in mirrors.items():
-            place = mirror.strip("/").lower()
-            origin = HUB if name.lower() in _HUB_NAMES else name.lower()
+            place, origin = _normal_place(mirror.strip("/")), _normal_place(name)
             if host == origin:
-                yield f"{place}/{path}"
+                yield from _spellings(f"{place}/{path}")
             if spelling.startswith(f"{place}/"):
-                yield f"{origin}/{spelling.removeprefix(f'{place}/')}"
+                yield from _spellings(f"{origin}/{spelling.removeprefix(f'{place}/')}")
 
 
 def _without_scheme(url: str) -> str:
@@ -184,18 +179,29 @@ def _spellings(url: str) -> Iterator[str]:
     """Yield what servers may take a URL, or a host with a path, for."""
     place = _without_scheme(url) if "://" in url else url
     authority, _, path = re.split(r"[?#]", place, maxsplit=1)[0].partition("/")
-    authority = authority.rpartition("@")[2].lower()
-    port = _port_of(authority)
-    host = authority.removesuffix(port)
-    host = _normal(host.rstrip("."))
+    host, port = _normal_address(authority.rpartition("@")[2].lower())
     for each in set(_paths(path)):
         yield f"{host}/{each}"
         yield f"{host}{port}/{each}"
 
 
-def _port_of(authority: str) -> str:
+def _normal_place(text: str) -> str:
+    """Return a pattern, or the place of a mirror, in normal form."""
+    authority, slash, path = text.lower().partition("/")
+    host, port = _normal_address(authority)
+    return f"{host}{port}{slash}{path}"
+
+
+def _normal_address(authority: str) -> tuple[str, str]:
+    """Return host and port in normal form, the port with its colon.
+
+    The usual ports need not be written, so they are left out: a demand for one of them is for all ports.
+    """
     found = _PORT.search(authority)
-    return found[0] if found else ""
+    host, digits = (authority[: found.start()], found[1]) if found else (authority, "")
+    # Clients read a port as a number: :05000 is :5000.
+    port = digits.lstrip("0")
+    return _normal(host.rstrip(".")), "" if port in _USUAL_PORTS else f":{port}"
 
 
 def _normal(host: str) -> str:

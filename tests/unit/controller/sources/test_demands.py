@@ -93,6 +93,12 @@ DEMANDED: dict[str, tuple[dict[str, Any], str]] = {
     "in hexadecimal": (http("http://0x0a.0.0.1:5000/acme/shop"), "/keys/address"),
     "in an IPv6 address": (http("http://[::ffff:10.0.0.1]:5000/acme/shop"), "/keys/address"),
     "an IPv6 address": (http("https://[fd00::0001]:8443/acme/shop"), "/keys/ipv6"),
+    "a port with zeros before it": (image("10.0.0.1:05000/acme/shop"), "/keys/address"),
+    "with more of them": (http(f"http://10.0.0.1:{'0' * 20}5000/acme/shop"), "/keys/address"),
+    "in a URL": (http("http://10.0.0.1:05000/acme/shop"), "/keys/address"),
+    "in a URL of a repository": (git("ssh://git@10.0.0.1:005000/acme/shop"), "/keys/address"),
+    "in a URL of charts": (chart("http://10.0.0.1:05000/acme"), "/keys/address"),
+    "in a registry of charts": (chart("oci://10.0.0.1:05000/acme"), "/keys/address"),
     "an image as files": (http("https://ghcr.io/v2/acme/shop/blobs/sha256:aaaa"), "/keys/acme"),
 }
 FREE: dict[str, dict[str, Any]] = {
@@ -132,6 +138,30 @@ def test_what_a_spec_says_takes_nothing_back() -> None:
     assert made.demanded
     assert made.verification
     assert made.needs_signature
+
+
+def test_a_port_in_a_pattern_or_a_mirror_is_a_number() -> None:
+    """Of a demand for one port, other ports are free."""
+    made = SignaturePolicy(
+        demands=parse_demands("registry.acme:05000/team/*=/keys,ghcr.io:0443/acme/*=/usual", "rukpak-system"),
+        mirrors={"registry.acme:005000": "mirror.acme:007000", "ghcr.io:443": "usual.acme:0443/ghcr"},
+    )
+    found = [
+        keys_of(image(f"registry.acme{port}/team/app"), made) for port in (":5000", ":05000", ":50000", ":500", "")
+    ]
+    assert found == ["/keys", "/keys", "", "", ""]
+    mirrored = [keys_of(image(f"mirror.acme{port}/team/app"), made) for port in (":7000", ":07000", ":70000", "")]
+    assert mirrored == ["/keys", "/keys", "", ""]
+    refs = ("ghcr.io/acme/app", "ghcr.io:0443/acme/app", "usual.acme/ghcr/acme/app", "usual.acme:443/ghcr/acme/app")
+    assert {keys_of(image(ref), made) for ref in refs} == {"/usual"}
+
+
+def test_a_pattern_without_a_port_is_for_all_ports_of_a_mirror_and_of_what_it_mirrors() -> None:
+    made = SignaturePolicy(
+        demands=parse_demands("mirror.acme/*=/mirror,registry.acme/*=/registry", "rukpak-system"),
+        mirrors={"quay.io": "mirror.acme:7000", "registry.acme:5000": "other.acme"},
+    )
+    assert [keys_of(image(ref), made) for ref in ("quay.io/a", "other.acme/a")] == ["/mirror", "/registry"]
 
 
 def policy(text: str) -> SignaturePolicy:
