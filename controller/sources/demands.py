@@ -4,9 +4,10 @@ A demand is a pattern and where the keys are: `ghcr.io/acme/*=/etc/rukpak/keys`.
 at its end stands for anything. The longest one that matches counts.
 
 What matters is what servers take a location for, not how it is written. So each spelling that some server may use is
-tried: without user, port, query and `.git`, in lower case, with the names of Docker Hub, percent-encoded once or more
-often, with and without `.` and `..`, as the API of a registry has it, and on both sides of a mirror. If they lead to
-different demands, none is guessed: the source is refused. So is a source that no such key can sign.
+tried: without user, port, query and `.git`, in lower case, by the other names of Docker Hub and of hosts of Git,
+percent-encoded once or more often, with and without `.` and `..`, as the API of a registry has it, and on both sides of
+a mirror. If they lead to different demands, none is guessed: the source is refused. So is a source that no such key can
+sign.
 
 Not here: reading the keys (`revisions/credentials.py`), checking signatures (`signatures/`), and copies of content at
 places that no pattern covers: `--allowed-hosts` keeps sources from those.
@@ -41,7 +42,14 @@ from controller.sources.image.reference import HUB, HUB_NAMES, parse_reference
 OPTION = "--require-verified"
 SCHEME = "secret:"
 """With what `keys` begins if they are in a Secret."""
-_HUB_NAMES = frozenset({*HUB_NAMES, "registry.hub.docker.com"})
+_ALIASES = {
+    **dict.fromkeys((*HUB_NAMES, "registry.hub.docker.com"), HUB),
+    "ssh.github.com": "github.com",
+    "www.github.com": "github.com",
+    "altssh.gitlab.com": "gitlab.com",
+    "altssh.bitbucket.org": "bitbucket.org",
+}
+"""Other names of a host that serve the same paths, such as those for SSH through firewalls; to its usual name."""
 _PATTERN = re.compile(r"\*|[^\s*/=,]*[.:\]][^\s*/=,]*/(?!/)[^\s*=,]*\*?|localhost/[^\s*=,]*\*?")
 _PORT = re.compile(r":([0-9]*)$")
 _USUAL_PORTS = frozenset({"", *map(str, PORTS.values())})
@@ -205,9 +213,9 @@ def _normal_address(authority: str) -> tuple[str, str]:
 
 
 def _normal(host: str) -> str:
-    """Return the usual spelling of an address, as resolvers read all of them: 10.1 is 10.0.0.1; or of Docker Hub."""
-    if host in _HUB_NAMES:
-        return HUB
+    """Return the usual name of a host, or spelling of an address, as resolvers read all of them: 10.1 is 10.0.0.1."""
+    if host in _ALIASES:
+        return _ALIASES[host]
     try:
         if ":" not in host:
             return socket.inet_ntoa(socket.inet_aton(host))

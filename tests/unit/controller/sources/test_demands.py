@@ -13,6 +13,7 @@ from tests.support.deployments import manifest
 DIGEST = "sha256:" + "a" * 64
 POLICY = SignaturePolicy(
     demands=parse_demands(
+        "gitlab.com/acme/*=/keys/gitlab,bitbucket.org/acme/*=/keys/bitbucket,"
         "ghcr.io/acme/*=/keys/acme, docker.io/library/*=/keys/hub,github.com/acme/*=secret:git,"
         "files.example.com/acme/*=/keys/files,10.0.0.1:5000/*=/keys/address,[fd00:0:0::1]/*=/keys/ipv6,charts.example.com/*=/keys/charts,ghcr.io/one/shop=/keys/one",
         "rukpak-system",
@@ -73,6 +74,12 @@ DEMANDED: dict[str, tuple[dict[str, Any], str]] = {
     "like scp": (git("git@github.com:acme/shop.git"), "secret:rukpak-system/git"),
     "like scp without a user": (git("github.com:acme/shop"), "secret:rukpak-system/git"),
     "like scp from the root": (git("git@github.com:/acme/shop"), "secret:rukpak-system/git"),
+    "by ssh to the port of https": (git("ssh://git@ssh.github.com:443/acme/shop"), "secret:rukpak-system/git"),
+    "like scp to that host": (git("git@ssh.github.com:acme/shop.git"), "secret:rukpak-system/git"),
+    "that host in other letters": (git("ssh://git@SSH.GitHub.com.:0443/acme/shop"), "secret:rukpak-system/git"),
+    "by the host that redirects to it": (git("https://www.github.com/acme/shop"), "secret:rukpak-system/git"),
+    "by ssh to the port of https of GitLab": (git("ssh://git@altssh.gitlab.com:443/acme/shop"), "/keys/gitlab"),
+    "the same of Bitbucket": (git("ssh://git@altssh.bitbucket.org:443/acme/shop"), "/keys/bitbucket"),
     "with a user": (git("https://me@github.com/acme/shop"), "secret:rukpak-system/git"),
     "over http": (git("http://github.com/acme/shop"), "secret:rukpak-system/git"),
     "in upper case": (git("https://GitHub.com/ACME/Shop"), "secret:rukpak-system/git"),
@@ -162,6 +169,11 @@ def test_a_pattern_without_a_port_is_for_all_ports_of_a_mirror_and_of_what_it_mi
         mirrors={"quay.io": "mirror.acme:7000", "registry.acme:5000": "other.acme"},
     )
     assert [keys_of(image(ref), made) for ref in ("quay.io/a", "other.acme/a")] == ["/mirror", "/registry"]
+
+
+def test_an_alias_in_a_pattern_is_the_host() -> None:
+    made = policy("ssh.github.com/acme/*=/keys")
+    assert keys_of(git("https://github.com/acme/shop"), made) == "/keys"
 
 
 def policy(text: str) -> SignaturePolicy:
