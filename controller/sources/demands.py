@@ -72,6 +72,11 @@ class Demand:
         return location.startswith(prefix) if star else location == prefix
 
 
+def name_demand(path: str) -> str:
+    """Return how messages name what is demanded of the source at a field path."""
+    return f"{path}: {OPTION} of the administrator"
+
+
 def parse_demands(text: str, namespace: str) -> tuple[Demand, ...]:
     """Return the demands of the option.
 

@@ -98,7 +98,7 @@ def test_what_an_administrator_demands_is_checked_as_well(
     assert desk.run(*sources, options=(option,)) == FAILED
     _, _, signed, refused = capsys.readouterr().out.splitlines()
     assert signed.startswith("  signed by sha256:")
-    assert refused.startswith("not verified: spec.sources[1].http.verify")
+    assert refused.startswith("not verified: spec.sources[1].http: --require-verified of the administrator: ")
     assert main(["verify", "-f", "x", "--require-verified=x"]) == MISUSE
 
 
