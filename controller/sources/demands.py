@@ -134,6 +134,11 @@ class SignaturePolicy:
         return max(matching, key=lambda demand: len(demand.pattern), default=None)
 
 
+def can_be_signed(source: Source) -> bool:
+    """Whether there are signatures of sources of this kind at all."""
+    return _verification_of(source) is not None
+
+
 def _verification_of(source: Source) -> Verification | None:
     """Return what the keys of an administrator can sign of a source; its Secret is only the name of a place."""
     place = SecretReference(name="require-verified")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.types import BundleDeployment, Source
-from controller.sources.demands import Demand, SignaturePolicy, parse_demands
+from controller.sources.demands import Demand, SignaturePolicy, can_be_signed, parse_demands
 from tests.support.deployments import manifest
 
 DIGEST = "sha256:" + "a" * 64
@@ -188,6 +188,11 @@ def test_everywhere_is_also_where_nothing_can_be_signed() -> None:
         assert ("sources of this kind have none" in demanded.problem) == (
             source["kind"] in ("configMap", "example.com/s3")
         )
+
+
+@pytest.mark.parametrize("source", [*FREE.values(), *(source for source, _ in DEMANDED.values())], ids=str)
+def test_content_of_the_cluster_and_of_plug_ins_cannot_be_signed(source: dict[str, Any]) -> None:
+    assert can_be_signed(completed(POLICY, source)) == (source["kind"] not in ("configMap", "example.com/s3"))
 
 
 def test_the_longest_pattern_counts() -> None:
