@@ -12,12 +12,13 @@ Not here: how files are written (content/archive.py).
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -48,10 +49,13 @@ from controller.content.archive import write_entries
 from controller.content.digests import digest_of_json
 from controller.content.store import ContentStore, count_stored
 from controller.retries import OF_SECRETS
+from controller.sources.demands import name_demand
 from controller.telemetry import Observer, Phase, SourceResult, timed
 
 _Asked = tuple[dict[str, Any], Access]
 """The parameters of a source, and what its plug-in may use."""
+_VERIFY = re.compile(r"\.verify[^\s:]*")
+"""With what messages about signatures begin, after the field path of the parameters."""
 # Then its Secret could not be used, and the source was not queried.
 _BEFORE_QUERY = OF_SECRETS | {
     Reason.SERVICE_ACCOUNT_NOT_FOUND,
@@ -149,6 +153,19 @@ def _at(pins: Pins, index: int) -> SourcePin | None:
     return pins[index] if pins else None
 
 
+@contextmanager
+def _naming_demand(path: str) -> Iterator[None]:
+    """Name the administrator's demand in failures of a block, instead of a `verify` that the spec need not have."""
+    try:
+        yield
+    except BundleError as error:
+        field = _VERIFY.match(error.message, len(path)) if error.message.startswith(path) else None
+        if field is None:
+            raise
+        message = f"{name_demand(path)}{error.message[field.end() :]}"
+        raise BundleError(error.reason, message, retry_after=error.retry_after) from None
+
+
 def _check_signer(source: Source, resolution: Resolution, access: Access) -> None:
     """Refuse what a source has returned without the check that was asked for.
 
@@ -235,12 +252,14 @@ class Fetcher:
                 )
 
             resolution: Resolution | None = None
-            for parameters, each in asked:
+            for number, (parameters, each) in enumerate(asked, 1):
                 # The second signature is that of what the first one was found to be of, whatever the name leads to now.
                 pinned = replace(resolution, signer=None) if resolution else each.pinned
                 used = replace(each, pinned=pinned, is_stored=_is_stored, keep=_keep)
-                resolution = plugin.resolve(parameters, used)
-                _check_signer(source, resolution, used)
+                is_demand = source.demanded and number == len(asked)
+                with _naming_demand(used.path) if is_demand else nullcontext():
+                    resolution = plugin.resolve(parameters, used)
+                    _check_signer(source, resolution, used)
             assert resolution  # noqa: S101 - it is asked at least once
         is_same = access.previous is not None and access.previous.digest == resolution.digest
         self._calls.note(source, SourceResult.NOT_MODIFIED if is_same else SourceResult.RESOLVED)

@@ -548,7 +548,7 @@ BUNDLES = {
         description="Check the signatures that the sources of a BundleDeployment must have, as the controller does, "
         "and print who has signed what. The keys are read from the Secrets that verify names, with your permissions. "
         "What status records is checked, if the file has one, otherwise what the sources lead to now. Exits with 1 if "
-        "a source lacks a signature, or nothing demands one.",
+        "a source lacks a signature, or nothing demands one of content that can be signed, unlike a ConfigMap.",
         usage="-f FILE [flags]",
         examples={
             "verify -f shop.yaml": "a BundleDeployment in a file",

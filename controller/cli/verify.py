@@ -1,6 +1,8 @@
 """`rukpak verify`: who has signed the sources of a BundleDeployment, checked by the code of the controller.
 
 What the administrator demands is checked as well, if the option of the controller is given (`--require-verified`).
+What cannot be signed, such as a ConfigMap, is told and is no failure, unless the administrator demands a signature of
+it: else a BundleDeployment with such a source could never pass.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from controller.cli.content import Draft
 from controller.cli.output import dump_as
 from controller.cli.render import ask_for_consent, make_builder, make_context, network_of, new_store
 from controller.cli.status import describe_signer
-from controller.sources.demands import SignaturePolicy, parse_demands
+from controller.sources.demands import SignaturePolicy, can_be_signed, parse_demands
 
 _NOT_ASKED = SourcePin(kind="", resolved="", digest="", spec_digest="", resolved_at=datetime.fromtimestamp(0, UTC))
 """In place of the pin of a source that is not asked."""
@@ -32,9 +34,11 @@ class Finding:
     """What was found about one source."""
 
     pin: SourcePin | None = None
-    """With its signer; None if there is a problem."""
+    """With its signer; None if there is a problem or a note."""
     problem: str = ""
-    """Starts with the field path."""
+    """Why it is not signed as it must be; starts with the field path."""
+    note: str = ""
+    """Why it need not be; starts with the field path."""
 
 
 def main(options: argparse.Namespace) -> int:
@@ -85,7 +89,9 @@ def verify(options: argparse.Namespace, draft: Draft, deployment: BundleDeployme
     findings = []
     for index, (source, pin) in enumerate(zip(spec.sources, resolved.pins, strict=True)):
         path = f"spec.sources[{index}].{source.block}"
-        if not source.needs_signature:
+        if not (source.needs_signature or can_be_signed(source)):
+            findings.append(Finding(note=f"{path}: sources of this kind cannot be signed"))
+        elif not source.needs_signature:
             findings.append(Finding(problem=f"{path}: nobody has to sign it; say who in verify"))
         elif failure := failures.get(index):
             findings.append(Finding(problem=failure.message))
@@ -102,14 +108,14 @@ def _show(findings: Sequence[Finding], output: str) -> str:
 
 def _as_value(finding: Finding) -> dict[str, Any]:
     if finding.pin is None:
-        return {"problem": finding.problem}
+        return {"problem": finding.problem} if finding.problem else {"note": finding.note}
     return finding.pin.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
 def _lines(finding: Finding) -> Iterator[str]:
     pin = finding.pin
     if pin is None or pin.verified is None:
-        yield f"not verified: {finding.problem}"
+        yield f"not verified: {finding.problem}" if finding.problem else f"not checked: {finding.note}"
         return
     yield f"{pin.kind} {pin.resolved}"
     if pin.digest.rpartition(":")[2] not in pin.resolved:

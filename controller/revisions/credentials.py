@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
@@ -43,11 +44,17 @@ from controller.revisions.quarantine import Quarantine, subject_of
 from controller.sharing import Admission, share_of
 from controller.sources.chart_registry import chart_reference
 from controller.sources.credentials import find_credentials, parse_pull_secrets, parse_secret
-from controller.sources.demands import OPTION, SCHEME
+from controller.sources.demands import SCHEME, name_demand
 from controller.sources.image.reference import find_endpoint, parse_reference
 
 SeenContent = Callable[[WatchedObject, str | None], None]
 """Called with an object that is read, and its resourceVersion; empty: it does not exist; None: it never changes."""
+_NAMES_OF_KEYS = {
+    ".cosign.keys[0].secret": ("*.pub",),
+    ".secret": ("*.asc", "allowed_signers"),
+    ".provenance.secret": ("*.asc", "*.gpg"),
+}
+"""Which keys of an administrator a source reads, by the field of `verify` that would name their Secret."""
 _NO_MIRRORS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -261,7 +268,7 @@ def read_demanded(index: int, source: Source, read: Callable[[str, str, str], di
     demanded = source.demanded
     if demanded is None or demanded.verification is None:
         return Trusted()
-    path = f"spec.sources[{index}].{source.block}: {OPTION} of the administrator"
+    path = name_demand(f"spec.sources[{index}].{source.block}")
     if demanded.keys.startswith(SCHEME):
         namespace, _, name = demanded.keys.removeprefix(SCHEME).partition("/")
         manifest = read(namespace, name, path)
@@ -270,6 +277,10 @@ def read_demanded(index: int, source: Source, read: Callable[[str, str, str], di
         keys = _read_files(Path(demanded.keys), path)
         identity = digest_of_json([[name, digest_of(data)] for name, data in sorted(keys.items())])
     [field_path] = (field_path for field_path, _ in secrets_of(demanded.verification))
+    wanted = _NAMES_OF_KEYS[field_path]
+    if not any(fnmatchcase(name, pattern) for name in keys for pattern in wanted):
+        problem = f"there are no keys for sources of this kind; add some as {' or '.join(wanted)}"
+        raise BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{path}: {problem}")
     return Trusted(data={field_path: keys}, identity=identity)
 
 

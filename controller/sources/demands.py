@@ -4,9 +4,10 @@ A demand is a pattern and where the keys are: `ghcr.io/acme/*=/etc/rukpak/keys`.
 at its end stands for anything. The longest one that matches counts.
 
 What matters is what servers take a location for, not how it is written. So each spelling that some server may use is
-tried: without user, port, query and `.git`, in lower case, with the names of Docker Hub, percent-encoded once or more
-often, with and without `.` and `..`, as the API of a registry has it, and on both sides of a mirror. If they lead to
-different demands, none is guessed: the source is refused. So is a source that no such key can sign.
+tried: without user, port, query and `.git`, in lower case, by the other names of Docker Hub and of hosts of Git,
+percent-encoded once or more often, with and without `.` and `..`, as the API of a registry has it, and on both sides of
+a mirror. If they lead to different demands, none is guessed: the source is refused. So is a source that no such key can
+sign.
 
 Not here: reading the keys (`revisions/credentials.py`), checking signatures (`signatures/`), and copies of content at
 places that no pattern covers: `--allowed-hosts` keeps sources from those.
@@ -41,10 +42,17 @@ from controller.sources.image.reference import HUB, HUB_NAMES, parse_reference
 OPTION = "--require-verified"
 SCHEME = "secret:"
 """With what `keys` begins if they are in a Secret."""
-_HUB_NAMES = frozenset({*HUB_NAMES, "registry.hub.docker.com"})
+_ALIASES = {
+    **dict.fromkeys((*HUB_NAMES, "registry.hub.docker.com"), HUB),
+    "ssh.github.com": "github.com",
+    "www.github.com": "github.com",
+    "altssh.gitlab.com": "gitlab.com",
+    "altssh.bitbucket.org": "bitbucket.org",
+}
+"""Other names of a host that serve the same paths, such as those for SSH through firewalls; to its usual name."""
 _PATTERN = re.compile(r"\*|[^\s*/=,]*[.:\]][^\s*/=,]*/(?!/)[^\s*=,]*\*?|localhost/[^\s*=,]*\*?")
-_PORT = re.compile(r":\d*$")
-_USUAL_PORTS = frozenset({":", *(f":{port}" for port in PORTS.values())})
+_PORT = re.compile(r":([0-9]*)$")
+_USUAL_PORTS = frozenset({"", *map(str, PORTS.values())})
 _SCP_LIKE = re.compile(r"(?:[^/@:]+@)?(\[[^\]]+\]|[^/:\[]+):(.*)", re.DOTALL)
 _MOST_DECODINGS = 4
 
@@ -62,6 +70,11 @@ class Demand:
         """Whether it is about a location in normal form."""
         prefix, star, _ = self.pattern.partition("*")
         return location.startswith(prefix) if star else location == prefix
+
+
+def name_demand(path: str) -> str:
+    """Return how messages name what is demanded of the source at a field path."""
+    return f"{path}: {OPTION} of the administrator"
 
 
 def parse_demands(text: str, namespace: str) -> tuple[Demand, ...]:
@@ -83,11 +96,7 @@ def _parse(pair: str, namespace: str) -> Demand:
     name = keys.removeprefix(SCHEME)
     if not name:
         raise ValueError(f'{OPTION}: "{pair}" has no keys; name a file, a folder, or a Secret as secret:NAME')
-    host, slash, path = pattern.lower().partition("/")
-    port = _port_of(host)
-    # The usual ports need not be written: a demand for one of them is for all ports.
-    host = _normal(host.removesuffix(port)) + ("" if port in _USUAL_PORTS else port)
-    return Demand(pattern=f"{host}{slash}{path}", keys=f"{SCHEME}{namespace}/{name}" if name != keys else keys)
+    return Demand(pattern=_normal_place(pattern), keys=f"{SCHEME}{namespace}/{name}" if name != keys else keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +132,11 @@ class SignaturePolicy:
     def _demand_for(self, location: str) -> Demand | None:
         matching = [demand for demand in self.demands if demand.matches(location)]
         return max(matching, key=lambda demand: len(demand.pattern), default=None)
+
+
+def can_be_signed(source: Source) -> bool:
+    """Whether there are signatures of sources of this kind at all."""
+    return _verification_of(source) is not None
 
 
 def _verification_of(source: Source) -> Verification | None:
@@ -162,12 +176,11 @@ def _of_registry(reference: str, mirrors: Mapping[str, str]) -> Iterator[str]:
         yield spelling
         host, _, path = spelling.partition("/")
         for name, mirror in mirrors.items():
-            place = mirror.strip("/").lower()
-            origin = HUB if name.lower() in _HUB_NAMES else name.lower()
+            place, origin = _normal_place(mirror.strip("/")), _normal_place(name)
             if host == origin:
-                yield f"{place}/{path}"
+                yield from _spellings(f"{place}/{path}")
             if spelling.startswith(f"{place}/"):
-                yield f"{origin}/{spelling.removeprefix(f'{place}/')}"
+                yield from _spellings(f"{origin}/{spelling.removeprefix(f'{place}/')}")
 
 
 def _without_scheme(url: str) -> str:
@@ -184,24 +197,35 @@ def _spellings(url: str) -> Iterator[str]:
     """Yield what servers may take a URL, or a host with a path, for."""
     place = _without_scheme(url) if "://" in url else url
     authority, _, path = re.split(r"[?#]", place, maxsplit=1)[0].partition("/")
-    authority = authority.rpartition("@")[2].lower()
-    port = _port_of(authority)
-    host = authority.removesuffix(port)
-    host = _normal(host.rstrip("."))
+    host, port = _normal_address(authority.rpartition("@")[2].lower())
     for each in set(_paths(path)):
         yield f"{host}/{each}"
         yield f"{host}{port}/{each}"
 
 
-def _port_of(authority: str) -> str:
+def _normal_place(text: str) -> str:
+    """Return a pattern, or the place of a mirror, in normal form."""
+    authority, slash, path = text.lower().partition("/")
+    host, port = _normal_address(authority)
+    return f"{host}{port}{slash}{path}"
+
+
+def _normal_address(authority: str) -> tuple[str, str]:
+    """Return host and port in normal form, the port with its colon.
+
+    The usual ports need not be written, so they are left out: a demand for one of them is for all ports.
+    """
     found = _PORT.search(authority)
-    return found[0] if found else ""
+    host, digits = (authority[: found.start()], found[1]) if found else (authority, "")
+    # Clients read a port as a number: :05000 is :5000.
+    port = digits.lstrip("0")
+    return _normal(host.rstrip(".")), "" if port in _USUAL_PORTS else f":{port}"
 
 
 def _normal(host: str) -> str:
-    """Return the usual spelling of an address, as resolvers read all of them: 10.1 is 10.0.0.1; or of Docker Hub."""
-    if host in _HUB_NAMES:
-        return HUB
+    """Return the usual name of a host, or spelling of an address, as resolvers read all of them: 10.1 is 10.0.0.1."""
+    if host in _ALIASES:
+        return _ALIASES[host]
     try:
         if ":" not in host:
             return socket.inet_ntoa(socket.inet_aton(host))

@@ -39,6 +39,7 @@ class Signing(Source):
         self.returns_pinned = False
         self.signed_with: set[str] | None = None
         """Which keys have signed it; None: all."""
+        self.unsigned = UNSIGNED
         self.answer: BundleError | Resolution | None = None
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
@@ -59,7 +60,7 @@ class Signing(Source):
         if not signer:
             self.checks.append(digest)
             if self.signed_with is not None and not self.signed_with & access.trusted.data.keys():
-                raise UNSIGNED
+                raise self.unsigned
         return Resolution(pinned=f"shop@{digest}", digest=digest, signer=signer or self.signer)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
@@ -247,6 +248,37 @@ def test_a_new_demand_checks_what_is_pinned_and_an_old_pin_is_not_used_without(
     assert match_pins(asked, [new])[0] is not None
     other = demanding(SIGNED, replace(DEMANDED, keys="/others"))
     assert match_pins(other, [new]) == match_pins(SIGNED, [new]) == (None,)
+
+
+@pytest.mark.parametrize("field", [".verify", ".verify.cosign", ".verify.cosign.keys[0].secret", ".verify.secret"])
+@pytest.mark.parametrize("own", [PLAIN, SIGNED])
+def test_a_failure_of_a_demand_names_no_field_that_the_spec_need_not_have(
+    signing: Signing, builder: Builder, own: Spec, field: str
+) -> None:
+    signing.signed_with = {"own"}
+    message = f"spec.sources[0].image{field}: none: at all"
+    signing.unsigned = BundleError(Reason.VERIFICATION_FAILED, message, retry_after=7.0)
+    failure = ask(builder, demanding(own)).failure
+    assert failure is not None
+    assert failure.message == "spec.sources[0].image: --require-verified of the administrator: none: at all"
+    assert (failure.reason, failure.retry_after) == (Reason.VERIFICATION_FAILED, 7.0)
+
+
+@pytest.mark.parametrize("field", [".ref", ".verified", ": verify"])
+def test_other_failures_of_a_source_with_a_demand_name_their_field(
+    signing: Signing, builder: Builder, field: str
+) -> None:
+    signing.answer = BundleError(Reason.NOT_FOUND, f"spec.sources[0].image{field}: it is missing")
+    failure = ask(builder, demanding(PLAIN)).failure
+    assert failure is not None
+    assert failure.message == f"spec.sources[0].image{field}: it is missing"
+
+
+def test_a_failure_of_the_own_verify_names_it(signing: Signing, builder: Builder) -> None:
+    signing.signed_with = {"administrator"}
+    failure = ask(builder, demanding(SIGNED)).failure
+    assert failure is not None
+    assert failure.message == UNSIGNED.message
 
 
 def test_what_nobody_can_sign_is_refused_without_asking(signing: Signing, builder: Builder) -> None:

@@ -73,6 +73,28 @@ def test_the_output_for_programs(desk: Desk, capsys: pytest.CaptureFixture[str])
     assert unsigned == {"problem": "spec.sources[1].http: nobody has to sign it; say who in verify"}
 
 
+UNSIGNABLE = {"kind": "configMap", "destination": "b", "configMap": {"name": "a"}}
+
+
+def test_what_cannot_be_signed_is_told_and_is_no_failure(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert desk.run(desk.source("a.yaml"), UNSIGNABLE) == 0
+    *_, signed, told = capsys.readouterr().out.splitlines()
+    assert signed == f"  signed by {desk.signer.public} (minisign)"
+    assert told == "not checked: spec.sources[1].configMap: sources of this kind cannot be signed"
+    assert desk.run(UNSIGNABLE, options=("-o", "json")) == 0
+    [value] = json.loads(capsys.readouterr().out)["sources"]
+    assert value == {"note": "spec.sources[0].configMap: sources of this kind cannot be signed"}
+    assert desk.run(desk.source("c.yaml", verify={}), UNSIGNABLE) == FAILED
+
+
+def test_what_cannot_be_signed_fails_where_an_administrator_demands_it(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    option = f"--require-verified=*={tmp_path}"
+    assert desk.run(UNSIGNABLE, options=(option,)) == FAILED
+    assert "sources of this kind have none" in capsys.readouterr().out
+
+
 def test_what_status_records_is_checked_anew(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     """It was signed when it was resolved; the server has another file now."""
     assert desk.run(desk.source("a.yaml"), options=("-o", "json")) == 0
@@ -98,7 +120,7 @@ def test_what_an_administrator_demands_is_checked_as_well(
     assert desk.run(*sources, options=(option,)) == FAILED
     _, _, signed, refused = capsys.readouterr().out.splitlines()
     assert signed.startswith("  signed by sha256:")
-    assert refused.startswith("not verified: spec.sources[1].http.verify")
+    assert refused.startswith("not verified: spec.sources[1].http: --require-verified of the administrator: ")
     assert main(["verify", "-f", "x", "--require-verified=x"]) == MISUSE
 
 

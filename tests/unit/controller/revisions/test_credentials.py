@@ -405,23 +405,40 @@ def keys_of(desk: Desk, keys: str, source: Mapping[str, Any] | None = None) -> T
 
 
 PLACES = {
-    "an image": ({"kind": "image", "image": {"ref": REF}}, ".cosign.keys[0].secret"),
-    "a repository": ({"kind": "git", "git": {"repository": "https://a.io/b"}}, ".secret"),
-    "a file": ({"kind": "http", "http": {"url": "https://a.io/b"}}, ".cosign.keys[0].secret"),
+    "an image": ({"kind": "image", "image": {"ref": REF}}, ".cosign.keys[0].secret", ["a.pub"]),
+    "a repository": ({"kind": "git", "git": {"repository": "https://a.io/b"}}, ".secret", ["a.asc", "allowed_signers"]),
+    "a file": ({"kind": "http", "http": {"url": "https://a.io/b"}}, ".cosign.keys[0].secret", ["a.pub"]),
     "a chart": (
         {"kind": "chart", "chart": {"repository": "https://a.io", "name": "b", "version": "1"}},
         ".provenance.secret",
+        ["a.asc", "a.gpg"],
     ),
 }
 
 
 @pytest.mark.parametrize("case", PLACES)
 def test_keys_of_the_administrator_are_where_verify_would_name_them(desk: Desk, tmp_path: Path, case: str) -> None:
-    (tmp_path / "a.pub").write_bytes(b"A")
     (tmp_path / "..data").mkdir()
-    source, place = PLACES[case]
-    assert keys_of(desk, str(tmp_path), source).data == {place: {"a.pub": b"A"}}
-    assert keys_of(desk, str(tmp_path / "a.pub"), source).data == {place: {"a.pub": b"A"}}
+    source, place, names = PLACES[case]
+    for name in names:
+        (tmp_path / name).write_bytes(b"A")
+        assert keys_of(desk, str(tmp_path), source).data == {place: {name: b"A"}}
+        assert keys_of(desk, str(tmp_path / name), source).data == {place: {name: b"A"}}
+        (tmp_path / name).unlink()
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_keys_of_other_kinds_of_sources_are_none(desk: Desk, tmp_path: Path, case: str) -> None:
+    source, _, names = PLACES[case]
+    others = {name for _, _, each in PLACES.values() for name in each} | {"tls.key", "pub", "my_allowed_signers"}
+    for name in others - set(names):
+        (tmp_path / name).write_bytes(b"A")
+    desk.serve(secret("rukpak-system", "keys", **dict.fromkeys(others - set(names), "A")))
+    for keys in (str(tmp_path), "secret:keys"):
+        with pytest.raises(BundleError, match=r"--require-verified of the administrator: there are no keys") as caught:
+            keys_of(desk, keys, source)
+        assert caught.value.message.endswith(" or ".join(name.replace("a.", "*.") for name in names))
+        assert caught.value.reason is Reason.VERIFICATION_UNAVAILABLE
 
 
 def test_a_secret_of_the_administrator_is_read_as_the_controller_whoever_applies_objects(desk: Desk) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.types import BundleDeployment, Source
-from controller.sources.demands import Demand, SignaturePolicy, parse_demands
+from controller.sources.demands import Demand, SignaturePolicy, can_be_signed, parse_demands
 from tests.support.deployments import manifest
 
 DIGEST = "sha256:" + "a" * 64
 POLICY = SignaturePolicy(
     demands=parse_demands(
+        "gitlab.com/acme/*=/keys/gitlab,bitbucket.org/acme/*=/keys/bitbucket,"
         "ghcr.io/acme/*=/keys/acme, docker.io/library/*=/keys/hub,github.com/acme/*=secret:git,"
         "files.example.com/acme/*=/keys/files,10.0.0.1:5000/*=/keys/address,[fd00:0:0::1]/*=/keys/ipv6,charts.example.com/*=/keys/charts,ghcr.io/one/shop=/keys/one",
         "rukpak-system",
@@ -73,6 +74,12 @@ DEMANDED: dict[str, tuple[dict[str, Any], str]] = {
     "like scp": (git("git@github.com:acme/shop.git"), "secret:rukpak-system/git"),
     "like scp without a user": (git("github.com:acme/shop"), "secret:rukpak-system/git"),
     "like scp from the root": (git("git@github.com:/acme/shop"), "secret:rukpak-system/git"),
+    "by ssh to the port of https": (git("ssh://git@ssh.github.com:443/acme/shop"), "secret:rukpak-system/git"),
+    "like scp to that host": (git("git@ssh.github.com:acme/shop.git"), "secret:rukpak-system/git"),
+    "that host in other letters": (git("ssh://git@SSH.GitHub.com.:0443/acme/shop"), "secret:rukpak-system/git"),
+    "by the host that redirects to it": (git("https://www.github.com/acme/shop"), "secret:rukpak-system/git"),
+    "by ssh to the port of https of GitLab": (git("ssh://git@altssh.gitlab.com:443/acme/shop"), "/keys/gitlab"),
+    "the same of Bitbucket": (git("ssh://git@altssh.bitbucket.org:443/acme/shop"), "/keys/bitbucket"),
     "with a user": (git("https://me@github.com/acme/shop"), "secret:rukpak-system/git"),
     "over http": (git("http://github.com/acme/shop"), "secret:rukpak-system/git"),
     "in upper case": (git("https://GitHub.com/ACME/Shop"), "secret:rukpak-system/git"),
@@ -93,6 +100,12 @@ DEMANDED: dict[str, tuple[dict[str, Any], str]] = {
     "in hexadecimal": (http("http://0x0a.0.0.1:5000/acme/shop"), "/keys/address"),
     "in an IPv6 address": (http("http://[::ffff:10.0.0.1]:5000/acme/shop"), "/keys/address"),
     "an IPv6 address": (http("https://[fd00::0001]:8443/acme/shop"), "/keys/ipv6"),
+    "a port with zeros before it": (image("10.0.0.1:05000/acme/shop"), "/keys/address"),
+    "with more of them": (http(f"http://10.0.0.1:{'0' * 20}5000/acme/shop"), "/keys/address"),
+    "in a URL": (http("http://10.0.0.1:05000/acme/shop"), "/keys/address"),
+    "in a URL of a repository": (git("ssh://git@10.0.0.1:005000/acme/shop"), "/keys/address"),
+    "in a URL of charts": (chart("http://10.0.0.1:05000/acme"), "/keys/address"),
+    "in a registry of charts": (chart("oci://10.0.0.1:05000/acme"), "/keys/address"),
     "an image as files": (http("https://ghcr.io/v2/acme/shop/blobs/sha256:aaaa"), "/keys/acme"),
 }
 FREE: dict[str, dict[str, Any]] = {
@@ -134,6 +147,35 @@ def test_what_a_spec_says_takes_nothing_back() -> None:
     assert made.needs_signature
 
 
+def test_a_port_in_a_pattern_or_a_mirror_is_a_number() -> None:
+    """Of a demand for one port, other ports are free."""
+    made = SignaturePolicy(
+        demands=parse_demands("registry.acme:05000/team/*=/keys,ghcr.io:0443/acme/*=/usual", "rukpak-system"),
+        mirrors={"registry.acme:005000": "mirror.acme:007000", "ghcr.io:443": "usual.acme:0443/ghcr"},
+    )
+    found = [
+        keys_of(image(f"registry.acme{port}/team/app"), made) for port in (":5000", ":05000", ":50000", ":500", "")
+    ]
+    assert found == ["/keys", "/keys", "", "", ""]
+    mirrored = [keys_of(image(f"mirror.acme{port}/team/app"), made) for port in (":7000", ":07000", ":70000", "")]
+    assert mirrored == ["/keys", "/keys", "", ""]
+    refs = ("ghcr.io/acme/app", "ghcr.io:0443/acme/app", "usual.acme/ghcr/acme/app", "usual.acme:443/ghcr/acme/app")
+    assert {keys_of(image(ref), made) for ref in refs} == {"/usual"}
+
+
+def test_a_pattern_without_a_port_is_for_all_ports_of_a_mirror_and_of_what_it_mirrors() -> None:
+    made = SignaturePolicy(
+        demands=parse_demands("mirror.acme/*=/mirror,registry.acme/*=/registry", "rukpak-system"),
+        mirrors={"quay.io": "mirror.acme:7000", "registry.acme:5000": "other.acme"},
+    )
+    assert [keys_of(image(ref), made) for ref in ("quay.io/a", "other.acme/a")] == ["/mirror", "/registry"]
+
+
+def test_an_alias_in_a_pattern_is_the_host() -> None:
+    made = policy("ssh.github.com/acme/*=/keys")
+    assert keys_of(git("https://github.com/acme/shop"), made) == "/keys"
+
+
 def policy(text: str) -> SignaturePolicy:
     return SignaturePolicy(demands=parse_demands(text, "rukpak-system"))
 
@@ -146,6 +188,11 @@ def test_everywhere_is_also_where_nothing_can_be_signed() -> None:
         assert ("sources of this kind have none" in demanded.problem) == (
             source["kind"] in ("configMap", "example.com/s3")
         )
+
+
+@pytest.mark.parametrize("source", [*FREE.values(), *(source for source, _ in DEMANDED.values())], ids=str)
+def test_content_of_the_cluster_and_of_plug_ins_cannot_be_signed(source: dict[str, Any]) -> None:
+    assert can_be_signed(completed(POLICY, source)) == (source["kind"] not in ("configMap", "example.com/s3"))
 
 
 def test_the_longest_pattern_counts() -> None:
