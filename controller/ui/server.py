@@ -44,7 +44,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.errors import BundleError
 from controller.cli.command import FailedError, MisuseError
 from controller.cli.comparison import write
-from controller.cli.deployments import Deployments
+from controller.cli.deployments import Deployments, Manifest
 from controller.cli.diff import compare, compare_two
 from controller.cli.parser import is_object_name
 from controller.cli.render import Reviewed, read_stored
@@ -247,11 +247,18 @@ def _offer(site: Site, name: str) -> str:
 
 async def _show_yaml(site: Site, request: Request) -> Response:
     name, uid = request.path_params["name"], request.query_params.get("uid", "")
-    view = site.board.view(name)
-    value = view.find(uid) if view and uid else site.board.find(name) if not uid else None
+    value = await run_in_threadpool(_find, site.board, name, uid)
     if value is None:
         return _fail(HTTPStatus.NOT_FOUND, "this object does not exist any more")
     return PlainTextResponse(await run_in_threadpool(write_yaml, value, site.key))
+
+
+def _find(board: Board, name: str, uid: str) -> Manifest | None:
+    """Return an object, which may have to wait for the API server; without a uid, the BundleDeployment."""
+    if not uid:
+        return board.find(name)
+    view = board.view(name)
+    return view.find(uid) if view else None
 
 
 async def _show_diff(site: Site, request: Request) -> Response:
