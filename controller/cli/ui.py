@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import html
 import ipaddress
 import logging
 import os
 import socket
 import ssl
 import sys
+import tempfile
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -50,8 +54,8 @@ def main(options: argparse.Namespace) -> int:
         )
         board.start()
         try:
-            _announce(f"{guard.scheme}://{_shown_host(options.listen)}:{port}/?token={guard.token}", options)
-            make_server(site, options.certificate).run(sockets=[listener])
+            with _announce(f"{guard.scheme}://{_shown_host(options.listen)}:{port}/?token={guard.token}", options):
+                make_server(site, options.certificate).run(sockets=[listener])
         finally:
             board.stop()
     return 0
@@ -108,11 +112,20 @@ def _shown_host(address: str) -> str:
     return f"[{address}]" if found.version == 6 else address  # noqa: PLR2004 - of the protocol
 
 
-def _announce(url: str, options: argparse.Namespace) -> None:
+@contextmanager
+def _announce(url: str, options: argparse.Namespace) -> Iterator[None]:
+    """Print the address, and open it in the browser, for as long as the block runs."""
     print(url, flush=True)
     tell("Only this address opens the page; it is valid until Ctrl-C")
-    if not options.no_browser and _has_screen():
-        webbrowser.open(url)
+    if options.no_browser or not _has_screen():
+        yield
+        return
+    # All users of the machine can read what a browser is started with; only this one can read a file with the token.
+    with tempfile.TemporaryDirectory(prefix="rukpak-ui-") as folder:
+        page = Path(folder, "open.html")
+        page.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">\n', encoding="utf-8")
+        webbrowser.open(page.as_uri())
+        yield
 
 
 def _has_screen() -> bool:

@@ -169,10 +169,10 @@ def _guarded(app: ASGIApp, guard: Guard) -> ASGIApp:
 
 async def _show_page(site: Site, request: Request) -> Response:
     if "token" in request.query_params:
-        reply = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-        if site.guard.admits(request.query_params["token"]):
-            reply.headers["set-cookie"] = site.guard.set_cookie()
-        return reply
+        if not site.guard.admits(request.query_params["token"]):
+            return RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        # A redirect would still come from where the address was opened, and then a browser does not send the cookie.
+        return HTMLResponse(headers={"refresh": "0; url=/", "set-cookie": site.guard.set_cookie()})
     about = {"csrf": site.guard.csrf, "cluster": site.host, "version": site.version, "read_only": site.is_read_only}
     return HTMLResponse(_PAGES.get_template("page.html").render(**about))
 

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import argparse
 import socket
+import stat
 import sys
+import webbrowser
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
 
 from controller.cli import main
-from controller.cli.ui import _names_of
+from controller.cli.ui import _announce, _names_of
 from tests.support.fake_api import FakeApi
 
 
@@ -51,3 +55,16 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
         words = ["ui", "--no-browser", f"--port={port}", f"--kubeconfig={api.kubeconfig(tmp_path / 'kubeconfig')}"]
         assert main(words) == 1
     assert f"rukpak ui: cannot listen on 127.0.0.1 port {port}: " in capsys.readouterr().err
+
+
+def test_a_browser_is_started_without_the_token_in_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    url, started = "http://127.0.0.1:8000/?token=secret", list[str]()
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(webbrowser, "open", started.append)
+    with _announce(url, argparse.Namespace(no_browser=False)):
+        [argument] = started
+        assert "secret" not in argument
+        page = Path(urlsplit(argument).path)
+        assert f"url={url}" in page.read_text(encoding="utf-8")
+        assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+    assert not page.parent.exists()
