@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import html
 import ipaddress
 import logging
 import os
 import socket
 import ssl
 import sys
+import tempfile
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -50,8 +54,10 @@ def main(options: argparse.Namespace) -> int:
         )
         board.start()
         try:
-            _announce(f"{guard.scheme}://{_shown_host(options.listen)}:{port}/?token={guard.token}", options)
-            make_server(site, options.certificate).run(sockets=[listener])
+            with _announce(
+                f"{guard.scheme}://{_shown_host(options.listen, hosts)}:{port}/?token={guard.token}", options
+            ):
+                make_server(site, options.certificate).run(sockets=[listener])
         finally:
             board.stop()
     return 0
@@ -64,12 +70,14 @@ def _own_names(options: argparse.Namespace) -> frozenset[str]:
     """
     from controller.ui.guard import LOOPBACK, is_loopback  # noqa: PLC0415 - not for --help
 
-    if not (options.certificate or is_loopback(options.listen)):
+    is_local = is_loopback(options.listen)
+    if not (options.certificate or is_local):
         raise MisuseError(
             f'--listen "{options.listen}": other machines could read what is sent; give a --certificate, or listen on '
             "127.0.0.1 and forward the port with ssh -L"
         )
-    return LOOPBACK | (_names_of(options.certificate) if options.certificate else frozenset())
+    own = LOOPBACK | {options.listen} if is_local else LOOPBACK
+    return own | (_names_of(options.certificate) if options.certificate else frozenset())
 
 
 def _names_of(name: str) -> frozenset[str]:
@@ -98,21 +106,39 @@ def _listen(address: str, port: int) -> socket.socket:
         raise FailedError(f"cannot listen on {address} port {port}: {error.strerror or error}") from None
 
 
-def _shown_host(address: str) -> str:
+def _shown_host(address: str, hosts: frozenset[str]) -> str:
+    """Return the name of the server in the address that is printed: a browser may call it by no other than `hosts`."""
+    from controller.ui.guard import LOOPBACK, is_named  # noqa: PLC0415 - not for --help
+
+    machine = socket.gethostname().lower()
+    names = sorted(hosts - LOOPBACK, key=lambda name: (name.startswith("*"), _is_address(name), name))
+    known = (name.replace("*", machine.partition(".")[0]) for name in names)
+    found = next((name for name in (address, machine, *known) if is_named(name, hosts)), "localhost")
+    return f"[{found}]" if ":" in found else found
+
+
+def _is_address(name: str) -> bool:
     try:
-        found = ipaddress.ip_address(address)
+        ipaddress.ip_address(name)
     except ValueError:
-        return address
-    if found.is_unspecified:
-        return socket.gethostname()
-    return f"[{address}]" if found.version == 6 else address  # noqa: PLR2004 - of the protocol
+        return False
+    return True
 
 
-def _announce(url: str, options: argparse.Namespace) -> None:
+@contextmanager
+def _announce(url: str, options: argparse.Namespace) -> Iterator[None]:
+    """Print the address, and open it in the browser, for as long as the block runs."""
     print(url, flush=True)
     tell("Only this address opens the page; it is valid until Ctrl-C")
-    if not options.no_browser and _has_screen():
-        webbrowser.open(url)
+    if options.no_browser or not _has_screen():
+        yield
+        return
+    # All users of the machine can read what a browser is started with; only this one can read a file with the token.
+    with tempfile.TemporaryDirectory(prefix="rukpak-ui-") as folder:
+        page = Path(folder, "open.html")
+        page.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">\n', encoding="utf-8")
+        webbrowser.open(page.as_uri())
+        yield
 
 
 def _has_screen() -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -47,7 +47,7 @@ class Guard:
     """The secrets of one run, and the names of the server."""
 
     hosts: frozenset[str]
-    """Names and addresses that a Host header may have, without the port."""
+    """Names and addresses that a Host header may have, without the port; also `*.example.com`, as in certificates."""
     port: int
     is_secure: bool = False
     """Whether it serves https."""
@@ -102,7 +102,7 @@ class Guard:
     def _is_own(self, host: str) -> bool:
         name, port = _split(host)
         default = 443 if self.is_secure else 80
-        return name in self.hosts and (port == str(self.port) or (not port and self.port == default))
+        return is_named(name, self.hosts) and (port == str(self.port) or (not port and self.port == default))
 
 
 def _split(host: str) -> tuple[str, str]:
@@ -135,3 +135,9 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return address == "localhost"
+
+
+def is_named(name: str, names: Collection[str]) -> bool:
+    """Return whether a name is one of these, of which `*.` covers one label, as in certificates."""
+    label, dot, rest = name.partition(".")
+    return name in names or bool(label and dot and f"*.{rest}" in names)

@@ -44,7 +44,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.errors import BundleError
 from controller.cli.command import FailedError, MisuseError
 from controller.cli.comparison import write
-from controller.cli.deployments import Deployments
+from controller.cli.deployments import Deployments, Manifest
 from controller.cli.diff import compare, compare_two
 from controller.cli.parser import is_object_name
 from controller.cli.render import Reviewed, read_stored
@@ -169,10 +169,10 @@ def _guarded(app: ASGIApp, guard: Guard) -> ASGIApp:
 
 async def _show_page(site: Site, request: Request) -> Response:
     if "token" in request.query_params:
-        reply = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-        if site.guard.admits(request.query_params["token"]):
-            reply.headers["set-cookie"] = site.guard.set_cookie()
-        return reply
+        if not site.guard.admits(request.query_params["token"]):
+            return RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        # A redirect would still come from where the address was opened, and then a browser does not send the cookie.
+        return HTMLResponse(headers={"refresh": "0; url=/", "set-cookie": site.guard.set_cookie()})
     about = {"csrf": site.guard.csrf, "cluster": site.host, "version": site.version, "read_only": site.is_read_only}
     return HTMLResponse(_PAGES.get_template("page.html").render(**about))
 
@@ -247,11 +247,18 @@ def _offer(site: Site, name: str) -> str:
 
 async def _show_yaml(site: Site, request: Request) -> Response:
     name, uid = request.path_params["name"], request.query_params.get("uid", "")
-    view = site.board.view(name)
-    value = view.find(uid) if view and uid else site.board.find(name) if not uid else None
+    value = await run_in_threadpool(_find, site.board, name, uid)
     if value is None:
         return _fail(HTTPStatus.NOT_FOUND, "this object does not exist any more")
     return PlainTextResponse(await run_in_threadpool(write_yaml, value, site.key))
+
+
+def _find(board: Board, name: str, uid: str) -> Manifest | None:
+    """Return an object, which may have to wait for the API server; without a uid, the BundleDeployment."""
+    if not uid:
+        return board.find(name)
+    view = board.view(name)
+    return view.find(uid) if view else None
 
 
 async def _show_diff(site: Site, request: Request) -> Response:

@@ -234,7 +234,7 @@ class View:
             field_selector=select_about(name),
             on_change=self._note_change,
         )
-        self._events.start()
+        self._noting = threading.Lock()  # all watches do; the other lock is held while `read` waits
         self._version = 1
         self._made: tuple[int, str] = (0, "")
         self._store: tuple[str, float, FindDrift | None] = ("", 0.0, None)
@@ -242,6 +242,7 @@ class View:
         self._stopping = threading.Event()
         self.viewers = 0
         """Pages that show it; guarded by the board."""
+        self._events.start()
 
     def stop(self) -> None:
         """Stop the watches; returns at once, also while `read` waits."""
@@ -252,7 +253,8 @@ class View:
 
     def note(self) -> None:
         """Note that something has changed."""
-        self._version += 1
+        with self._noting:
+            self._version += 1
 
     def _note_change(self, _old: object, _new: object) -> None:
         self.note()

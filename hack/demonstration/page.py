@@ -89,6 +89,7 @@ def take_pictures(stage: Stage, folder: Path) -> None:
         for scheme in ("light", "dark"):
             page = browser.new_context(color_scheme=scheme, viewport=SIZE, reduced_motion="reduce").new_page()
             page.goto(url)
+            page.wait_for_url(lambda now: "token=" not in now)  # it leads to the page
             for name, view in VIEWS.items():
                 page.evaluate("view => { location.hash = view }", view)
                 page.locator(SETTLED[name]).first.wait_for()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+import webbrowser
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from controller.cli.ui import _announce
 from controller.playground.waiting import wait_for
 from tests.support.browser import find_violations, launch, opened
 from tests.support.fake_api import Fault
@@ -44,6 +47,19 @@ def served(shop: Shop) -> Iterator[Served]:
 def page(browser: Browser, served: Served) -> Iterator[Page]:
     with opened(browser, served.url) as found:
         yield found
+
+
+@pytest.mark.parametrize("no_browser", [True, False])
+def test_the_address_opens_the_page_also_from_the_file_that_leads_to_it(
+    browser: Browser, served: Served, monkeypatch: pytest.MonkeyPatch, *, no_browser: bool
+) -> None:
+    addresses = [served.url]
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(webbrowser, "open", addresses.append)
+    with _announce(served.url, argparse.Namespace(no_browser=no_browser)), opened(browser, addresses[-1]) as page:
+        expect(page.locator("tbody tr")).to_have_count(5)
+        assert page.url.startswith(f"{served.origin}/")
+        assert "token" not in page.url
 
 
 HIDE = """hidden => {

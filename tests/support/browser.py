@@ -56,6 +56,7 @@ def opened(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if "Security Policy" in message.text else None)
     page.goto(url)
+    page.wait_for_url(lambda now: now.startswith("http") and "token=" not in now)  # it leads to the page
     try:
         yield page
         assert errors == []

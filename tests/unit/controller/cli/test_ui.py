@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import argparse
 import socket
+import stat
 import sys
+import webbrowser
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
 
 from controller.cli import main
-from controller.cli.ui import _names_of
+from controller.cli.ui import _announce, _names_of, _own_names, _shown_host
 from tests.support.fake_api import FakeApi
 
 
@@ -38,6 +42,34 @@ def test_the_names_of_a_certificate_are_those_of_the_server(certificate: str) ->
     assert _names_of(certificate) == {"ui.example.com", "192.0.2.1"}
 
 
+SHOWN = [
+    ("0.0.0.0", ["ui.example.com", "192.0.2.1"], "ui.example.com"),
+    ("0.0.0.0", ["ui.example.com", "box.example.com"], "box.example.com"),
+    ("0.0.0.0", ["*.corp"], "box.corp"),
+    ("0.0.0.0", ["*.example.com"], "box.example.com"),
+    ("::", ["2001:db8::1"], "[2001:db8::1]"),
+    ("192.0.2.1", ["ui.example.com", "192.0.2.1"], "192.0.2.1"),
+    ("192.0.2.2", ["ui.example.com", "localhost", "192.0.2.1"], "ui.example.com"),
+    ("ui.example.com", ["*.example.com"], "ui.example.com"),
+    ("0.0.0.0", ["localhost"], "localhost"),
+    ("127.0.0.1", ["ui.example.com"], "127.0.0.1"),
+    ("::1", [], "[::1]"),
+    ("127.0.0.2", [], "127.0.0.2"),
+]
+
+
+@pytest.mark.parametrize(("address", "names", "expected"), SHOWN)
+def test_the_address_has_a_name_that_the_server_answers_to(
+    address: str, names: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "Box.example.com")
+    path = tmp_path / "certificate.pem" if names else ""
+    if path:
+        trustme.CA().issue_cert(*names).private_key_and_cert_chain_pem.write_to_path(path)
+    hosts = _own_names(argparse.Namespace(listen=address, certificate=str(path)))
+    assert _shown_host(address, hosts) == expected
+
+
 def test_a_file_that_is_no_certificate_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "nothing.pem"
     path.write_text("nothing", encoding="utf-8")
@@ -51,3 +83,16 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
         words = ["ui", "--no-browser", f"--port={port}", f"--kubeconfig={api.kubeconfig(tmp_path / 'kubeconfig')}"]
         assert main(words) == 1
     assert f"rukpak ui: cannot listen on 127.0.0.1 port {port}: " in capsys.readouterr().err
+
+
+def test_a_browser_is_started_without_the_token_in_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    url, started = "http://127.0.0.1:8000/?token=secret", list[str]()
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(webbrowser, "open", started.append)
+    with _announce(url, argparse.Namespace(no_browser=False)):
+        [argument] = started
+        assert "secret" not in argument
+        page = Path(urlsplit(argument).path)
+        assert f"url={url}" in page.read_text(encoding="utf-8")
+        assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+    assert not page.parent.exists()

@@ -67,6 +67,25 @@ def test_a_default_port_need_not_be_named() -> None:
     assert "; Secure" in guard.set_cookie()
 
 
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("ui.corp", True),
+        ("UI.corp", True),
+        ("a.ui.corp", False),
+        ("corp", False),
+        (".corp", False),
+        ("ui.corp.example.com", False),
+        ("ui.other", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_a_wildcard_is_one_label_as_in_certificates(host: str, *, expected: bool) -> None:
+    guard = Guard(hosts=frozenset({"127.0.0.1", "*.corp"}), port=443, is_secure=True, session="s")
+    refused = guard.refuse("GET", {"host": host, "cookie": "rukpak-ui-443=s"}, is_entry=False)
+    assert (refused is None) == expected
+
+
 def test_each_run_has_secrets_of_its_own() -> None:
     one, other = (Guard(hosts=frozenset(), port=1) for _ in range(2))
     found = {one.token, one.session, one.csrf, other.token, other.session, other.csrf}

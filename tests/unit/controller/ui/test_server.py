@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import ssl
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
@@ -17,6 +18,7 @@ import trustme
 
 from controller.ui.acts import RIGHT_SECONDS, Rights
 from controller.ui.guard import HEADERS
+from controller.ui.watching import View
 from tests.support.fake_api import Fault
 from tests.support.pages import DIGEST, EVENTS, NEXT, STORE, Served, Shop, deployment, serve, waiting
 
@@ -40,7 +42,7 @@ def served(shop: Shop) -> Iterator[Served]:
 
 def test_the_address_with_the_token_gives_a_cookie_and_leads_to_the_page(served: Served) -> None:
     reply = served.ask(f"/?token={served.guard.token}", Cookie="")
-    assert (reply.status, reply.headers["location"]) == (303, "/")
+    assert (reply.status, reply.headers["refresh"], reply.text) == (200, "0; url=/", "")
     cookie = f"{served.guard.cookie}={served.guard.session}; Path=/; HttpOnly; SameSite=Strict"
     assert reply.headers["set-cookie"] == cookie
 
@@ -56,7 +58,7 @@ def test_with_a_certificate_it_serves_https_and_a_cookie_for_that_alone(shop: Sh
         with contextlib.closing(connection):
             connection.request("GET", f"/?token={served.guard.token}")
             with connection.getresponse() as reply:
-                assert reply.status == 303
+                assert reply.status == 200
                 assert reply.headers["set-cookie"].endswith("; SameSite=Strict; Secure")
 
 
@@ -243,3 +245,22 @@ def test_who_may_not_read_revisions_is_told_instead_of_a_difference(served: Serv
 def test_an_object_that_is_not_one_of_it_is_not_shown(served: Served) -> None:
     assert served.ask("/api/deployments/shop/yaml?uid=unknown").status == 404
     assert served.ask("/api/deployments/missing/yaml").status == 404
+
+
+def test_an_object_that_is_waited_for_keeps_no_page_waiting(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, found = threading.Event(), threading.Event()
+
+    def _find(_view: View, _uid: str) -> None:
+        asked.set()
+        found.wait(60)
+
+    monkeypatch.setattr(View, "find", _find)
+    asking = threading.Thread(target=served.ask, args=("/api/deployments/shop/yaml?uid=slow",))
+    with served.board.viewing("shop"):
+        asking.start()
+        try:
+            assert asked.wait(60)
+            assert served.ask("/").status == 200
+        finally:
+            found.set()
+            asking.join()
