@@ -1,7 +1,8 @@
 """Signatures of cosign: simple signing, and Sigstore bundles, made with a key or with the identity of a signer.
 
 - **Simple signing** (`cosign sign` up to 2): the signature is of a small document, which names the digest and usually
-  the repository of an image. What it names must be that of the image: else a signature that was copied from elsewhere would do.
+  the repository of an image. What it names must be that of the image: else a signature that was copied from elsewhere
+  would do.
 - **Bundles** (`cosign sign` from 3, `cosign sign-blob --bundle`): the signature is of a digest, or of an in-toto
   statement about it. What it states is left to the caller: an attestation is no signature of an image.
 
