@@ -54,7 +54,7 @@ def main(options: argparse.Namespace) -> int:
         )
         board.start()
         try:
-            with _announce(
+            with announce(
                 f"{guard.scheme}://{_shown_host(options.listen, hosts)}:{port}/?token={guard.token}", options
             ):
                 make_server(site, options.certificate).run(sockets=[listener])
@@ -126,7 +126,7 @@ def _is_address(name: str) -> bool:
 
 
 @contextmanager
-def _announce(url: str, options: argparse.Namespace) -> Iterator[None]:
+def announce(url: str, options: argparse.Namespace) -> Iterator[None]:
     """Print the address, and open it in the browser, for as long as the block runs."""
     print(url, flush=True)
     tell("Only this address opens the page; it is valid until Ctrl-C")

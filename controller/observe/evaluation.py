@@ -34,6 +34,7 @@ from controller.observe.health.expressions import Answer
 from controller.observe.records import ObjectKey
 from controller.processes.programs import CHUNK, ProcessGroup, View, confined, programs, start_confined
 from controller.processes.supervision import Kind, Supervisor
+from controller.retries import Backoff
 from controller.sharing import Turns
 
 log = logging.getLogger(__name__)
@@ -42,8 +43,8 @@ PLACES = 2
 ADDRESS_SPACE = 512 << 20
 WAIT_SECONDS = 10.0
 """For one answer, on a machine that has no processor time left for the child."""
-AGAIN_SECONDS = 1.0
-"""Until an object is read again that the API server did not give."""
+PAUSES = Backoff(first=1.0, longest=30.0)
+"""Until an object is read again that the API server did not give: all of them wait while it does not answer."""
 LATER_SECONDS = 30.0
 """Until an object is read again that could not be evaluated: what ended the child may not be over sooner."""
 _COMMAND = (sys.executable, "-P", "-m", expressions.__name__)
@@ -214,7 +215,15 @@ class Evaluations:
         self._judge, self._share, self._supervisor = judge, share, supervisor
         self._turns: Turns[tuple[str, ObjectKey]] = Turns(PLACES)
         self._changed = threading.Condition()
-        self._is_started = False
+        self._is_started = self._is_stopped = False
+        self._failures = 0
+        """Consecutive objects that the API server did not give."""
+
+    def stop(self) -> None:
+        """Judge no more objects; returns at once."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
 
     def add(self, owner: str, key: ObjectKey) -> None:
         """Have an object of a BundleDeployment judged, once if it waits already."""
@@ -222,6 +231,8 @@ class Evaluations:
 
     def _add(self, share: str, key: ObjectKey) -> None:
         with self._changed:
+            if self._is_stopped:
+                return
             self._turns.add(share, (share, key))
             if not self._is_started:
                 self._is_started = True
@@ -230,14 +241,16 @@ class Evaluations:
             self._changed.notify()
 
     def _run(self) -> None:
-        while True:
-            share, key = self._next()
+        while item := self._next():
+            share, key = item
             started, again = time.monotonic(), 0.0
             try:
                 self._judge(key)
+                self._failures = 0
             except ApiError as error:
                 log.debug("object not evaluated", extra={"object": str(key), "reply": str(error)})
-                again = AGAIN_SECONDS
+                self._failures += 1
+                again = PAUSES.delay(self._failures)
             except Exception:  # one object must not stop the others
                 log.exception("object not evaluated", extra={"object": str(key)})
                 again = LATER_SECONDS
@@ -250,8 +263,9 @@ class Evaluations:
                 timer.daemon = True
                 timer.start()
 
-    def _next(self) -> tuple[str, ObjectKey]:
+    def _next(self) -> tuple[str, ObjectKey] | None:
+        """Return the next object, with its share; None once it is stopped."""
         with self._changed:
-            while (item := self._turns.begin()) is None:
+            while not self._is_stopped and (item := self._turns.begin()) is None:
                 self._changed.wait()
-            return item
+            return None if self._is_stopped else item

@@ -108,6 +108,7 @@ class Watches:
         """Stop all watches; returns immediately."""
         for reflector in self._reflectors():
             reflector.stop()
+        self._kinds.stop()
         self.evaluator.stop()
 
     def _reflectors(self) -> list[Reflector[Any]]:

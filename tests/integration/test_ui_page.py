@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from controller.cli.ui import _announce
 from controller.playground.waiting import wait_for
 from tests.support.browser import find_violations, launch, opened
 from tests.support.fake_api import Fault
+from tests.support.inside import announce
 from tests.support.pages import BOARD, CONFIG_MAPS, EVENTS, Served, Shop, condition, deployment, ready, serve, waiting
 
 SECONDS = 30.0
@@ -56,7 +56,7 @@ def test_the_address_opens_the_page_also_from_the_file_that_leads_to_it(
     addresses = [served.url]
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(webbrowser, "open", addresses.append)
-    with _announce(served.url, argparse.Namespace(no_browser=no_browser)), opened(browser, addresses[-1]) as page:
+    with announce(served.url, argparse.Namespace(no_browser=no_browser)), opened(browser, addresses[-1]) as page:
         expect(page.locator("tbody tr")).to_have_count(5)
         assert page.url.startswith(f"{served.origin}/")
         assert "token" not in page.url

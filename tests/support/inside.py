@@ -17,6 +17,7 @@ from controller.build.revision import Revision, Terms
 from controller.cli import uninstall as run_command
 from controller.cli.permissions import Resources
 from controller.cli.schemas import Schemas
+from controller.cli.ui import announce
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore, assemble
 from controller.formats.applicable import make_applicable, revision_digest
@@ -80,6 +81,7 @@ __all__ = [
     "User",
     "Verdict",
     "View",
+    "announce",
     "assemble",
     "assess",
     "choose",

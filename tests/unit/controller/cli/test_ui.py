@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import socket
 import stat
 import sys
 import webbrowser
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,8 +14,17 @@ import pytest
 import trustme
 
 from controller.cli import main
-from controller.cli.ui import _announce, _names_of, _own_names, _shown_host
+from controller.cli.ui import _names_of, _own_names, _shown_host, announce
 from tests.support.fake_api import FakeApi
+
+
+@pytest.fixture(autouse=True)
+def _log_level_kept() -> Iterator[None]:
+    """Restore the level of the log, which the verb lowers for the rest of its process."""
+    logger = logging.getLogger("controller")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.fixture
@@ -89,7 +100,7 @@ def test_a_browser_is_started_without_the_token_in_its_arguments(monkeypatch: py
     url, started = "http://127.0.0.1:8000/?token=secret", list[str]()
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(webbrowser, "open", started.append)
-    with _announce(url, argparse.Namespace(no_browser=False)):
+    with announce(url, argparse.Namespace(no_browser=False)):
         [argument] = started
         assert "secret" not in argument
         page = Path(urlsplit(argument).path)

@@ -177,3 +177,25 @@ def test_an_object_that_was_not_judged_is_judged_later_and_others_meanwhile(
         evaluations.add("shop", key(name))
     wait_for(lambda: judged.count("a") == 2, SECONDS, lambda: str(judged))
     assert judged == ["a", "b", "a"]
+
+
+def test_nothing_is_judged_once_it_is_stopped_and_no_thread_is_left() -> None:
+    judged: list[ObjectKey] = []
+
+    def judge(given: ObjectKey) -> None:
+        judged.append(given)
+        raise ApiError(503, "ServiceUnavailable", "down")
+
+    supervisor = Supervisor()
+    before = set(threading.enumerate())
+    evaluations = Evaluations(judge, lambda owner: owner, lambda: supervisor)
+    evaluations.add("shop", key("a"))
+    wait_for(lambda: judged == [key("a")], SECONDS, lambda: str(judged))
+    evaluations.stop()
+    evaluations.add("shop", key("b"))
+
+    def left() -> list[str]:
+        return [each.name for each in threading.enumerate() if each not in before]
+
+    wait_for(lambda: left() == [], SECONDS, lambda: str(left()))  # with the timer after which it is tried again
+    assert judged == [key("a")]

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Credentials
+from api.plugins import Credentials, Trusted
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.observe.following import NamedWatches, WatchedObject
@@ -92,6 +92,9 @@ class Reader:
     def credentials(self, asked: BundleDeployment, index: int, source: Source, seen: Seen) -> Credentials | None:
         seen(LOGIN, "7")
         return Credentials(username=asked.metadata.name)
+
+    def demanded(self, _index: int, _source: Source) -> Trusted:
+        return Trusted()
 
 
 class Watches:

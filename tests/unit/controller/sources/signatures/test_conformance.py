@@ -22,7 +22,8 @@ from controller.content.digests import digest_of
 from controller.sources.signatures import SignatureError
 from controller.sources.signatures.cosign import Checked, Subject, Wanted, check_bundle, check_payload, read_wanted
 
-ASSETS = Path(os.environ.get("RUKPAK_CORPUS", "/nonexistent")) / "sigstore-conformance/test/assets/bundle-verify"
+CORPUS = Path(os.environ.get("RUKPAK_CORPUS", "/nonexistent")).resolve()
+ASSETS = CORPUS / "sigstore-conformance/test/assets/bundle-verify"
 CASES = sorted(path.parent for path in ASSETS.glob("*/bundle.sigstore.json"))
 COUNT = 70
 REFUSED_BY_LIBRARY = {
