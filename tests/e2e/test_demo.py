@@ -170,7 +170,8 @@ def test_keep_leaves_it_running_and_says_how_to_use_and_end_it(tmp_path: Path) -
     use, end = said.partition("To use it:\n")[2].split("\nTo stop it:\n")
     try:
         deployments = bash(f"{use}\nkubectl rukpak status")
-        assert re.search(r"demo +plain +false +True", deployments)
+        is_paused = "true" if pictures else "false"  # the pictures show what has drifted
+        assert re.search(rf"demo +plain +{is_paused} +True", deployments)
     finally:
         bash(end)
     assert not Path(bash(f"{use}\necho $KUBECONFIG").strip()).exists()

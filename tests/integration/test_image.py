@@ -37,7 +37,7 @@ from tests.support.registry import LocalRegistry
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long, pytest.mark.thorough]
 MEBIBYTE = 1 << 20
-MOST_BYTES = 250_000_000
+MOST_BYTES = 290_000_000
 USER = 65532
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
 DEVICES = {"null": 3, "urandom": 9}
