@@ -159,6 +159,7 @@ def test_shows_each_step_and_leaves_nothing_behind(own_kubeconfig: Path | None, 
 
 @pytest.mark.thorough
 @pytest.mark.own_cluster
+@pytest.mark.timeout(900)
 def test_keep_leaves_it_running_and_says_how_to_use_and_end_it(tmp_path: Path) -> None:
     pictures = [f"--pictures={tmp_path}"] if find_program() else []
     with demo("--keep", *pictures) as process:
