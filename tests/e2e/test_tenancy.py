@@ -7,7 +7,7 @@ tries beyond that are the holes that other tools have had (CVE-2021-41254, CVE-2
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -284,6 +284,14 @@ def test_local_content_comes_from_the_namespace_of_the_tenant_only(tenants: Tena
     deployed.wait_gone()
 
 
+COSIGN = {"cosign": {"keys": [{"secret": {"name": "cosign"}}]}}
+SIGNED = {
+    "image": COSIGN,
+    "git": {"secret": {"name": "signers"}},
+    "http": COSIGN,
+    "chart": {"provenance": {"secret": {"name": "signers"}}},
+}
+"""Values of verify, which the strict policies demand."""
 LOOSE = {
     "an image by tag": {"kind": "image", "image": {"ref": "example.com/a:v1"}},
     "a branch": {"kind": "git", "git": {"repository": "https://example.com/a", "ref": "main"}},
@@ -296,6 +304,12 @@ LOOSE = {
 }
 FIXED = {"ref": f"example.com/a@sha256:{'a' * 64}"}
 UNVERIFIED = {"kind": "image", "image": {**FIXED, "insecureSkipTLSVerify": True}}
+
+
+def signed(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a source with a signature that somebody must have made."""
+    kind = source["kind"]
+    return {**source, kind: {**source[kind], "verify": SIGNED[kind]}}
 
 
 @pytest.fixture
@@ -323,11 +337,10 @@ def _strict(tenants: Tenants) -> Iterator[None]:
 def test_the_switch_forbids_what_may_be_another_thing_tomorrow(tenants: Tenants) -> None:
     for source in LOOSE.values():
         with pytest.raises(KubectlError, match="floating references are forbidden"):
-            tenants.apply(ANN, "loose", "unused", **OWN, sources=[source])
+            tenants.apply(ANN, "loose", "unused", **OWN, sources=[signed(source)])
     with pytest.raises(KubectlError, match="insecureSkipTLSVerify is forbidden"):
-        tenants.apply(ANN, "loose", "unused", **OWN, sources=[UNVERIFIED])
-    signed = {**FIXED, "verify": {"cosign": {"keys": [{"secret": {"name": "cosign"}}]}}}
-    tenants.apply(ANN, "fixed", "unused", **OWN, sources=[{"kind": "image", "image": signed}])
+        tenants.apply(ANN, "loose", "unused", **OWN, sources=[signed(UNVERIFIED)])
+    tenants.apply(ANN, "fixed", "unused", **OWN, sources=[signed({"kind": "image", "image": FIXED})])
     tenants.world.cluster.kubectl("delete", "bd", "fixed", *ANN)
 
 
