@@ -13,6 +13,7 @@ whether a dependency is ready.
 
 from __future__ import annotations
 
+import heapq
 import json
 import logging
 import os
@@ -215,6 +216,8 @@ class Evaluations:
         self._judge, self._share, self._supervisor = judge, share, supervisor
         self._turns: Turns[tuple[str, ObjectKey]] = Turns(PLACES)
         self._changed = threading.Condition()
+        self._later: list[tuple[float, str, ObjectKey]] = []
+        """A heap: when, in monotonic seconds, which objects are judged again, with their shares."""
         self._is_started = self._is_stopped = False
         self._failures = 0
         """Consecutive objects that the API server did not give."""
@@ -257,15 +260,18 @@ class Evaluations:
             finally:
                 with self._changed:
                     self._turns.end(share, seconds=time.monotonic() - started)
+                    if again:
+                        heapq.heappush(self._later, (time.monotonic() + again, share, key))
                     self._changed.notify()
-            if again:
-                timer = threading.Timer(again, self._add, (share, key))
-                timer.daemon = True
-                timer.start()
 
     def _next(self) -> tuple[str, ObjectKey] | None:
         """Return the next object, with its share; None once it is stopped."""
         with self._changed:
-            while not self._is_stopped and (item := self._turns.begin()) is None:
-                self._changed.wait()
-            return None if self._is_stopped else item
+            while not self._is_stopped:
+                while self._later and self._later[0][0] <= time.monotonic():
+                    _, share, key = heapq.heappop(self._later)
+                    self._turns.add(share, (share, key))
+                if item := self._turns.begin():
+                    return item
+                self._changed.wait(max(self._later[0][0] - time.monotonic(), 0) if self._later else None)
+            return None

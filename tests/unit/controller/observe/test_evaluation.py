@@ -197,5 +197,21 @@ def test_nothing_is_judged_once_it_is_stopped_and_no_thread_is_left() -> None:
     def left() -> list[str]:
         return [each.name for each in threading.enumerate() if each not in before]
 
-    wait_for(lambda: left() == [], SECONDS, lambda: str(left()))  # with the timer after which it is tried again
+    wait_for(lambda: left() == [], SECONDS, lambda: str(left()))
     assert judged == [key("a")]
+
+
+def test_objects_that_are_judged_later_take_no_thread_each() -> None:
+    judged: list[ObjectKey] = []
+
+    def judge(given: ObjectKey) -> None:
+        judged.append(given)
+        raise ApiError(503, "ServiceUnavailable", "down")
+
+    before = set(threading.enumerate())
+    evaluations = Evaluations(judge, lambda owner: owner, Supervisor)
+    for index in range(50):
+        evaluations.add("shop", key(str(index)))
+    wait_for(lambda: len(judged) >= 50, SECONDS, lambda: str(judged))
+    assert len(set(threading.enumerate()) - before) <= evaluation.PLACES
+    evaluations.stop()
