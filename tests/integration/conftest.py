@@ -10,6 +10,7 @@ import pytest
 from controller.playground.cluster import Cluster, ControlPlane
 from controller.playground.settings import Settings
 from tests.support.bundles import ROOT, World, new_world
+from tests.support.mortal import Severing, new_mortal_world
 from tests.support.packages import Environment, Install, build_wheel, make_environment
 from tests.support.registry import LocalRegistry
 
@@ -80,3 +81,19 @@ def _told(world: World) -> Iterator[World]:
     said = len(world.controller.log)
     yield world
     print(world.controller.log[said:])  # noqa: T201 -- pytest shows it where the test has failed
+
+
+@pytest.fixture(scope="module")
+def severing(fresh_cluster: ControlPlane) -> Iterator[Severing]:
+    """What stands between controller and API server."""
+    with Severing(fresh_cluster.server, fresh_cluster.folder / "ca.crt") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def mortal_world(
+    fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, severing: Severing
+) -> Iterator[World]:
+    """A world whose controller is reached through there, and started in no time."""
+    with new_mortal_world(fresh_cluster, registry, settings, severing) as made:
+        yield made

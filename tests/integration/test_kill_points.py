@@ -14,15 +14,13 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.settings import Settings
 from tests.support.bundles import (
     Deployed,
     Manifest,
@@ -34,9 +32,8 @@ from tests.support.bundles import (
     new_name,
 )
 from tests.support.inside import ApiError
-from tests.support.mortal import Cut, Severing, new_mortal_world
+from tests.support.mortal import Cut, Severing
 from tests.support.objects import custom, deployment, make, namespace, service, webhook
-from tests.support.registry import LocalRegistry
 from tests.support.weather import Fault
 
 FULL = int(os.environ.get("RUKPAK_STORMS", "1")) > 1
@@ -60,22 +57,6 @@ OMITTED = Counter({STATUS: 2})
 """What may be left out: one status may tell what two or three would have told without a kill."""
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long, pytest.mark.thorough]
-
-
-@pytest.fixture(scope="module")
-def severing(fresh_cluster: ControlPlane) -> Iterator[Severing]:
-    """What stands between controller and API server."""
-    with Severing(fresh_cluster.server, fresh_cluster.folder / "ca.crt") as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def mortal_world(
-    fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, severing: Severing
-) -> Iterator[World]:
-    """A world whose controller is reached through there, and started in no time."""
-    with new_mortal_world(fresh_cluster, registry, settings, severing) as made:
-        yield made
 
 
 # a small bundle of all stages

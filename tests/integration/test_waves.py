@@ -6,19 +6,16 @@ A controller is killed at a random write of an installation in three waves, and 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from api import names
-from controller.playground.cluster import ControlPlane
-from controller.playground.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, exists, image, new_name
 from tests.support.controller import command
-from tests.support.mortal import Cut, Severing, new_mortal_world
+from tests.support.mortal import Cut, Severing
 from tests.support.objects import deployment, job, labelled, make, template
-from tests.support.registry import LocalRegistry
 from tests.support.weather import Fault
 
 pytestmark = pytest.mark.timeout(600)
@@ -129,22 +126,6 @@ def test_a_wave_that_can_not_be_read_is_told(world: World) -> None:
 
 
 # killed
-
-
-@pytest.fixture(scope="module")
-def severing(fresh_cluster: ControlPlane) -> Iterator[Severing]:
-    """What stands between controller and API server."""
-    with Severing(fresh_cluster.server, fresh_cluster.folder / "ca.crt") as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def mortal_world(
-    fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, severing: Severing
-) -> Iterator[World]:
-    """A world whose controller is reached through there, and started in no time."""
-    with new_mortal_world(fresh_cluster, registry, settings, severing) as made:
-        yield made
 
 
 def idle_shop() -> list[Manifest]:
