@@ -260,9 +260,9 @@ class HistoryEntry(Api):
     installed_at: Timestamp | None = None
     """When all its objects had been applied. Absent: never, or not known."""
     outcome: Literal["Healthy", "Failed", "Superseded", "RolledBack"] | None = None
-    """Healthy: all its objects became healthy. Failed: it could not be applied, or an object failed. Superseded:
-    another revision replaced it before that was known. RolledBack: an older revision replaced it. Absent while it is
-    not known."""
+    """Healthy: all its objects became healthy. Failed: it could not be applied, an object failed, or a container of a
+    new pod ended three times within spec.progressDeadline, also after it was Healthy. Superseded: another revision
+    replaced it before that was known. RolledBack: an older revision replaced it. Absent while it is not known."""
     message: Annotated[str, Field(max_length=HISTORY_LENGTH)] = ""
     """Why it failed or was rolled back."""
 

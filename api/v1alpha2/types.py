@@ -261,10 +261,13 @@ class Spec(Api):
     """How long an object may take to become healthy, and a hook to succeed, before it counts as failed, such as 30s,
     10m or 1h30m."""
     revision_history_limit: Annotated[int, Field(ge=0, le=50)] = 5
-    """How many older revisions are kept in addition to the installed and the desired one. status.history lists them."""
+    """How many older revisions are kept in addition to the installed and the desired one. status.history lists them.
+    With onFailure.action RollBack, at least one."""
     on_failure: OnFailure = OnFailure()
     """What to do when an upgrade has failed for good: an object or a hook has failed, an object did not become healthy
-    within progressDeadline, or the API server has refused one for that long."""
+    within progressDeadline, or the API server has refused one for that long. An upgrade is done once it has been
+    healthy and progressDeadline has passed: if the same container of a new pod ends three times before, it has failed
+    after all."""
     pinned_revision: RevisionDigest = ""
     """The revision to apply instead of the one that the sources lead to, out of status.history. While it is set, no
     source is asked, nothing is rendered, and Ready is about this revision. Ready is False (PinnedWithChanges) once
@@ -311,6 +314,11 @@ class Spec(Api):
     def may_hold_revisions(self) -> bool:
         """Whether a new revision may have to wait in the revision store, for approval or other BundleDeployments."""
         return self.requires_approval or bool(self.depends_on)
+
+    @property
+    def kept_revisions(self) -> int:
+        """How many older revisions are kept: one at least while an upgrade may be rolled back to it."""
+        return max(self.revision_history_limit, 1 if self.on_failure.action == "RollBack" else 0)
 
     @property
     def required_deployments(self) -> tuple[str, ...]:

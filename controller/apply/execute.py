@@ -46,7 +46,6 @@ from controller.kube.discovery import Discovery
 from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
 from controller.observe.health.rules import STATUS_NOT_REPORTED
 from controller.observe.health.verdict import State
-from controller.observe.progress import judge_object
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 
@@ -372,18 +371,18 @@ def find_unfinished(outcomes: Iterable[Outcome], options: ApplyOptions, watches:
     """
     own = [outcome for outcome in outcomes if outcome.task.target.key in options.wanted.by_key]
     observed = watches.managed(options.owner.name)
-    awaited = frozenset(outcome.task.target.key for outcome in own if _is_unfinished(outcome, observed))
+    awaited = frozenset(outcome.task.target.key for outcome in own if _is_unfinished(outcome, observed, options))
     return WaveError(own[0].task.target.wave, awaited) if awaited else None
 
 
-def _is_unfinished(outcome: Outcome, observed: Mapping[ObjectKey, Record]) -> bool:
+def _is_unfinished(outcome: Outcome, observed: Mapping[ObjectKey, Record], options: ApplyOptions) -> bool:
     """Whether an object is not applied, or not healthy."""
     task = outcome.task
     is_done = task.action is Action.NONE and task.record is None
     if outcome.error or task.target.bare or task.action is Action.USE or is_done:
         return outcome.error is not None
     # Of a kind that may not be watched only the reply is known.
-    verdict = judge_object(observed.get(task.target.key) or outcome.record, task.target.digest)
+    verdict = options.judge(task.target.key, observed.get(task.target.key) or outcome.record, task.target.digest)
     # What declares a status and has none has just been created, or its operator is down.
     may_change = verdict.deadline or verdict.reason == STATUS_NOT_REPORTED
     return verdict.state is not State.HEALTHY and may_change

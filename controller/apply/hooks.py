@@ -12,8 +12,8 @@ the deadline has failed, but is left running: if it succeeds after all, what wai
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
 from typing import Any
@@ -29,11 +29,12 @@ from controller.build.revision import Revision
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource
-from controller.observe.explanations import FEW_PODS, PODS, Explanations, list_pods
+from controller.observe.explanations import FEW_PODS, PODS, list_pods
 from controller.observe.following import Contested
 from controller.observe.health import rules
-from controller.observe.health.explain import CRASH_LOOP, NOT_OBSERVED, NOT_READY, PENDING, explain, pods_of
+from controller.observe.health.explain import NOT_OBSERVED, NOT_READY, PENDING, explain, pods_of
 from controller.observe.health.rules import SUSPENDED
+from controller.observe.health.stability import without_crash
 from controller.observe.health.verdict import Context, State, Subject, Verdict, progressing, subject_of
 from controller.observe.progress import Explain, HealthTracker
 from controller.observe.records import ObjectKey, Record, key_of, project
@@ -178,17 +179,12 @@ def assess(live: Mapping[str, Any], key: ObjectKey) -> HookStatus:
 
 def make_running_record(live: Mapping[str, Any], key: ObjectKey) -> Record:
     """Return the record of a hook that is running: at best Progressing, however healthy it is as an object."""
-    verdict = tolerate_crash(rules.assess(live, Context()))
+    verdict = without_crash(rules.assess(live, Context()))
     if verdict.reason == SUSPENDED:
         verdict = progressing(verdict.reason, verdict.message)
     elif verdict.state is State.HEALTHY:
         verdict = progressing("HookRunning", "not finished yet")
     return project(live, key.group, key.kind, verdict, pods_of(live, verdict))
-
-
-def tolerate_crash(verdict: Verdict) -> Verdict:
-    """Do not count a crash as a failure: how often a hook may crash, it says itself (`spec.backoffLimit`)."""
-    return progressing(verdict.reason, verdict.message) if verdict.reason == CRASH_LOOP else verdict
 
 
 def has_started(live: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> bool:
@@ -632,17 +628,12 @@ def _stands(live: dict[str, Any], hook: PlannedHook, options: HookOptions) -> bo
 
 def _time(hook: PlannedHook, record: Record, options: HookOptions) -> Verdict:
     """Return the verdict on a running hook: Failed if it runs beyond the deadline, or its pods can never start."""
-
-    def _explain(troubled: Sequence[Record]) -> Explanations:
-        found = options.explain(troubled)
-        return replace(found, known={key: tolerate_crash(each) for key, each in found.known.items()})
-
     progress = options.progress.health.summarize(
         {hook.key: _Run(record.applied_digest)},
         {hook.key: record},
         _id_of(hook, record.uid),
         options.deadline,
-        explain=_explain,
+        explain=options.explain,
     )
     options.progress.next_change = progress.next_change
     ((_, verdict),) = progress.health.not_ready

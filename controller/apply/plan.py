@@ -34,7 +34,8 @@ from controller.apply.targets import Target, TargetSet
 from controller.kube.client import User
 from controller.kube.resources import GroupVersionKind
 from controller.observe.health.rules import assess_absent, goes_when_done
-from controller.observe.health.verdict import State
+from controller.observe.health.verdict import State, Verdict
+from controller.observe.progress import judge_object
 from controller.observe.records import ObjectKey, Record
 from controller.retries import Retries
 
@@ -57,6 +58,15 @@ class WaveError(BundleError):
     def __init__(self, wave: int, awaited: Collection[ObjectKey]) -> None:
         super().__init__(Reason.WAITING_FOR_WAVE, f"later waves wait for wave {wave}")
         self.wave, self.awaited = wave, awaited
+
+
+Judge = Callable[[ObjectKey, Record | None, str], Verdict]
+"""Returns the verdict on an object: its key, as it was last seen, and the digest that its target has."""
+
+
+def judge_whenever(_key: ObjectKey, record: Record | None, digest: str) -> Verdict:
+    """Return the verdict on an object as it is now, whether or not it has held."""
+    return judge_object(record, digest)
 
 
 class OvertakenError(Exception):
@@ -110,6 +120,8 @@ class ApplyOptions:
     confirm: Callable[[], None] = lambda: None
     """Called before objects are created or deleted; raises OvertakenError if the API server has another spec or
     revision now, whatever the watches say, and ApiError if it does not answer."""
+    judge: Judge = judge_whenever
+    """As `HealthTracker.judge`: a wave waits until what it has applied has held."""
     gate: Callable[[], BundleError | None] = lambda: None
     """Called once, after Namespaces, CustomResourceDefinitions and classes; returns why all other objects wait."""
 

@@ -1,13 +1,15 @@
 """Why an object is not healthy, by one LIST of the pods of a workload, or one GET of a Namespace that is Terminating.
 
-Requests are never sent by a reconcile worker, or for healthy objects, and are rare: for an object after 15 s in
-trouble, then every 30 s, less often while the answer stays the same; for a BundleDeployment a few at a time, since
-status shows a few. Replies are bounded, since users decide how large their pods are. health/explain.py judges them.
+Requests are never sent by a reconcile worker, and are rare: for an object after 15 s in trouble, then every 30 s, less
+often while the answer stays the same; for a BundleDeployment a few at a time, since status shows a few. A rollout whose
+pods have to hold is asked about at once when its time is over, or when one of them has ended (health/stability.py).
+Replies are bounded, since users decide how large their pods are. health/explain.py judges them.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +20,8 @@ from typing import Any
 
 from controller.kube.client import TOO_LARGE, ApiError, Client
 from controller.kube.resources import NAMESPACES, Resource
-from controller.observe.health.explain import explain, explain_namespace
+from controller.observe.health.explain import NO_ENDS, Ends, ends_of, explain, explain_namespace
+from controller.observe.health.stability import Answer
 from controller.observe.health.verdict import State, Verdict
 from controller.observe.records import ObjectKey, Record
 from controller.processes.supervision import Kind
@@ -28,6 +31,8 @@ log = logging.getLogger(__name__)
 TROUBLED_SECONDS = 15.0
 """How long an object is in trouble before the first request."""
 AGAIN_SECONDS = 30.0
+SOON_SECONDS = 1.0
+"""Between two requests for a rollout whose pods keep ending."""
 SELDOM_SECONDS = 300.0
 FACTOR = 2.0
 ASKED_WITHIN_DEADLINE = 4
@@ -43,10 +48,25 @@ _PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanations:
-    """Known reasons why objects are not healthy."""
+class Question:
+    """An object to ask about."""
 
-    known: Mapping[ObjectKey, Verdict]
+    record: Record
+    since: float = -math.inf
+    """An answer from before this moment, in monotonic seconds, is not enough."""
+    new_since: str = ""
+    """Pods that were created before are not of its rollout; as the API server writes times."""
+    most: float = SELDOM_SECONDS
+    """How old an answer may be, in seconds."""
+    urgent: bool = False
+    """Whether its health depends on the answer, so that it counts to no limit but that of unanswered requests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanations:
+    """What is known about objects that were asked about."""
+
+    known: Mapping[ObjectKey, Answer]
     next_change: float | None
     """Seconds until the next request is due; None for never."""
 
@@ -60,16 +80,23 @@ class _Inquiry:
 
     about: Verdict | None
     asked: float
+    waiting: bool = True
+    """Whether its answer has not arrived."""
     pause: float = 0.0
     """0 before the first answer."""
-    answer: Verdict | None = None
+    answer: Answer | None = None
 
-    def due(self, record: Record, most: float) -> float:
-        """Return when the next request is due, at most so many seconds later. After an object has Failed, only one."""
-        if record.verdict != self.about:
-            return self.asked + min(AGAIN_SECONDS, most)
-        is_failed = record.verdict is not None and record.verdict.state is State.FAILED
-        return float("inf") if is_failed else self.asked + min(self.pause or AGAIN_SECONDS, most)
+    def due(self, question: Question) -> float:
+        """Return when the next request is due. After an object has Failed, only one, unless another one is needed."""
+        if self.waiting:
+            return self.asked + AGAIN_SECONDS
+        if self.asked < question.since:
+            return max(question.since, self.asked + SOON_SECONDS)
+        verdict = question.record.verdict
+        if verdict != self.about:
+            return self.asked + min(AGAIN_SECONDS, question.most)
+        is_failed = verdict is not None and verdict.state is State.FAILED
+        return math.inf if is_failed else self.asked + min(self.pause or AGAIN_SECONDS, question.most)
 
 
 @dataclass(slots=True)
@@ -79,6 +106,11 @@ class Inquiries:
     known: dict[ObjectKey, _Inquiry] = field(default_factory=dict)
     asked: list[float] = field(default_factory=list)
     """Times of recent requests, including those for objects that have recovered."""
+
+    def answer_on(self, key: ObjectKey) -> Answer | None:
+        """Return the newest answer about an object; None if there is none."""
+        inquiry = self.known.get(key)
+        return inquiry.answer if inquiry else None
 
 
 class Explainer:
@@ -104,69 +136,73 @@ class Explainer:
         """Send no more requests."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def explain(
-        self, name: str, inquiries: Inquiries, troubled: Sequence[Record], most: float = SELDOM_SECONDS
-    ) -> Explanations:
-        """Return known explanations for a BundleDeployment, and start the requests that are due; does not wait.
+    def explain(self, name: str, inquiries: Inquiries, questions: Sequence[Question]) -> Explanations:
+        """Return what is known about objects of a BundleDeployment, and start the requests that are due; does not wait.
 
         Args:
             name: of the BundleDeployment.
             inquiries: what was asked for it before.
-            troubled: all of its objects that have been in trouble for a while; the others are forgotten.
-            most: how old answers may be, in seconds.
+            questions: all of its objects that are asked about; the others are forgotten.
         """
         now = self._clock()
         with self._lock:
             before = inquiries.known
-            known = {record.key: before[record.key] for record in troubled if record.key in before}
+            known = {q.record.key: before[q.record.key] for q in questions if q.record.key in before}
             lately = [at for at in inquiries.asked if now - at < AGAIN_SECONDS]
-            asked = _choose(troubled, known, now, most)[: max(MOST - len(lately), 0)]
-            for record in asked:
-                last = known.get(record.key)
-                fresh = _Inquiry(about=record.verdict, asked=now)
-                known[record.key] = replace(last, about=record.verdict, asked=now) if last else fresh
-            inquiries.known, inquiries.asked = known, lately + [now] * len(asked)
+            urgent = [each for each in questions if each.urgent]
+            waiting = sum(known[q.record.key].waiting for q in urgent if q.record.key in known)
+            others = [each for each in questions if not each.urgent]
+            seldom = _choose(others, known, now)[: max(MOST - len(lately), 0)]
+            asked = [*_choose(urgent, known, now)[: max(MOST - waiting, 0)], *seldom]
+            for question in asked:
+                record, last = question.record, known.get(question.record.key)
+                answer, pause = (last.answer, last.pause) if last else (None, 0.0)
+                known[record.key] = _Inquiry(about=record.verdict, asked=now, pause=pause, answer=answer)
+            inquiries.known, inquiries.asked = known, lately + [now] * len(seldom)
             # Before an answer arrives, which wakes the BundleDeployment: it is news for the next pass.
             found = Explanations(
                 known={key: each.answer for key, each in known.items() if each.answer},
-                next_change=_seconds_to_next(troubled, known, now, most),
+                next_change=_seconds_to_next(questions, known, now),
             )
-        for record in asked:
+        for question in asked:
             with suppress(RuntimeError):  # after `stop`, during which a pass may continue
-                self._pool.submit(self._ask, name, inquiries, record)
+                self._pool.submit(self._ask, name, inquiries, question)
         return found
 
-    def _ask(self, name: str, inquiries: Inquiries, record: Record) -> None:
+    def _ask(self, name: str, inquiries: Inquiries, question: Question) -> None:
+        record, verdict, ends, is_known = question.record, None, NO_ENDS, True
         try:
-            answer = self._answer(record)
+            verdict, ends = self._answer(question)
         except ApiError as error:
             log.debug("object not explained", extra={"object": str(record.key), "reply": str(error)})
-            answer = None
+            is_known = not error.transient  # what may not be read, or is too large, tells nothing later either
         except Exception as error:  # noqa: BLE001 - the future would keep it unnoticed
             self._client.supervisor.note(Kind.EXPLANATION, f"explain {record.key}", error)
-            answer = None
         with self._lock:
             inquiry = inquiries.known.get(record.key)
             if inquiry is None:
                 return
-            is_news = answer != inquiry.answer
+            last = inquiry.answer
+            is_news = last is None or (last.verdict, last.ends) != (verdict, ends)
             # The first answer may be early: a Namespace that was just deleted does not say yet what holds it.
             is_early = is_news or not inquiry.pause
             pause = AGAIN_SECONDS if is_early else min(inquiry.pause * FACTOR, SELDOM_SECONDS)
-            inquiries.known[record.key] = replace(inquiry, answer=answer, pause=pause)
-        if is_news:
+            answer = Answer(asked=inquiry.asked, verdict=verdict, ends=ends) if is_known else last
+            inquiries.known[record.key] = replace(inquiry, answer=answer, pause=pause, waiting=False)
+        if question.urgent or (is_news and is_known and (verdict or last)):
             self._wake(name)
 
-    def _answer(self, record: Record) -> Verdict | None:
-        key = record.key
+    def _answer(self, question: Question) -> tuple[Verdict | None, Ends]:
+        record = question.record
         if not record.pods:
-            return explain_namespace(self._client.get(NAMESPACES.path(name=key.name)).value)
+            return explain_namespace(self._client.get(NAMESPACES.path(name=record.key.name)).value), NO_ENDS
         try:
-            return explain(list_pods(self._client, record))
+            pods = list_pods(self._client, record)
         except ApiError as error:
             if error.reason != TOO_LARGE:
                 raise
-        return explain(list_pods(self._client, record, FEW_PODS))
+            pods = list_pods(self._client, record, FEW_PODS)
+        return explain(pods), ends_of(pods, question.new_since)
 
 
 def list_pods(client: Client, record: Record, limit: int = PODS) -> list[dict[str, Any]]:
@@ -189,18 +225,25 @@ def may_explain(record: Record) -> bool:
     return bool(record.pods) or (record.deleting and record.key[:2] == ("", NAMESPACES.kind))
 
 
-def _choose(
-    troubled: Sequence[Record], inquiries: Mapping[ObjectKey, _Inquiry], now: float, most: float
-) -> list[Record]:
-    """Return the objects to explain now, the least recently requested first."""
-    due = [each for each in troubled if each.key not in inquiries or inquiries[each.key].due(each, most) <= now]
-    return sorted(due, key=lambda each: inquiries[each.key].asked if each.key in inquiries else 0.0)
+def _choose(questions: Sequence[Question], inquiries: Mapping[ObjectKey, _Inquiry], now: float) -> list[Question]:
+    """Return the objects to ask about now, the least recently requested first."""
+    due = [each for each in questions if _due(each, inquiries) <= now]
+    return sorted(due, key=lambda each: _asked(each, inquiries))
 
 
 def _seconds_to_next(
-    troubled: Sequence[Record], inquiries: Mapping[ObjectKey, _Inquiry], now: float, most: float
+    questions: Sequence[Question], inquiries: Mapping[ObjectKey, _Inquiry], now: float
 ) -> float | None:
-    due = [inquiries[each.key].due(each, most) if each.key in inquiries else now for each in troubled]
-    soonest = min(due, default=float("inf"))
+    soonest = min((_due(each, inquiries) for each in questions), default=math.inf)
     # An object that is due but exceeded the limit waits until more requests are allowed.
-    return None if soonest == float("inf") else max(soonest - now, AGAIN_SECONDS if soonest <= now else 0.0)
+    return None if soonest == math.inf else max(soonest - now, AGAIN_SECONDS if soonest <= now else 0.0)
+
+
+def _due(question: Question, inquiries: Mapping[ObjectKey, _Inquiry]) -> float:
+    inquiry = inquiries.get(question.record.key)
+    return inquiry.due(question) if inquiry else -math.inf
+
+
+def _asked(question: Question, inquiries: Mapping[ObjectKey, _Inquiry]) -> float:
+    inquiry = inquiries.get(question.record.key)
+    return inquiry.asked if inquiry else -math.inf

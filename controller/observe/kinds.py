@@ -40,6 +40,7 @@ from controller.observe.health.rules import (
     matching,
     needs_full_object,
 )
+from controller.observe.health.stability import is_outdated, reported_of, rollout_of
 from controller.observe.health.verdict import Context, Evaluate, Verdict
 from controller.observe.records import Journal, Look, ObjectKey, Record, project
 
@@ -220,6 +221,10 @@ class OwnedObjects:
             return Look(records={}, since=since, number=self._first, changed=None)
         number, changed = owned.journal.end, owned.journal.since(since)
         return Look(records=dict(owned.records), since=since, number=number, changed=changed)
+
+    def find(self, key: ObjectKey) -> Record | None:
+        """Return the record of an object."""
+        return self._records_of(self._owners.get(key, "")).get(key)
 
     def kinds_of(self, owner: str) -> set[GroupKind]:
         """Return the kinds of the objects of an owner."""
@@ -428,7 +433,7 @@ class Registry:
             watch = self._watches.get((key.group, key.kind))
             if watch is None or watch.reflector is not reflector:
                 return None, None  # its watch has stopped, so nothing would remove the record later
-            now = reflector.get((key.namespace, key.name))
+            now = _compare(self._owned.find(key), reflector.get((key.namespace, key.name)))
             return self._owned.put(key, now), now
 
 
@@ -538,7 +543,10 @@ class Projection:
         manifest = {**manifest, "apiVersion": resource.api_version, "kind": kind}
         owner = (manifest["metadata"].get("labels") or {}).get(names.OWNER_LABEL, "")
         verdict = self.judge(owner, manifest, resource, evaluate)
-        return project(manifest, group, kind, verdict, pods_of(manifest, verdict))
+        record = project(manifest, group, kind, verdict, pods_of(manifest, verdict))
+        rollout = rollout_of(manifest, record.applied_at)
+        reported = reported_of(manifest, checked=bool(matching(self._deployments.checks_of(owner), manifest)))
+        return replace(record, rollout=rollout, reported=reported) if rollout or reported else record
 
     def judge(
         self, name: str, manifest: Mapping[str, Any], resource: Resource, evaluate: Evaluate | None = None
@@ -555,7 +563,25 @@ class Projection:
 
 def _health_inputs(record: Record | None) -> tuple[object, ...] | None:
     """Return the inputs of health; of a hook any change, since it may be healthy all the time."""
-    return (record.verdict, record.resource_version if record.is_hook else "") if record else None
+    if record is None:
+        return None
+    return record.verdict, record.rollout, record.outdated, record.resource_version if record.is_hook else ""
+
+
+def _compare(before: Record | None, now: Record | None) -> Record | None:
+    """Return a record with whether its status is older than its spec. What is not known of it now is as before."""
+    if now is None:
+        return None
+    if before and before.uid != now.uid:
+        before = None
+    known = before.reported if before else None
+    if now.reported is None and now.verdict == NOT_OBSERVED:  # from the reply to an apply
+        return replace(now, reported=known, outdated=bool(before and before.outdated)) if known else now
+    if now.reported is None:
+        return now
+    was_outdated = bool(before and before.outdated)
+    outdated = is_outdated(known, now.reported, now.applied_at, was_outdated=was_outdated)
+    return replace(now, outdated=True) if outdated else now
 
 
 def _plan_inputs(record: Record | None) -> tuple[object, ...] | None:

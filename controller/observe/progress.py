@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from api.bounds import read_time
 from api.errors import BundleError
-from controller.observe.explanations import NOTHING, TROUBLED_SECONDS, Explanations, may_explain, oldest_answer
+from controller.observe.explanations import (
+    NOTHING,
+    TROUBLED_SECONDS,
+    Explanations,
+    Inquiries,
+    Question,
+    may_explain,
+    oldest_answer,
+)
 from controller.observe.health.explain import explained
-from controller.observe.health.rules import as_observed, assess_absent, refused
+from controller.observe.health.rules import ALWAYS_HEALTHY, as_observed, assess_absent, refused
+from controller.observe.health.stability import OUTDATED, REPORT_SECONDS, Rollout, Stability, without_crash
 from controller.observe.health.verdict import (
     HEALTHY,
     Health,
@@ -39,10 +48,14 @@ class Progress:
     """What status should show: short falls, and changes of counts only, are delayed."""
     next_change: float | None
     """Seconds until this may change without an event; None for never."""
+    crashes: bool = False
+    """Whether containers of a rollout do not stay, so that it has failed, although it may have been healthy before."""
 
 
 CLOCK_SECONDS = 60.0
 """Until a deadline that has expired only by the system time is checked again: that time may have been set."""
+EAGER_SECONDS = 5.0
+"""Between two requests about a rollout of which a container has ended, and may end again."""
 
 
 class WantedObject(Protocol):
@@ -53,7 +66,7 @@ class WantedObject(Protocol):
         """As in its applied-digest annotation once it is applied."""
 
 
-Explain = Callable[[Sequence[Record]], Explanations]
+Explain = Callable[[Inquiries, Sequence[Question]], Explanations]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +107,15 @@ class HealthTracker:
     clock: Callable[[], float] = time.time
     reader: Reader = field(default_factory=Reader)
     """For callers that know what has changed since the last call."""
+    inquiries: Inquiries = field(default_factory=Inquiries)
+    """What was asked about the objects; changed by the explainer only."""
+    deadline: float = math.inf
+    """`spec.progressDeadline` in seconds; set when a pass judges."""
+    confirmed: bool = False
+    """Whether status says that the rollouts have held that this process has not seen; likewise."""
+    _rollouts: dict[ObjectKey, Stability] = field(default_factory=dict)
+    _outdated: dict[ObjectKey, tuple[str, float]] = field(default_factory=dict)
+    """When objects were applied whose status is older than their spec: as the API server says, in monotonic seconds."""
     _applied: dict[ObjectKey, _Applied] = field(default_factory=dict)
     _left_healthy: dict[ObjectKey, float] = field(default_factory=dict)
     _healthy: set[ObjectKey] = field(default_factory=set)
@@ -112,7 +134,7 @@ class HealthTracker:
         refusals: Mapping[ObjectKey, BundleError] | None = None,
         recreates: bool = True,
         awaited: Collection[ObjectKey] = (),
-        explain: Explain = lambda _troubled: NOTHING,
+        explain: Explain = lambda _inquiries, _questions: NOTHING,
     ) -> Progress:
         """Judge the objects of a revision: those that were not healthy, whose verdict may change with time, and others.
 
@@ -125,11 +147,12 @@ class HealthTracker:
             refusals: why objects could not be applied.
             recreates: whether missing objects are created again. One that is not is reported immediately.
             awaited: objects whose wave is not over before they are healthy: all of these have a deadline.
-            explain: explains objects that have been in trouble for a while.
+            explain: explains objects that have been in trouble for a while, and tells whether pods have stayed.
         """
-        now, refusals = self.now(), refusals or {}
+        now, refusals, self.deadline = self.now(), refusals or {}, deadline
         keys = wanted if changed is None else dict.fromkeys((*self._unhealthy, *changed, *refusals))
-        self._forget({*self._healthy, *self._left_healthy, *self._applied} if changed is None else keys, wanted)
+        known = (self._healthy, self._left_healthy, self._applied, self._rollouts, self._outdated)
+        self._forget(set().union(*known) if changed is None else keys, wanted)
         judged = [
             self._judge(key, observed.get(key), wanted[key].digest, refusals.get(key), now)
             for key in keys
@@ -137,20 +160,24 @@ class HealthTracker:
         ]
         judged = [replace(each, verdict=_due(each.verdict)) if each.key in awaited else each for each in judged]
         self._unhealthy = tuple(each.key for each in judged if each.verdict.state is not State.HEALTHY)
-        troubled = [each for each in judged if _may_explain(each)]
         soon = min(TROUBLED_SECONDS, oldest_answer(deadline))
-        explanations = explain([e.record for e in troubled if e.record and now - e.since >= soon])
-        judged = [_explain(each, explanations) for each in judged]
+        troubled = [each for each in judged if _may_explain(each)]
+        explanations = explain(self.inquiries, [*self._questions(judged, now, soon)])
+        judged = [_explain(each, explanations) if each in troubled else each for each in judged]
         verdicts = [
             (each.key, with_deadline(each.verdict, since=each.since, now=now, deadline=deadline)) for each in judged
         ]
         health = aggregate(verdicts, applied=True, others=len(wanted) - len(verdicts), awaited=awaited)
-        is_lost = any(each.record is None and (each.key in refusals or not recreates) for each in judged)
-        shown, wait = self._publish(health, revision, now, lasts=is_lost)
-        changes = [each.since + soon - now for each in troubled if now - each.since < soon]
+        lasts = any(each.record is None and (each.key in refusals or not recreates) for each in judged)
+        rollouts = [self._rollouts[each.key] for each in judged if each.key in self._rollouts]
+        lasts = lasts or any(each.has_ended for each in rollouts)
+        shown, wait = self._publish(health, revision, now, lasts=lasts)
+        changes: list[float | None] = [each.since + soon - now for each in troubled if now - each.since < soon]
         changes += [self._seconds_to_check(each, now, deadline) for each in judged if _is_timed(each.verdict)]
+        changes += [self._seconds_to_hold(each, now) for each in judged]
         soonest = [seconds for seconds in (*changes, explanations.next_change, wait) if seconds and seconds > 0]
-        return Progress(health=health, shown=shown, next_change=min(soonest, default=None))
+        crashes = any(each.crashes for each in rollouts)
+        return Progress(health=health, shown=shown, next_change=min(soonest, default=None), crashes=crashes)
 
     def _forget(self, keys: Iterable[ObjectKey], wanted: Container[ObjectKey]) -> None:
         """Drop what is remembered of those of the objects that the revision does not have."""
@@ -159,16 +186,86 @@ class HealthTracker:
                 self._healthy.discard(key)
                 self._left_healthy.pop(key, None)
                 self._applied.pop(key, None)
+                self._rollouts.pop(key, None)
+                self._outdated.pop(key, None)
+
+    def judge(self, key: ObjectKey, record: Record | None, digest: str) -> Verdict:
+        """Return the verdict on an object of a revision, as far as it has held already.
+
+        Args:
+            key: of the object.
+            record: as it was last seen; None if it was not.
+            digest: as in its applied-digest annotation once it is applied.
+        """
+        verdict = judge_object(record, digest)
+        if record is None:
+            self._rollouts.pop(key, None)
+        if record is None or record.deleting or record.applied_digest != digest:
+            return verdict
+        if record.rollout:
+            return self._hold(record, record.rollout, verdict)
+        return OUTDATED if self._is_outdated(record, verdict) else verdict
+
+    def _hold(self, record: Record, rollout: Rollout, verdict: Verdict) -> Verdict:
+        now, known = self.now(), self._rollouts.get(record.key)
+        if known is None or known.template != rollout.template:
+            began = self._applied_at(record.key, record.applied_at, now) if record.applied_at else now
+            is_old = verdict.state is State.HEALTHY and now - began >= self.deadline
+            known = self._rollouts[record.key] = Stability(
+                template=rollout.template,
+                seen=now,
+                began=began,
+                applied_at=record.applied_at,
+                steady=known is None and (self.confirmed or is_old),
+            )
+        return known.judge(verdict, rollout, self.inquiries.answer_on(record.key), now, self.deadline)
+
+    def _is_outdated(self, record: Record, verdict: Verdict) -> bool:
+        """Whether a verdict comes from a status that is older than the spec, and that may still be written."""
+        if not record.outdated or verdict.reason == ALWAYS_HEALTHY or verdict.state is State.PROGRESSING:
+            self._outdated.pop(record.key, None)
+            return False
+        now, known = self.now(), self._outdated.get(record.key)
+        if known is None or known[0] != record.applied_at:
+            known = self._outdated[record.key] = (
+                record.applied_at,
+                self._applied_at(record.key, record.applied_at, now),
+            )
+        return now - known[1] < REPORT_SECONDS
 
     def _judge(
         self, key: ObjectKey, record: Record | None, digest: str, refusal: BundleError | None, now: float
     ) -> _Judged:
-        verdict = judge_object(record, digest)
+        verdict = self.judge(key, record, digest)
         # A problem of the object itself is more useful than that it could not be compared or repaired.
         is_unhealthy = record is not None and record.applied_digest == digest and verdict.state is not State.HEALTHY
         if refusal and not is_unhealthy:
             verdict = refused(refusal, str(key))
         return _Judged(key, record, verdict, self._since(key, verdict, record, now))
+
+    def _questions(self, judged: Iterable[_Judged], now: float, soon: float) -> Iterator[Question]:
+        """Yield the objects to ask about, also those that were asked about before."""
+        most = oldest_answer(self.deadline)
+        for each in judged:
+            record, rollout = each.record, self._rollouts.get(each.key)
+            if record is None or each.verdict.state is State.HEALTHY or not may_explain(record):
+                continue
+            if rollout and rollout.asks <= now:
+                soonest = EAGER_SECONDS if rollout.may_end_again(now, self.deadline) else most
+                yield Question(
+                    record=record, since=rollout.asks, new_since=rollout.applied_at, most=soonest, urgent=True
+                )
+            elif _may_explain(each) and now - each.since >= soon:
+                yield Question(record=record, new_since=rollout.applied_at if rollout else "", most=most)
+
+    def _seconds_to_hold(self, judged: _Judged, now: float) -> float | None:
+        """Return in how many seconds something may have held for long enough."""
+        if outdated := self._outdated.get(judged.key):
+            return outdated[1] + REPORT_SECONDS - now
+        rollout = self._rollouts.get(judged.key)
+        if rollout is None or judged.record is None or judged.record.rollout is None:
+            return None
+        return rollout.seconds_to_change(judged.record.rollout, now)
 
     def _since(self, key: ObjectKey, verdict: Verdict, record: Record | None, now: float) -> float:
         """Return when the deadline of an object started."""
@@ -243,5 +340,8 @@ def _is_timed(verdict: Verdict) -> bool:
 
 
 def _explain(judged: _Judged, explanations: Explanations) -> _Judged:
-    explanation = explanations.known.get(judged.key)
-    return replace(judged, verdict=explained(judged.verdict, explanation)) if explanation else judged
+    answer = explanations.known.get(judged.key)
+    if answer is None or answer.verdict is None:
+        return judged
+    explanation = without_crash(answer.verdict) if judged.key.kind == "Job" else answer.verdict
+    return replace(judged, verdict=explained(judged.verdict, explanation))

@@ -29,6 +29,7 @@ SHORTEST = 64
 UNREAD = -1
 """The number of a reader that has read nothing."""
 if TYPE_CHECKING:
+    from controller.observe.health.stability import Reported, Rollout
     from controller.observe.health.verdict import Verdict
 Entry = Mapping[str, Any]
 """One of managedFields."""
@@ -202,7 +203,13 @@ class Record:
     annotations: tuple[tuple[str, str], ...] = ()
     """Of a Namespace only, too."""
     pods: str = ""
-    """Label selector of the pods that may explain why it is not healthy; empty if it is, or has none."""
+    """Label selector of the pods that may explain why it is not healthy; empty if it has none."""
+    rollout: Rollout | None = None
+    """Of a workload whose pods have to stay."""
+    reported: Reported | None = None
+    """What tells whether its status is about its spec, if the object does not say that."""
+    outdated: bool = False
+    """Whether its status is older than its spec."""
 
     @property
     def namespace(self) -> str:

@@ -34,7 +34,7 @@ from controller.kube.client import ApiError
 from controller.kube.configuration import User
 from controller.kube.resources import GroupVersionKind
 from controller.observe.deployments import ORPHAN_FINALIZER
-from controller.observe.explanations import NOTHING, Explanations, may_explain
+from controller.observe.explanations import NOTHING, Explanations, Question, may_explain
 from controller.observe.records import ObjectKey, Record
 from controller.reconcile import hooks, stored
 from controller.reconcile.context import NEVER, UNLISTED, Context, Requeue
@@ -342,9 +342,9 @@ def _describe(
 
 
 def _explain(context: Context, awaited: Iterable[Record]) -> Explanations:
-    namespaces = [record for record in awaited if may_explain(record)]
+    namespaces = [Question(record=record) for record in awaited if may_explain(record)]
     return (
-        context.services.explainer.explain(context.name, context.memory.inquiries, namespaces)
+        context.services.explainer.explain(context.name, context.memory.health.inquiries, namespaces)
         if namespaces
         else NOTHING
     )
@@ -383,8 +383,9 @@ def _log(context: Context, error: BundleError) -> None:
 
 
 def _name(record: Record, explanations: Explanations) -> str:
-    known = explanations.known.get(record.key)
-    return describe_awaited(record, f"{known.reason}: {known.message}" if known else "")
+    answer = explanations.known.get(record.key)
+    verdict = answer.verdict if answer else None
+    return describe_awaited(record, f"{verdict.reason}: {verdict.message}" if verdict else "")
 
 
 def _seconds_to_report(seconds: float) -> float:

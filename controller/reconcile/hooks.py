@@ -18,7 +18,6 @@ from controller.apply.targets import TargetSet, make_install_namespace
 from controller.build.config_values import reads_secrets
 from controller.build.revision import Revision
 from controller.kube.configuration import User
-from controller.observe.explanations import oldest_answer
 from controller.observe.records import ObjectKey
 from controller.reconcile import stored
 from controller.reconcile.context import Context
@@ -151,12 +150,7 @@ def _options(context: Context, revision: Revision, user: User | None) -> HookOpt
         retries=context.memory.retries,
         deadline=deadline,
         conceals=reads_secrets(context.spec),
-        explain=partial(
-            context.services.explainer.explain,
-            context.name,
-            context.memory.hook_inquiries,
-            most=oldest_answer(deadline),
-        ),
+        explain=partial(context.services.explainer.explain, context.name),
         confirm=make_confirmation(context, revision.digest),
     )
 

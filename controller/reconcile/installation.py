@@ -16,7 +16,7 @@ from functools import partial
 from types import MappingProxyType
 
 from api.errors import BundleError
-from api.v1alpha2.conditions import Reason, Retry
+from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import HistoryEntry, Wave
 from controller.apply.execute import Survey
 from controller.apply.hooks import HookRemains
@@ -30,7 +30,6 @@ from controller.build.config_values import reads_secrets
 from controller.build.revision import Revision
 from controller.kube.events import Note
 from controller.kube.resources import GroupVersionKind
-from controller.observe.explanations import oldest_answer
 from controller.observe.following import Contested
 from controller.observe.progress import Explain, Progress
 from controller.observe.records import Look, ObjectKey, Reader, Record, key_of
@@ -475,6 +474,7 @@ def assess_installed(context: Context) -> Progress:
     tracker, ledger = context.memory.health, context.memory.ledger
     look = context.services.watches.look(context.name, tracker.reader.seen)
     changed = tracker.reader.read(look, ledger.changes)
+    tracker.confirmed = _has_held(context, context.status.revision)
     return tracker.summarize(
         ledger.left,
         look.records,
@@ -513,7 +513,7 @@ def assess_work(
     outcomes = list(outcomes)
     held = next((each.error for each in outcomes if isinstance(each.error, WaveError)), None)
     tracker = context.memory.health
-    tracker.reader = Reader()
+    tracker.reader, tracker.confirmed = Reader(), _has_held(context, options.wanted.revision)
     return tracker.summarize(
         wanted,
         observed,
@@ -528,8 +528,14 @@ def assess_work(
 
 
 def _explain(context: Context) -> Explain:
-    most = oldest_answer(context.spec.progress_deadline_seconds)
-    return partial(context.services.explainer.explain, context.name, context.memory.inquiries, most=most)
+    return partial(context.services.explainer.explain, context.name)
+
+
+def _has_held(context: Context, revision: str) -> bool:
+    """Whether status says that a revision is healthy, so that a restart does not wait for that again."""
+    healthy, newest = context.status.condition(ConditionType.HEALTHY), next(iter(context.status.history), None)
+    is_healthy = healthy is not None and healthy.status == "True"
+    return is_healthy and newest is not None and (newest.revision, newest.outcome) == (revision, "Healthy")
 
 
 def _version(context: Context, revision: str) -> str:

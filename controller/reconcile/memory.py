@@ -19,7 +19,6 @@ from controller.apply.targets import Differences, PackedTargets, TargetSet
 from controller.bugs import InternalError
 from controller.build.request import Sources
 from controller.build.revision import PackedRevision, Revision, Terms
-from controller.observe.explanations import Inquiries
 from controller.observe.progress import HealthTracker
 from controller.observe.records import ObjectKey
 from controller.retries import Retries
@@ -198,9 +197,6 @@ class Memory:
     """Digests of the revisions that were stored and that no pass has begun to apply since."""
     targets: dict[tuple[str, str], TargetSet] = field(default_factory=dict)
     """By digest and the parts of the spec that they depend on."""
-    inquiries: Inquiries = field(default_factory=Inquiries)
-    """Why its objects are not healthy."""
-    hook_inquiries: Inquiries = field(default_factory=Inquiries)
     retries: Retries = field(default_factory=Retries)
     poll: PollState = field(init=False)
     source_progress: SourceProgress = field(default_factory=SourceProgress)

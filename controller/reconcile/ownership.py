@@ -250,7 +250,7 @@ def keep_only(
             _write_terms(context, installed, replace(installed.terms, left=texts, past=past))
         installed = context.memory.revisions[installed.digest]
         _write_terms(context, installed, replace(installed.terms, left=texts))
-    entries = choose(context.status.history, kept, context.spec.revision_history_limit)
+    entries = choose(context.status.history, kept, context.spec.kept_revisions)
     history = [each.revision for each in entries if each.revision not in kept]
     if MORE in texts or context.services.revisions.is_tidy(context.name, kept, history):
         return

@@ -248,6 +248,7 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
             context.services.watches.synced and context.is_same_spec(context.services.watches.outline(context.name))
         ),
         confirm=make_confirmation(context, targets.revision),
+        judge=context.memory.health.judge,
     )
 
 

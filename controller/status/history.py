@@ -40,7 +40,7 @@ def record(deployment: BundleDeployment, report: Report, after: Status, now: dat
         entries = (_judge(entries[0], report, now), *entries[1:])
     current = (after.revision, after.installed_revision)
     stored = [each for each in entries if each.revision in current or each.revision not in report.lost]
-    return tuple(choose(stored, current, spec.revision_history_limit))
+    return tuple(choose(stored, current, spec.kept_revisions))
 
 
 def choose(entries: Iterable[HistoryEntry], current: Collection[str], limit: int) -> list[HistoryEntry]:
@@ -100,13 +100,17 @@ def _recall(status: Status) -> list[HistoryEntry]:
 
 
 def _judge(entry: HistoryEntry, report: Report, now: datetime) -> HistoryEntry:
-    """Return the entry of the desired revision with what is known about it now. Once it was healthy, that remains."""
+    """Return the entry of the desired revision with what is known about it now.
+
+    Once it was healthy, that remains, unless its containers do not stay (`Progress.crashes`).
+    """
     if report.rollback and report.rollback.from_revision == entry.revision:
         return entry.model_copy(update={"outcome": "RolledBack", "message": shorten(report.rollback.message)})
     is_applied = report.applied and report.revision == entry.revision
     if is_applied and entry.installed_at is None:
         entry = entry.model_copy(update={"installed_at": now})
-    if entry.outcome in ("Healthy", "RolledBack"):
+    crashes = report.progress is not None and report.progress.crashes
+    if entry.outcome == "RolledBack" or (entry.outcome == "Healthy" and not crashes):
         return entry
     if is_applied and report.progress and report.progress.shown.status == "True":
         return entry.model_copy(update={"outcome": "Healthy", "message": ""})
@@ -205,12 +209,14 @@ def _find_failed(deployment: BundleDeployment, report: Report, now: datetime) ->
 
 
 def _find_upgrade(deployment: BundleDeployment, report: Report) -> HistoryEntry | None:
-    """Return the entry of an upgrade whose outcome is not known yet; None if there is none."""
+    """Return the entry of an upgrade whose outcome is not known yet, or not any more; None if there is none."""
     if report.held or not _may_roll_back(deployment.spec, deployment.status):
         return None
     entry = next(iter(deployment.status.history), None)
-    is_wanted = entry is not None and report.wanted == report.revision == entry.revision
-    return entry if is_wanted and entry and entry.outcome in (None, "Failed") else None
+    if entry is None or not report.wanted == report.revision == entry.revision:
+        return None
+    crashes = report.progress is not None and report.progress.crashes
+    return entry if crashes or entry.outcome in (None, "Failed") else None
 
 
 def _may_roll_back(spec: Spec, status: Status) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from controller.observe.health.verdict import (
     HEALTHY,
@@ -28,8 +30,9 @@ FATAL = frozenset({CRASH_LOOP, "InvalidImageName", "ErrImageNeverPull"})
 """Reasons of a waiting container that only a change of the Pod resolves."""
 # Other reasons worth reporting end in Error (CreateContainerConfigError, RunContainerError).
 _PULLING = frozenset({"ErrImagePull", "ImagePullBackOff"})
-# A container runs for a while between two crashes: counting restarts keeps the verdict stable.
-_CRASH_LOOP_RESTARTS = 3
+CRASHES = 3
+"""Ends of the same container after which it is not expected to recover: an application that ends once or twice may be
+waiting for its database. A container runs for a while between two crashes: counting keeps the verdict stable."""
 _CONTAINERS = (("initContainerStatuses", "init container"), ("containerStatuses", "container"))
 NOT_OBSERVED = "PodNotObserved"
 PENDING = "PodPending"
@@ -43,7 +46,7 @@ _NAMESPACE_CONDITIONS = (
 )
 # `pods. has 3 resource instances`, `example.com/x in 3 resource instances`: the numbers fall as deletion proceeds.
 _INSTANCES = re.compile(r" (has|in) \d+ resource instances")
-_OF_PODS = frozenset(
+OF_PODS = frozenset(
     {
         ("apps", "Deployment"),
         ("apps", "StatefulSet"),
@@ -101,9 +104,11 @@ def _worst_container(subject: Subject) -> Verdict | None:
 
 def _container(subject: Subject, label: str, status: Manifest) -> Verdict | None:
     waiting = reason_or(text(status, "state", "waiting", "reason"), "")
-    if waiting in FATAL:
+    if waiting in FATAL and waiting != CRASH_LOOP:
         return failed(waiting, f"{label}{_termination_message(subject, status)}")
-    if _crash_loops(status):
+    if waiting == CRASH_LOOP and _count_ends(status) < CRASHES:
+        return progressing(CRASH_LOOP, f"{label}{_termination_message(subject, status)}")
+    if waiting == CRASH_LOOP or _crash_loops(status):
         return failed(CRASH_LOOP, f"{label}{_termination_message(subject, status)}")
     return progressing(waiting, label) if _is_hindered(waiting) else None
 
@@ -135,9 +140,78 @@ def is_pod_stuck(reason: str) -> bool:
 
 
 def _crash_loops(status: Manifest) -> bool:
-    restarts = integer(status, "restartCount") or 0
-    crashed = field(status, "lastState", "terminated") is not None
-    return crashed and restarts >= _CRASH_LOOP_RESTARTS and status.get("ready") is not True
+    crashed = any(field(status, state, "terminated") is not None for state in ("state", "lastState"))
+    return crashed and _count_ends(status) >= CRASHES and status.get("ready") is not True
+
+
+def _count_ends(status: Manifest) -> int:
+    """Return how often a container has ended: once for each restart, and once if it does not run now."""
+    is_waiting = field(status, "state", "waiting") is not None and field(status, "lastState", "terminated") is not None
+    is_backing_off = text(status, "state", "waiting", "reason") == CRASH_LOOP
+    has_ended = is_waiting or is_backing_off or field(status, "state", "terminated") is not None
+    return (integer(status, "restartCount") or 0) + has_ended
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """How often a container has ended that should run as long as its pod."""
+
+    count: int = 0
+    """Of the one that has ended most often, if its last end was an error or it has ended `CRASHES` times."""
+    text: str = ""
+    """The container, and how it has ended last."""
+
+
+NO_ENDS = Ends()
+
+
+def ends_of(pods: Iterable[Manifest], since: str) -> Ends:
+    """Return how often a container of these pods has ended.
+
+    An init container that has succeeded has not ended in this sense.
+
+    Args:
+        pods: all of a workload, or some; those of older templates of it do not count, nor what is being deleted.
+        since: older pods do not count either; as the API server writes times, empty for all.
+    """
+    new = [each for each in _of_newest_template(_present(pods)) if text(each, "metadata", "creationTimestamp") >= since]
+    found = (_ends_in(subject_of(each, Context())) for each in new)
+    return max(found, key=lambda ends: (ends.count, ends.text), default=NO_ENDS)
+
+
+def _ends_in(pod: Subject) -> Ends:
+    once = {text(each, "name") for each in mappings(pod.manifest, "spec", "initContainers") if not _is_sidecar(each)}
+    restarts = text(pod.manifest, "spec", "restartPolicy") not in ("Never", "OnFailure")
+    found = [
+        Ends(count, _describe_end(pod, label, status))
+        for label, status in _containers(pod)
+        if (count := _count_errors(status, stays=restarts and text(status, "name") not in once))
+    ]
+    return max(found, key=lambda ends: (ends.count, ends.text), default=NO_ENDS)
+
+
+def _is_sidecar(init_container: Manifest) -> bool:
+    return init_container.get("restartPolicy") == "Always"
+
+
+def _count_errors(status: Manifest, *, stays: bool) -> int:
+    """Return how often a container has ended; 0 if it has succeeded, or may have ended on purpose.
+
+    Args:
+        status: of the container.
+        stays: whether it should run as long as its pod, so that it is started again whatever its exit code.
+    """
+    ends, code = _count_ends(status), integer(_last_end(status), "exitCode")
+    has_succeeded = not stays and integer(status, "state", "terminated", "exitCode") == 0
+    return 0 if has_succeeded or (not code and ends < CRASHES) else ends
+
+
+def _last_end(status: Manifest) -> Any:
+    return field(status, "state", "terminated") or field(status, "lastState", "terminated")
+
+
+def _describe_end(pod: Subject, label: str, status: Manifest) -> str:
+    return f"{label} exited with code {integer(_last_end(status), 'exitCode')}{_termination_message(pod, status)}"
 
 
 def _unscheduled(subject: Subject) -> Verdict | None:
@@ -166,10 +240,14 @@ def _containers(subject: Subject) -> Iterator[tuple[str, Manifest]]:
 
 
 def pods_of(workload: Manifest, verdict: Verdict) -> str:
-    """Return the label selector of the pods that may explain why a workload is not healthy; empty if none can."""
+    """Return the label selector of the pods that may explain why a workload is not healthy, or show that it is not.
+
+    Empty if none can: a Job is done once it is healthy.
+    """
     group, kind = text(workload, "apiVersion").rpartition("/")[0], text(workload, "kind")
     troubled = verdict.state in (State.PROGRESSING, State.FAILED) and verdict.deadline
-    if not troubled or (group, kind) not in _OF_PODS or verdict.reason in _TELL_ALL:
+    asks = (troubled and verdict.reason not in _TELL_ALL) or (verdict.state is State.HEALTHY and kind != "Job")
+    if not asks or (group, kind) not in OF_PODS:
         return ""
     selector = field(workload, "spec", "selector")
     labels = strings(selector) if kind == "ReplicationController" else strings(selector, "matchLabels")
@@ -204,8 +282,7 @@ def explain(pods: Iterable[Manifest]) -> Verdict | None:
     Failed only where waiting does not help (`FATAL`), which makes the workload Failed before its deadline. A Pod that
     has terminated does not: its workload replaces it.
     """
-    present = [manifest for manifest in pods if not field(manifest, "metadata", "deletionTimestamp")]
-    verdicts = [pod(subject_of(manifest, Context())) for manifest in _of_newest_template(present)]
+    verdicts = [pod(subject_of(manifest, Context())) for manifest in _of_newest_template(_present(pods))]
     troubles = [verdict for verdict in verdicts if verdict.state is not State.HEALTHY]
     worst = min(troubles, key=_severity, default=None)
     if worst is None or _is_fatal(worst):
@@ -221,6 +298,10 @@ def explain_namespace(namespace: Manifest) -> Verdict | None:
         if condition and condition.holds:
             return Verdict(State.TERMINATING, reason, _INSTANCES.sub("", condition.message))
     return None
+
+
+def _present(pods: Iterable[Manifest]) -> list[Manifest]:
+    return [manifest for manifest in pods if not field(manifest, "metadata", "deletionTimestamp")]
 
 
 def _of_newest_template(pods: list[Manifest]) -> list[Manifest]:
@@ -242,4 +323,4 @@ def _rank(verdict: Verdict) -> int:
 
 
 def _is_fatal(verdict: Verdict) -> bool:
-    return verdict.reason in FATAL
+    return verdict.state is State.FAILED and verdict.reason in FATAL

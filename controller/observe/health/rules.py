@@ -49,6 +49,7 @@ _NUMBER = re.compile(r"\b\d+(\.\d+)?([munkMGTPE]i?|Ki|%)?(?!\w|\.\d)")
 # `missing request for cpu in container app of Pod web-5c7f9d8b6-x7k2p`
 _POD = re.compile(r" of Pod \S+")
 SUSPENDED = "Suspended"
+ALWAYS_HEALTHY = "AlwaysHealthy"
 STATUS_NOT_REPORTED = "StatusNotReported"
 # Means no deadline: such a Deployment never gets the condition Progressing.
 _NO_DEADLINE = 2**31 - 1
@@ -67,6 +68,10 @@ _WORST_FIRST = (State.FAILED, State.PROGRESSING, State.HEALTHY)
 _GATEWAY_API = "gateway.networking.k8s.io"
 _LATEST_GENERATION_NOT_OBSERVED = progressing(
     "LatestGenerationNotObserved", "its controller has not observed the latest generation yet"
+)
+_UNASKED = (
+    "spec.healthChecks is not asked before; if that controller never reports one, `always: Healthy` there accepts the "
+    "object as it is"
 )
 
 
@@ -174,6 +179,8 @@ def _unbound(subject: Subject) -> Verdict:
 def horizontal_pod_autoscaler(subject: Subject) -> Verdict:
     """Judge a HorizontalPodAutoscaler of autoscaling/v2; v1 has no conditions."""
     target, hint = subject.denied("AbleToScale"), describe_acceptance(subject)
+    if not subject.conditions:
+        return progressing("NoConditions", "its controller has not looked at it yet", hint=hint)
     if target:
         return progressing(reason_or(target.reason, "NotAbleToScale"), _message(target), hint=hint)
     metric = subject.denied("ScalingActive")
@@ -419,7 +426,7 @@ def concerns(check: Manifest, group: str, kind: str) -> bool:
 def always_healthy(subject: Subject) -> Verdict | None:
     """Return Healthy if a check sets `always: Healthy`."""
     if any(check.get("always") == "Healthy" for check in subject.context.checks):
-        return healthy("AlwaysHealthy", 'spec.healthChecks sets "always: Healthy"')
+        return healthy(ALWAYS_HEALTHY, 'spec.healthChecks sets "always: Healthy"')
     return None
 
 
@@ -590,6 +597,8 @@ def _generation_not_observed(subject: Subject) -> Verdict | None:
     generation, observed = subject.generation, subject.observed_generation
     if generation is None or observed is None or generation == observed:
         return None
+    if subject.context.checks:
+        return replace(_LATEST_GENERATION_NOT_OBSERVED, hint=_UNASKED)
     return _LATEST_GENERATION_NOT_OBSERVED
 
 

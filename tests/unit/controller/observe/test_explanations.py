@@ -19,6 +19,7 @@ from controller.observe.explanations import (
     Explainer,
     Explanations,
     Inquiries,
+    Question,
     may_explain,
 )
 from controller.observe.health.verdict import State, Verdict
@@ -49,20 +50,21 @@ class World:
             self.woken += name == "shop"
 
     def pod(self, reason: str) -> None:
-        status = {"name": "main", "state": {"waiting": {"reason": reason}}}
+        status = {"name": "main", "restartCount": 2, "state": {"waiting": {"reason": reason}}}
         self.api.put(POD_PATH, "web-1", status={"phase": "Pending", "containerStatuses": [status]})
 
-    def ask(self, *troubled: Record) -> Explanations:
+    def ask(self, *troubled: Record, most: float = SELDOM_SECONDS) -> Explanations:
         """Ask, and wait until all that was asked is answered."""
-        found = self.explainer.explain("shop", self.inquiries, troubled or [workload()])
+        questions = [Question(record=record, most=most) for record in troubled or [workload()]]
+        found = self.explainer.explain("shop", self.inquiries, questions)
         self.explainer._pool.submit(lambda: None).result(10)
         return found
 
     def answer(self, *troubled: Record) -> str:
         """Return what is known of the first, asking nothing new at this time."""
         records: Sequence[Record] = troubled or [workload()]
-        verdict = self.ask(*records).known.get(records[0].key)
-        return f"{verdict.state.value} {verdict.reason}" if verdict else ""
+        answer = self.ask(*records).known.get(records[0].key)
+        return f"{answer.verdict.state.value} {answer.verdict.reason}" if answer and answer.verdict else ""
 
     @property
     def asked(self) -> int:
@@ -88,7 +90,7 @@ def test_the_pods_of_a_workload_are_listed_once_and_the_answer_is_news(world: Wo
 
 def test_an_answer_is_known_without_waiting_for_it(world: World) -> None:
     world.api.frozen.set()
-    assert not world.explainer.explain("shop", world.inquiries, [workload()]).known
+    assert not world.explainer.explain("shop", world.inquiries, [Question(record=workload())]).known
     world.pod("CrashLoopBackOff")
     world.api.frozen.clear()
     wait_for(lambda: world.woken, 10, "woken")
@@ -212,7 +214,7 @@ def test_what_may_be_explained(_name: str, fields: dict[str, Any], expect: bool)
 
 def test_after_the_end_nothing_is_asked_and_a_pass_goes_on(world: World) -> None:
     world.explainer.stop()
-    assert world.explainer.explain("shop", world.inquiries, [workload()]).known == {}
+    assert world.explainer.explain("shop", world.inquiries, [Question(record=workload())]).known == {}
     assert not world.api.received
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +11,8 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.ledger import Left
-from controller.observe.explanations import Explanations
+from controller.observe.explanations import Explanations, Question
+from controller.observe.health.stability import Answer
 from controller.observe.health.verdict import HEALTHY, State, Verdict
 from controller.observe.kinds import OwnedObjects
 from controller.observe.progress import HealthTracker, Progress
@@ -68,12 +69,13 @@ class Tracker:
             refusals=refusals,
             recreates=recreates,
             awaited=awaited,
-            explain=lambda troubled: self.explain(list(troubled)),
+            explain=lambda _inquiries, questions: self.explain(questions),
         )
 
-    def explain(self, troubled: list[Record]) -> Explanations:
-        self.asked = [record.key for record in troubled]
-        return Explanations(known=self.known, next_change=30.0 if troubled else None)
+    def explain(self, questions: Sequence[Question]) -> Explanations:
+        self.asked = [question.record.key for question in questions]
+        known = {key: Answer(asked=self.now, verdict=verdict) for key, verdict in self.known.items()}
+        return Explanations(known=known, next_change=30.0 if questions else None)
 
 
 @pytest.fixture

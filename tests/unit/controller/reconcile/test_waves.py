@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.apply import execute
+from controller.observe import progress
 from controller.observe.health.verdict import Verdict
 from controller.observe.progress import judge_object
 from controller.observe.records import Record
@@ -219,10 +219,10 @@ def test_as_many_waves_as_objects_are_looked_at_once_each(world: World, monkeypa
         judged.append(digest)
         return judge_object(record, digest)
 
-    monkeypatch.setattr(execute, "judge_object", counted)
+    monkeypatch.setattr(progress, "judge_object", counted)
     wish(world, *(config_map(f"m{number}", number) for number in range(40)))
     assert world.conditions["Ready"] == "True Ready"
-    assert len(judged) == 39
+    assert len(judged) == 39 + 40 + 40  # between waves, and twice for status
 
 
 def test_what_cannot_be_applied_holds_up_later_waves(world: World) -> None:

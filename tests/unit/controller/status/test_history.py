@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -86,6 +87,9 @@ CASES = [
     Case("one that was healthy does not fail later", HEALTHY,
          {"wanted": A, "revision": A, "applied": True, "managed_kinds": KINDS, "managed_state": "v2:x",
           "progress": progress(Reason.FAILED, 1)}, [(A, "Healthy")]),
+    Case("unless its containers do not stay", HEALTHY,
+         {"wanted": A, "revision": A, "applied": True, "managed_kinds": KINDS, "managed_state": "v2:x",
+          "progress": replace(progress(Reason.FAILED, 1), crashes=True)}, [(A, "Failed")]),
     Case("one that was replaced before that is known is superseded", BEGUN, {"wanted": C, "managed_kinds": KINDS},
          [(C, None), (B, "Superseded"), (A, "Healthy")]),
     Case("one that is applied again has one entry", {**HEALTHY, "history": [entry(A, "Healthy"), entry(B, "Failed")]},

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -77,6 +78,9 @@ CASES = [
          {**APPLIED, "outcomes": (outcome(REFUSED),), "progress": progress(Reason.FAILED, 2)}, A),
     Case("it has failed before, and that is asked for now", FAILED, A, (entry(B, "Failed"), entry(A, "Healthy"))),
     Case("it was healthy once", FAILED, None, (entry(B, "Healthy"), entry(A, "Healthy"))),
+    Case("it was healthy, but its containers do not stay",
+         {**APPLIED, "progress": replace(progress(Reason.FAILED, 1), crashes=True)}, A,
+         (entry(B, "Healthy"), entry(A, "Healthy"))),
     Case("it is the first one", FAILED, None, (entry(B),), installed=""),
     Case("nothing was ever healthy", FAILED, None, (entry(B), entry(A, "Failed"))),
     Case("the last healthy one is older", FAILED, C, (entry(B), entry(A, "Superseded"), entry(C, "Healthy"))),

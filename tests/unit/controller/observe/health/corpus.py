@@ -106,6 +106,8 @@ CORPUS = [
     Sample(name="a Pod that failed", given=pod("Failed", containers=[ended(1)]),
          difference="a Pod that failed has failed"),
     Sample(name="a Pod that crashes", given=pod("Running", containers=[waiting("CrashLoopBackOff")])),
+    Sample(name="a Pod that waits after its first crash", given=pod("Running", containers=[waiting("CrashLoopBackOff",
+         restarts=0)]), difference="a container that has ended once or twice may be waiting for another one"),
     Sample(name="a Pod that crashed twice", given=pod("Running", containers=[crashed(2)])),
     Sample(name="a Pod between two crashes", given=pod("Running", containers=[crashed(3)]),
          difference="a container that keeps crashing has failed before it runs and between crashes, too"),

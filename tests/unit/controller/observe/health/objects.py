@@ -67,9 +67,10 @@ def pod(phase: str, *given: str, containers: Any = (), inits: Any = (), **status
     return manifest("v1 Pod", status={"phase": phase, "conditions": conditions(*given), **statuses, **status})
 
 
-def waiting(reason: str, name: str = "app") -> Manifest:
-    """Return the status of a container that waits."""
-    return {"name": name, "ready": False, "restartCount": 0, "state": {"waiting": {"reason": reason}}}
+def waiting(reason: str, name: str = "app", restarts: int | None = None) -> Manifest:
+    """Return the status of a container that waits; one that crashes has ended three times."""
+    count = (2 if reason == "CrashLoopBackOff" else 0) if restarts is None else restarts
+    return {"name": name, "ready": False, "restartCount": count, "state": {"waiting": {"reason": reason}}}
 
 
 def crashed(restarts: int, *, ready: bool = False, name: str = "app", message: str = "") -> Manifest:
