@@ -35,7 +35,13 @@ def service(name: str, *ports: int) -> Manifest:
 
 
 def template(name: str) -> Manifest:
-    container = {"name": "main", "image": "example.com/main:1", "ports": [{"name": "web", "containerPort": 8080}]}
+    """Return the template of pods that are healthy as soon as they are ready, since their container has a probe."""
+    container = {
+        "name": "main",
+        "image": "example.com/main:1",
+        "ports": [{"name": "web", "containerPort": 8080}],
+        "readinessProbe": {"tcpSocket": {"port": "web"}},
+    }
     return {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
 
 
