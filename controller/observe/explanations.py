@@ -44,6 +44,8 @@ ANSWER_BYTES = 2 << 20
 """JSON may take thirty times as much memory; fifty pods usually have a tenth of this."""
 MOST = 10
 """Requests for the objects of one BundleDeployment within `AGAIN_SECONDS`."""
+MOST_URGENT = 50
+"""Unanswered urgent requests for the objects of one BundleDeployment: each answer lets it send the next one."""
 _PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 
 
@@ -153,7 +155,7 @@ class Explainer:
             waiting = sum(known[q.record.key].waiting for q in urgent if q.record.key in known)
             others = [each for each in questions if not each.urgent]
             seldom = _choose(others, known, now)[: max(MOST - len(lately), 0)]
-            asked = [*_choose(urgent, known, now)[: max(MOST - waiting, 0)], *seldom]
+            asked = [*_choose(urgent, known, now)[: max(MOST_URGENT - waiting, 0)], *seldom]
             for question in asked:
                 record, last = question.record, known.get(question.record.key)
                 answer, pause = (last.answer, last.pause) if last else (None, 0.0)

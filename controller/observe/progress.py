@@ -77,6 +77,8 @@ class _Judged:
     record: Record | None
     verdict: Verdict
     since: float
+    held: bool
+    """Whether it is healthy in this instant, and only has to stay so: no deadline passes meanwhile."""
 
 
 @dataclass(slots=True)
@@ -165,7 +167,11 @@ class HealthTracker:
         explanations = explain(self.inquiries, [*self._questions(judged, now, soon)])
         judged = [_explain(each, explanations) if each in troubled else each for each in judged]
         verdicts = [
-            (each.key, with_deadline(each.verdict, since=each.since, now=now, deadline=deadline)) for each in judged
+            (
+                each.key,
+                with_deadline(each.verdict, since=math.inf if each.held else each.since, now=now, deadline=deadline),
+            )
+            for each in judged
         ]
         health = aggregate(verdicts, applied=True, others=len(wanted) - len(verdicts), awaited=awaited)
         lasts = any(each.record is None and (each.key in refusals or not recreates) for each in judged)
@@ -173,7 +179,7 @@ class HealthTracker:
         lasts = lasts or any(each.has_ended for each in rollouts)
         shown, wait = self._publish(health, revision, now, lasts=lasts)
         changes: list[float | None] = [each.since + soon - now for each in troubled if now - each.since < soon]
-        changes += [self._seconds_to_check(each, now, deadline) for each in judged if _is_timed(each.verdict)]
+        changes += [self._seconds_to_check(each, now, deadline) for each in judged if _is_timed(each)]
         changes += [self._seconds_to_hold(each, now) for each in judged]
         soonest = [seconds for seconds in (*changes, explanations.next_change, wait) if seconds and seconds > 0]
         crashes = any(each.crashes for each in rollouts)
@@ -241,7 +247,8 @@ class HealthTracker:
         is_unhealthy = record is not None and record.applied_digest == digest and verdict.state is not State.HEALTHY
         if refusal and not is_unhealthy:
             verdict = refused(refusal, str(key))
-        return _Judged(key, record, verdict, self._since(key, verdict, record, now))
+        held = verdict.state is State.PROGRESSING and judge_object(record, digest).state is State.HEALTHY
+        return _Judged(key, record, verdict, self._since(key, verdict, record, now), held and not refusal)
 
     def _questions(self, judged: Iterable[_Judged], now: float, soon: float) -> Iterator[Question]:
         """Yield the objects to ask about, also those that were asked about before."""
@@ -334,9 +341,10 @@ def _due(verdict: Verdict) -> Verdict:
     return verdict if verdict.state is State.HEALTHY else replace(verdict, deadline=True)
 
 
-def _is_timed(verdict: Verdict) -> bool:
+def _is_timed(judged: _Judged) -> bool:
     """Whether a deadline turns the verdict into Failed."""
-    return verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline
+    verdict = judged.verdict
+    return verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline and not judged.held
 
 
 def _explain(judged: _Judged, explanations: Explanations) -> _Judged:

@@ -257,6 +257,13 @@ def test_the_same_template_is_no_new_rollout() -> None:
     assert (world.look(), len(world.asked)) == ("Healthy", asked + 1)
 
 
+def test_the_deadline_does_not_pass_while_it_has_to_hold() -> None:
+    world = World(pods=[pod_of(Ended(0), created=DEADLINE - 3)])
+    world.run(DEADLINE - 3, available=False, pods=[])
+    assert world.run(DEADLINE + 1, pods=[pod_of(Ended(0), created=DEADLINE - 3)]) == "Stabilizing"
+    assert world.run(DEADLINE + 2) == "Healthy"
+
+
 def test_a_crash_long_after_the_rollout_is_no_failed_upgrade() -> None:
     world = World(pods=[pod_of(Ended(0))])
     world.run(5)
