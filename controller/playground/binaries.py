@@ -343,6 +343,7 @@ class Binaries:
     def _build_key(self, part: str) -> str:
         versions = {
             "control-plane": self._settings.kubernetes_version,
+            "node": self._settings.kubernetes_version,
             "registry": self._settings.registry_version,
             "kwok": self._settings.kwok_version,
             "prometheus": self._settings.prometheus_version,

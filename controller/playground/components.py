@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 ADMIN = "admin"
-CLIENTS = ("kube-controller-manager", "kube-scheduler", "kwok")
+CLIENTS = ("kube-controller-manager", "kube-scheduler", "kwok", "node")
 VALID = timedelta(days=365)
 """For so long the certificates are valid."""
 SERVICE_ADDRESS = "10.0.0.1"

@@ -1,8 +1,8 @@
 """Child processes, recorded in a folder so that another process can also stop them, and free ports for them.
 
-A record is a file `<name>.pid` with the process id and the start time, because ids are reused. Deleting a folder kills
-the processes that are recorded in it. It may have an owner process; the next process deletes folders whose owner no
-longer exists.
+A record is a file `<name>.pid` with the process id and the start time, because ids are reused, or `<name>.cgroups` with
+the paths of control groups. Deleting a folder kills the processes that are recorded in it, and removes the groups. It
+may have an owner process; the next process deletes folders whose owner no longer exists.
 """
 
 from __future__ import annotations
@@ -198,10 +198,34 @@ def take_away_orphans(root: Path) -> None:
 
 
 def take_away(folder: Path) -> None:
-    """Kill the processes of a folder and delete it."""
+    """Kill the processes of a folder, remove its control groups and delete it.
+
+    Raises: TimeoutError.
+    """
     for note in folder.glob("*.pid"):
         kill_noted(note)
+    for note in folder.glob("*.cgroups"):
+        for group in note.read_text(encoding="utf-8").splitlines():
+            _remove_control_group(Path(group))
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def record_control_groups(note: Path, groups: Sequence[Path]) -> None:
+    """Record control groups, which need not exist yet, for `take_away`."""
+    note.write_text("".join(f"{group}\n" for group in groups), encoding="utf-8")
+
+
+def _remove_control_group(group: Path) -> None:
+    """Remove a group with those below it, as soon as the kernel has forgotten the processes that were in them."""
+    deadline = time.monotonic() + KILL_SECONDS
+    for folder in [*sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True), group]:
+        while folder.exists():
+            try:
+                folder.rmdir()
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"control group {folder}: {error.strerror}") from error
+                time.sleep(0.01)
 
 
 # Below Linux' range for outgoing connections (ip_local_port_range): our port must still be free when the

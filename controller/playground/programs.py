@@ -121,10 +121,10 @@ def _prometheus(name: str) -> Program:
     )
 
 
-def _kubernetes_component(name: str) -> Program:
+def _kubernetes_component(name: str, part: str = "control-plane") -> Program:
     return Program(
         name=name,
-        part="control-plane",
+        part=part,
         version=lambda settings: settings.kubernetes_version,
         fits=_is_same_minor,
         wanted=lambda settings: "{}.{}".format(*_kubernetes(settings)),
@@ -192,6 +192,8 @@ PROGRAMS = {
         _kubernetes_component("kube-controller-manager"),
         _kubernetes_component("kube-scheduler"),
         KUBECTL,
+        _kubernetes_component("kubelet", "node"),
+        _kubernetes_component("kube-proxy", "node"),
         REGISTRY,
         KWOK,
         _prometheus("prometheus"),
@@ -201,3 +203,4 @@ PROGRAMS = {
     )
 }
 CONTROL_PLANE = tuple(program.name for program in PROGRAMS.values() if program.part == "control-plane")
+NODE = tuple(program.name for program in PROGRAMS.values() if program.part == "node")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controller.playground.binaries import Build, BuildError, Tell
-from controller.playground.programs import CONTROL_PLANE
+from controller.playground.programs import CONTROL_PLANE, NODE
 from controller.playground.settings import Settings
 from controller.processes.memory_limit import find_limit
 
@@ -132,16 +132,28 @@ def build_control_plane(folder: Path, settings: Settings, tell: Tell) -> None:
 
     Raises: BuildError.
     """
+    _build_kubernetes("controlplane", CONTROL_PLANE, folder, settings, tell)
+
+
+def build_node(folder: Path, settings: Settings, tell: Tell) -> None:
+    """Build a single binary that acts as kubelet or kube-proxy, mostly from the packages of the control plane.
+
+    Raises: BuildError.
+    """
+    _build_kubernetes("node", NODE, folder, settings, tell)
+
+
+def _build_kubernetes(name: str, programs: Iterable[str], folder: Path, settings: Settings, tell: Tell) -> None:
     version = settings.kubernetes_version
-    go_mod = make_go_mod(read_go_mod(KUBERNETES, f"v{version}", folder), version)
-    main = SOURCES / "multicall" / "main.go"
+    go_mod = make_go_mod(name, read_go_mod(KUBERNETES, f"v{version}", folder), version)
+    main = SOURCES / name / "main.go"
     build_module(Module(go_mod=go_mod, sources=(main,), linker_flags=_version_flags(version)), folder, tell)
-    for name in CONTROL_PLANE:
-        (folder / name).symlink_to("controlplane")
+    for program in programs:
+        (folder / program).symlink_to(name)
 
 
-def make_go_mod(kubernetes: str, version: str) -> str:
-    """Return the go.mod of the binary, given that of k8s.io/kubernetes.
+def make_go_mod(name: str, kubernetes: str, version: str) -> str:
+    """Return the go.mod of a binary with this name, given that of k8s.io/kubernetes.
 
     Kubernetes refers to its staging modules by relative path; their published versions are the same code.
 
@@ -154,7 +166,7 @@ def make_go_mod(kubernetes: str, version: str) -> str:
     staging = _staging_version(version)
     required = {KUBERNETES: f"v{version}", "k8s.io/kubectl": staging, "go.etcd.io/etcd/server/v3": etcd[1]}
     replaced = (f"{module} => {module} {staging}" for module in _staging_modules(kubernetes))
-    return _join_go_mod("controlplane", language[0], required, replaced)
+    return _join_go_mod(name, language[0], required, replaced)
 
 
 def build_registry(folder: Path, settings: Settings, tell: Tell) -> None:
@@ -238,13 +250,14 @@ def make_prometheus_go_mod(prometheus: str, version: str) -> str:
 
 BUILDS: dict[str, Build] = {
     "control-plane": build_control_plane,
+    "node": build_node,
     "registry": build_registry,
     "kwok": build_kwok,
     "prometheus": build_prometheus,
     "helm": build_helm,
     "sops": build_sops,
 }
-"""In this order: kwok is built fastest after the control plane."""
+"""In this order: the node and kwok are built fastest after the control plane."""
 
 
 def _language(go_mod: str, module: str) -> str:

@@ -82,7 +82,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_staging_modules_are_replaced_by_their_published_versions() -> None:
-    assert make_go_mod(KUBERNETES, "1.36.3") == EXPECTED
+    assert make_go_mod("controlplane", KUBERNETES, "1.36.3") == EXPECTED
 
 
 def test_one_binary_goes_by_the_names_of_all_components(

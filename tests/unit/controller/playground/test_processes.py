@@ -17,6 +17,7 @@ from controller.playground.processes import (
     free_ports,
     kill_noted,
     make_owned_folder,
+    record_control_groups,
     running_process,
     take_away,
     take_away_orphans,
@@ -119,6 +120,16 @@ def test_a_folder_without_owner_is_somebodys_to_keep(tmp_path: Path) -> None:
     assert (tmp_path / "named").is_dir()
     take_away(tmp_path / "named")
     assert not (tmp_path / "named").exists()
+
+
+def test_control_groups_go_with_the_folder_that_records_them(tmp_path: Path) -> None:
+    groups = [tmp_path / "cpu/node-1", tmp_path / "memory/node-1"]
+    (tmp_path / "folder").mkdir()
+    (groups[0] / "pods/one").mkdir(parents=True)
+    record_control_groups(tmp_path / "folder/node-1.cgroups", groups)
+    take_away(tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["cpu"]
+    assert list((tmp_path / "cpu").iterdir()) == []
 
 
 def test_a_note_holds_only_while_its_process_runs(tmp_path: Path) -> None:
