@@ -218,6 +218,8 @@ class Stability:
             return self._crashing() if self.crashes else verdict
         if self.available is None:
             self.available = now
+        if self.steady and self.asks <= now and not (answer and answer.asked >= self.asks):
+            return _STABILIZING  # it was not available for a moment, and why is not known yet
         if self.steady:
             self.asks = inf
             return verdict

@@ -204,6 +204,16 @@ def test_a_container_that_keeps_ending_has_failed_with_its_third_end(runs: int) 
     assert world.run(world.seconds + 2) == "Healthy"
 
 
+def test_an_end_counts_although_the_container_runs_again_before_its_pods_are_listed() -> None:
+    world = World(pods=[pod_of(Ended(0))])
+    world.run(6)
+    answering, world.explain = world.explain, lambda *_: Explanations(known={}, next_change=None)  # type: ignore[method-assign]
+    world.run(7, available=False, pods=[pod_of(Ended(1))])
+    assert world.run(7) == "Stabilizing"
+    world.explain = answering  # type: ignore[method-assign]
+    assert world.run(8) == "ContainerEnded"
+
+
 def test_after_a_failure_what_is_shown_says_how_the_container_ended() -> None:
     world = World(pods=[pod_of(Ended(3, code=3, running=False))])
     world.run(5)
