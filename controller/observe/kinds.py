@@ -35,13 +35,14 @@ from controller.observe.health.rules import (
     NOT_EVALUATED,
     NOT_OBSERVED,
     UNBOUND,
+    UNOBSERVED,
     assess,
     concerns,
     matching,
     needs_full_object,
 )
 from controller.observe.health.stability import is_outdated, reported_of, rollout_of
-from controller.observe.health.verdict import Context, Evaluate, Verdict
+from controller.observe.health.verdict import Context, Evaluate, State, Verdict
 from controller.observe.records import Journal, Look, ObjectKey, Record, project
 
 GroupKind = tuple[str, str]
@@ -565,23 +566,35 @@ def _health_inputs(record: Record | None) -> tuple[object, ...] | None:
     """Return the inputs of health; of a hook any change, since it may be healthy all the time."""
     if record is None:
         return None
-    return record.verdict, record.rollout, record.outdated, record.resource_version if record.is_hook else ""
+    changes = (record.rollout, record.outdated, record.falls)
+    return record.verdict, changes, record.resource_version if record.is_hook else ""
 
 
 def _compare(before: Record | None, now: Record | None) -> Record | None:
-    """Return a record with whether its status is older than its spec. What is not known of it now is as before."""
-    if now is None:
-        return None
-    if before and before.uid != now.uid:
-        before = None
-    known = before.reported if before else None
-    if now.reported is None and now.verdict == NOT_OBSERVED:  # from the reply to an apply
-        return replace(now, reported=known, outdated=bool(before and before.outdated)) if known else now
-    if now.reported is None:
+    """Return a record with what only its previous one tells: whether its status is older than its spec, and its falls.
+
+    What the reply to an apply does not tell is as before.
+    """
+    if now is None or not (now.reported or now.rollout or now.verdict == NOT_OBSERVED):
         return now
-    was_outdated = bool(before and before.outdated)
-    outdated = is_outdated(known, now.reported, now.applied_at, was_outdated=was_outdated)
-    return replace(now, outdated=True) if outdated else now
+    if before is None or before.uid != now.uid:
+        is_old = now.reported is not None and is_outdated(None, now.reported, now.applied_at, was_outdated=False)
+        return replace(now, outdated=True) if is_old else now
+    if now.verdict == NOT_OBSERVED:
+        return replace(now, reported=before.reported, outdated=before.outdated, falls=before.falls)
+    is_old = now.reported is not None and is_outdated(
+        before.reported, now.reported, now.applied_at, was_outdated=before.outdated
+    )
+    falls = before.falls + _falls(before, now)
+    return replace(now, outdated=is_old, falls=falls) if is_old or falls else now
+
+
+def _falls(before: Record, now: Record) -> bool:
+    """Whether a workload is not healthy any more, other than because its spec was changed."""
+    if before.verdict is None or now.verdict is None:
+        return False
+    was_healthy, is_healthy = (each.state is State.HEALTHY for each in (before.verdict, now.verdict))
+    return was_healthy and not is_healthy and now.verdict.reason not in UNOBSERVED
 
 
 def _plan_inputs(record: Record | None) -> tuple[object, ...] | None:

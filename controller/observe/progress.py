@@ -177,7 +177,9 @@ class HealthTracker:
         lasts = any(each.record is None and (each.key in refusals or not recreates) for each in judged)
         rollouts = [self._rollouts[each.key] for each in judged if each.key in self._rollouts]
         lasts = lasts or any(each.has_ended for each in rollouts)
-        shown, wait = self._publish(health, revision, now, lasts=lasts)
+        waiting = [each for each in judged if each.verdict.state is not State.HEALTHY]
+        holds = bool(waiting) and all(each.held for each in waiting)
+        shown, wait = self._publish(health, revision, now, lasts=lasts, holds=holds)
         changes: list[float | None] = [each.since + soon - now for each in troubled if now - each.since < soon]
         changes += [self._seconds_to_check(each, now, deadline) for each in judged if _is_timed(each)]
         changes += [self._seconds_to_hold(each, now) for each in judged]
@@ -203,17 +205,20 @@ class HealthTracker:
             record: as it was last seen; None if it was not.
             digest: as in its applied-digest annotation once it is applied.
         """
+        return self._judge_now(key, record, digest, self.now())
+
+    def _judge_now(self, key: ObjectKey, record: Record | None, digest: str, now: float) -> Verdict:
         verdict = judge_object(record, digest)
         if record is None:
             self._rollouts.pop(key, None)
         if record is None or record.deleting or record.applied_digest != digest:
             return verdict
         if record.rollout:
-            return self._hold(record, record.rollout, verdict)
-        return OUTDATED if self._is_outdated(record, verdict) else verdict
+            return self._hold(record, record.rollout, verdict, now)
+        return OUTDATED if self._is_outdated(record, verdict, now) else verdict
 
-    def _hold(self, record: Record, rollout: Rollout, verdict: Verdict) -> Verdict:
-        now, known = self.now(), self._rollouts.get(record.key)
+    def _hold(self, record: Record, rollout: Rollout, verdict: Verdict, now: float) -> Verdict:
+        known = self._rollouts.get(record.key)
         if known is None or known.template != rollout.template:
             began = self._applied_at(record.key, record.applied_at, now) if record.applied_at else now
             is_old = verdict.state is State.HEALTHY and now - began >= self.deadline
@@ -223,15 +228,17 @@ class HealthTracker:
                 began=began,
                 applied_at=record.applied_at,
                 steady=known is None and (self.confirmed or is_old),
+                falls=record.falls,
             )
+        known.note_falls(record.falls, now, self.deadline)
         return known.judge(verdict, rollout, self.inquiries.answer_on(record.key), now, self.deadline)
 
-    def _is_outdated(self, record: Record, verdict: Verdict) -> bool:
+    def _is_outdated(self, record: Record, verdict: Verdict, now: float) -> bool:
         """Whether a verdict comes from a status that is older than the spec, and that may still be written."""
         if not record.outdated or verdict.reason == ALWAYS_HEALTHY or verdict.state is State.PROGRESSING:
             self._outdated.pop(record.key, None)
             return False
-        now, known = self.now(), self._outdated.get(record.key)
+        known = self._outdated.get(record.key)
         if known is None or known[0] != record.applied_at:
             known = self._outdated[record.key] = (
                 record.applied_at,
@@ -242,7 +249,7 @@ class HealthTracker:
     def _judge(
         self, key: ObjectKey, record: Record | None, digest: str, refusal: BundleError | None, now: float
     ) -> _Judged:
-        verdict = self.judge(key, record, digest)
+        verdict = self._judge_now(key, record, digest, now)
         # A problem of the object itself is more useful than that it could not be compared or repaired.
         is_unhealthy = record is not None and record.applied_digest == digest and verdict.state is not State.HEALTHY
         if refusal and not is_unhealthy:
@@ -303,16 +310,17 @@ class HealthTracker:
         return left if left > 0 or known is None else min(CLOCK_SECONDS, known.seen + deadline - now)
 
     def _publish(
-        self, health: Health[ObjectKey], revision: str, now: float, *, lasts: bool
+        self, health: Health[ObjectKey], revision: str, now: float, *, lasts: bool, holds: bool
     ) -> tuple[Health[ObjectKey], float | None]:
         """Return the health to show, and in how many seconds that may change."""
         self._fallen_since = None if health.status == "True" else self._fallen_since or now
         since = self._fallen_since
-        wait = publish_after(health, self._published, revision=revision, fallen_since=since, now=now, lasts=lasts)
-        if wait and self._published:
-            return self._published.health, wait
+        before = self._published
+        wait = publish_after(health, before, revision=revision, fallen_since=since, now=now, lasts=lasts, holds=holds)
+        if wait and before:
+            return before.health, wait
         if wait is not None:
-            self._published = Published(health=health, revision=revision, at=now)
+            self._published = Published(health=health, revision=revision, at=now, holds=holds)
         return health, None
 
 
@@ -334,7 +342,9 @@ def judge_object(record: Record | None, digest: str) -> Verdict:
 def _may_explain(judged: _Judged) -> bool:
     """Whether the verdict is about the object on the cluster, not about one that was refused or not observed yet."""
     record, verdict = judged.record, judged.verdict
-    return record is not None and may_explain(record) and (record.deleting or verdict == record.verdict)
+    if record is None or verdict.state is State.HEALTHY or not may_explain(record):
+        return False
+    return record.deleting or verdict == record.verdict
 
 
 def _due(verdict: Verdict) -> Verdict:

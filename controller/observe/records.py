@@ -210,6 +210,8 @@ class Record:
     """What tells whether its status is about its spec, if the object does not say that."""
     outdated: bool = False
     """Whether its status is older than its spec."""
+    falls: int = 0
+    """How often it has been seen to become unhealthy at an unchanged spec, also for a moment between two passes."""
 
     @property
     def namespace(self) -> str:

@@ -69,6 +69,8 @@ _GATEWAY_API = "gateway.networking.k8s.io"
 _LATEST_GENERATION_NOT_OBSERVED = progressing(
     "LatestGenerationNotObserved", "its controller has not observed the latest generation yet"
 )
+UNOBSERVED = frozenset({each.reason for each in (NOT_OBSERVED, _NOT_OBSERVED, _LATEST_GENERATION_NOT_OBSERVED)})
+"""Reasons of verdicts while a controller has not seen the latest spec."""
 _UNASKED = (
     "spec.healthChecks is not asked before; if that controller never reports one, `always: Healthy` there accepts the "
     "object as it is"

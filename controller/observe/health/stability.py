@@ -32,6 +32,7 @@ _STABILIZING = progressing(
     "Stabilizing",
     f"available, but not every container has a readiness probe: healthy once this has held for {HOLD_SECONDS:.0f} s",
 )
+_INTERRUPTED = progressing("Stabilizing", "it was not available for a moment; why is being asked")
 _RECOVERING = f"healthy once it is available for {RECOVERY_SECONDS:.0f} s without another end"
 OUTDATED = progressing(
     "StatusOutdated",
@@ -173,6 +174,7 @@ class Stability:
         began: when the rollout began, in monotonic seconds.
         applied_at: when its template was applied, as the API server writes times: older pods are no evidence.
         steady: whether it has held already.
+        falls: `Record.falls` of the workload.
     """
 
     template: str
@@ -180,6 +182,7 @@ class Stability:
     began: float
     applied_at: str
     steady: bool
+    falls: int = 0
     available: float | None = None
     """Since when it has been available without a break; None: it is not."""
     ends: Ends = NO_ENDS
@@ -195,6 +198,13 @@ class Stability:
     def has_ended(self) -> bool:
         """Whether a container has ended with an error, and the workload has not been available for long since."""
         return self.ends.count > 0 and not self.steady
+
+    def note_falls(self, falls: int, now: float, deadline: float) -> None:
+        """Ask about the pods if the workload was not available for a moment; see `judge`."""
+        if falls != self.falls:
+            self.falls, self.available = falls, None
+            if not self.steady or self._is_young(now, deadline):
+                self.asks = now
 
     def judge(self, verdict: Verdict, rollout: Rollout, answer: Answer | None, now: float, deadline: float) -> Verdict:
         """Return what a verdict on the workload amounts to.
@@ -212,14 +222,13 @@ class Stability:
         if watched and found.count > self.ends.count:
             self.ends, self.steady, self.available = found, False, None
         if verdict.state is not State.HEALTHY:
-            if self.available is not None and watched:
-                self.asks = now
             self.available = None
             return self._crashing() if self.crashes else verdict
         if self.available is None:
             self.available = now
-        if self.steady and self.asks <= now and not (answer and answer.asked >= self.asks):
-            return _STABILIZING  # it was not available for a moment, and why is not known yet
+        is_asking = self.asks <= now and not (answer and answer.asked >= self.asks)
+        if self.steady and is_asking:
+            return _INTERRUPTED
         if self.steady:
             self.asks = inf
             return verdict
@@ -228,7 +237,8 @@ class Stability:
         if now >= until and (is_told or (answer and answer.asked >= until)):
             self.steady, self.asks = True, inf
             return verdict
-        self.asks = until
+        if not is_asking:
+            self.asks = until
         if self.crashes:
             return self._crashing()
         return progressing("ContainerEnded", f"{self.ends.text}; {_RECOVERING}") if self.ends.count else _STABILIZING

@@ -271,6 +271,8 @@ class Published(Generic[Id]):
     revision: str
     at: float
     """When it was written."""
+    holds: bool = False
+    """Whether nothing was waited for but that it holds."""
 
 
 def deadline_start(*, applied: float, left_healthy: float | None, now: float) -> float:
@@ -332,6 +334,7 @@ def publish_after(
     fallen_since: float | None,
     now: float,
     lasts: bool = False,
+    holds: bool = False,
 ) -> float | None:
     """Return in how many seconds to write a health to status: 0 for immediately, None for not at all.
 
@@ -342,6 +345,7 @@ def publish_after(
         fallen_since: when it left Healthy; None if it never was Healthy.
         now: the current time.
         lasts: whether it is known that the fall will not be over soon.
+        holds: whether nothing is waited for any more but that it holds.
     """
     if published is None or published.revision != revision:
         return 0.0
@@ -349,7 +353,7 @@ def publish_after(
         return None
     if _falls(published.health, health) and not lasts:
         return max(0.0, (now if fallen_since is None else fallen_since) + FALL_SECONDS - now)
-    if health.reason is not published.health.reason:
+    if health.reason is not published.health.reason or (holds and not published.holds):
         return 0.0
     return max(0.0, published.at + COUNTS_SECONDS - now)
 

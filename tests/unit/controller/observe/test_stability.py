@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
@@ -92,20 +93,28 @@ class World:
     workload: Manifest = field(default_factory=workload)
     pods: Sequence[Manifest] = ()
     asked: list[float] = field(default_factory=list)
+    seen: Record | None = None
     tracker: HealthTracker = field(init=False)
 
     def __post_init__(self) -> None:
         self.restart()
 
     def restart(self, *, confirmed: bool = False) -> None:
-        self.tracker = HealthTracker(now=lambda: 1000 + self.seconds, clock=lambda: START + self.seconds)
+        ticks = count()  # a clock never shows the same time twice
+        self.seen = None
+        self.tracker = HealthTracker(
+            now=lambda: 1000 + self.seconds + next(ticks) * 1e-6, clock=lambda: START + self.seconds
+        )
         self.tracker.confirmed = confirmed
 
     def record(self) -> Record:
+        """Return what the watch has made of the newest state."""
         verdict = assess(self.workload, Context())
         when = at(self.applied)
         selector, rollout = pods_of(self.workload, verdict), rollout_of(self.workload, when)
-        return Record(key=KEY, applied_digest="d", applied_at=when, verdict=verdict, pods=selector, rollout=rollout)
+        made = Record(key=KEY, applied_digest="d", applied_at=when, verdict=verdict, pods=selector, rollout=rollout)
+        self.seen = _compare(self.seen, made) or made
+        return self.seen
 
     def explain(self, inquiries: Inquiries, questions: Sequence[Question]) -> Explanations:
         now = self.tracker.now()
@@ -212,6 +221,22 @@ def test_an_end_counts_although_the_container_runs_again_before_its_pods_are_lis
     assert world.run(7) == "Stabilizing"
     world.explain = answering  # type: ignore[method-assign]
     assert world.run(8) == "ContainerEnded"
+
+
+def test_a_moment_between_two_passes_is_seen_too() -> None:
+    world = World(pods=[pod_of(Ended(0))])
+    assert world.run(6) == "Healthy"
+    world.workload = workload(available=False)
+    world.record()
+    assert world.run(6, pods=[pod_of(Ended(1))]) == "ContainerEnded"
+
+
+def test_no_pods_are_listed_because_the_spec_was_changed() -> None:
+    world = World(workload=workload(PROBED), pods=[pod_of(Ended(0))])
+    assert world.run(6) == "Healthy"
+    world.workload = workload(PROBED, replicas=2)
+    world.workload["metadata"]["generation"] = 2
+    assert (world.look(), world.asked) == ("LatestGenerationNotObserved", [])
 
 
 def test_after_a_failure_what_is_shown_says_how_the_container_ended() -> None:
