@@ -5,6 +5,7 @@ A controller is killed at a random write of an installation in three waves, and 
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from api import names
-from tests.support.bundles import Deployed, Manifest, World, config_map, exists, image, new_name
+from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, image, new_name
 from tests.support.controller import command
 from tests.support.mortal import Cut, Severing
 from tests.support.objects import deployment, job, labelled, make, template
@@ -123,6 +124,43 @@ def test_a_wave_that_can_not_be_read_is_told(world: World) -> None:
     message = deployed.wait_for("Installed", "False", "InvalidBundle")["message"]
     assert f"ConfigMap {deployed.namespace}/a" in message or "ConfigMap a" in message
     assert f"{names.WAVE}: must be an integer" in message
+
+
+# what a status says that was there before
+
+
+def report_ready(world: World, deployed: Deployed, plural: str, value: str, at: str) -> None:
+    """Write the status of a custom resource, as its controller would."""
+    condition = {"type": "Ready", "status": value, "reason": "Said", "message": "", "lastTransitionTime": at}
+    patch = json.dumps({"status": {"conditions": [condition]}})
+    where = ("-n", deployed.namespace, "--type=merge", "--subresource=status", "-p", patch)
+    world.cluster.kubectl("patch", plural, "db", *where)
+
+
+def test_what_a_custom_resource_said_before_its_spec_was_changed_lets_no_wave_go_on(world: World) -> None:
+    group = f"{new_name()}.example.com"
+    kind = definition(group, "Base")
+    kind["spec"]["versions"][0]["subresources"] = {"status": {}}
+
+    def bundle(size: str) -> list[Manifest]:
+        base = {"apiVersion": f"{group}/v1", "kind": "Base", "metadata": {"name": "db"}, "spec": {"size": size}}
+        return [kind, base, in_wave(1, config_map("after", size=size))]
+
+    deployed = world.deploy(*bundle("1"))
+    deployed.wait(lambda: deployed.get("db", "bases", f"/apis/{group}/v1"), "created")
+    report_ready(world, deployed, f"bases.{group}", "True", "2026-01-01T00:00:00Z")
+    deployed.wait_ready()
+
+    deployed.change(sources=[image(world.push(deployed.name, *bundle("2"), tag="v2"))])
+    message = deployed.wait_for("Installed", "False", "WaitingForWave")["message"]
+    assert "StatusOutdated: its status is older than its spec" in message
+    assert deployed.data("after") == {"size": "1"}
+    report_ready(world, deployed, f"bases.{group}", "False", "2026-01-01T00:00:01Z")
+    deployed.wait_for("Healthy", "False", "Progressing", "Said")
+    assert deployed.data("after") == {"size": "1"}
+    report_ready(world, deployed, f"bases.{group}", "True", "2026-01-01T00:00:02Z")
+    deployed.wait_ready()
+    assert deployed.data("after") == {"size": "2"}
 
 
 # killed
