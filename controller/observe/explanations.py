@@ -1,8 +1,10 @@
 """Why an object is not healthy, by one LIST of the pods of a workload, or one GET of a Namespace that is Terminating.
 
-Requests are never sent by a reconcile worker, or for healthy objects, and are rare: for an object after 15 s in
-trouble, then every 30 s, less often while the answer stays the same; for a BundleDeployment a few at a time, since
-status shows a few. Replies are bounded, since users decide how large their pods are. health/explain.py judges them.
+If the status of the worst pod does not say why, one LIST of its Events follows; if no pod is in trouble, one of those
+of the workload. Requests are never sent by a reconcile worker, or for healthy objects, and are rare: for an object
+after 15 s in trouble, then every 30 s, less often while the answer stays the same; for a BundleDeployment a few at a
+time, since status shows a few. Replies are bounded, since users decide how large their pods are. health/explain.py
+judges them.
 """
 
 from __future__ import annotations
@@ -14,14 +16,24 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Any
 
 from controller.kube.client import TOO_LARGE, ApiError, Client
 from controller.kube.resources import NAMESPACES, Resource
-from controller.observe.health.explain import explain, explain_namespace
+from controller.observe.health.explain import (
+    NOT_READY,
+    PENDING,
+    explain,
+    explain_by_events,
+    explain_namespace,
+    explain_refusal,
+    find_silent,
+)
 from controller.observe.health.verdict import State, Verdict
 from controller.observe.records import ObjectKey, Record
 from controller.processes.supervision import Kind
+from controller.untrusted import text
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +49,15 @@ FEW_PODS = 5
 """Requested if `PODS` are too large; the worst of these is reported then."""
 ANSWER_BYTES = 2 << 20
 """JSON may take thirty times as much memory; fifty pods usually have a tenth of this."""
+EVENTS = 100
+EVENT_BYTES = 512 << 10
 MOST = 10
 """Requests for the objects of one BundleDeployment within `AGAIN_SECONDS`."""
 _PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
+_EVENTS = Resource("", "v1", "Event", "events", namespaced=True)
+_POD_KIND = ("", _PODS.kind)
+# Controllers that tell in Events only that they cannot create pods.
+_SILENT_KINDS = frozenset({("apps", "StatefulSet"), ("apps", "DaemonSet"), ("batch", "Job")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,23 +177,49 @@ class Explainer:
 
     def _answer(self, record: Record) -> Verdict | None:
         key = record.key
-        if not record.pods:
+        if key[:2] == (NAMESPACES.group, NAMESPACES.kind):
             return explain_namespace(self._client.get(NAMESPACES.path(name=key.name)).value)
+        pods = self._list_pods(record)
+        answer = explain(pods)
+        if answer is None:
+            is_asked = key[:2] in _SILENT_KINDS and record.uid
+            return explain_refusal(self._list_events(key.namespace, record.uid) or ()) if is_asked else None
+        silent = find_silent(pods, answer)
+        if silent is None:
+            return answer
+        return explain_by_events(answer, silent, self._list_events(key.namespace, text(silent, "metadata", "uid")))
+
+    def _list_pods(self, record: Record) -> list[dict[str, Any]]:
         try:
-            return explain(list_pods(self._client, record))
+            return list_pods(self._client, record)
         except ApiError as error:
             if error.reason != TOO_LARGE:
                 raise
-        return explain(list_pods(self._client, record, FEW_PODS))
+        return list_pods(self._client, record, FEW_PODS)
+
+    def _list_events(self, namespace: str, uid: str) -> list[dict[str, Any]] | None:
+        """Return the Events about an object, as far as they can be read; None if they may not."""
+        selected, path = f"involvedObject.uid={uid}", _EVENTS.path(namespace)
+        try:
+            page = self._client.list_page(path, field_selector=selected, limit=EVENTS, max_bytes=EVENT_BYTES)
+        except ApiError as error:
+            if error.status == HTTPStatus.FORBIDDEN:
+                return None
+            log.debug("events not read", extra={"object": uid, "reply": str(error)})
+            return []
+        return page[0]
 
 
 def list_pods(client: Client, record: Record, limit: int = PODS) -> list[dict[str, Any]]:
-    """Return the pods of a workload, at most so many.
+    """Return the pods of a workload, at most so many; of a Pod, itself.
 
     Raises: ApiError, with reason TOO_LARGE if the reply is.
     """
-    path = _PODS.path(record.key.namespace)
-    pods, _ = client.list_page(path, label_selector=record.pods, limit=limit, max_bytes=ANSWER_BYTES)
+    path, named = _PODS.path(record.key.namespace), f"metadata.name={record.key.name}"
+    selected = named if record.key[:2] == _POD_KIND else ""
+    pods, _ = client.list_page(
+        path, label_selector=record.pods, field_selector=selected, limit=limit, max_bytes=ANSWER_BYTES
+    )
     return pods
 
 
@@ -186,7 +230,10 @@ def oldest_answer(deadline: float) -> float:
 
 def may_explain(record: Record) -> bool:
     """Return whether a request may explain why an object is not healthy."""
-    return bool(record.pods) or (record.deleting and record.key[:2] == ("", NAMESPACES.kind))
+    kind = record.key[:2]
+    if kind == _POD_KIND:  # its status is known, but its Events are not
+        return record.verdict is not None and record.verdict.reason in (PENDING, NOT_READY)
+    return bool(record.pods) or (record.deleting and kind == (NAMESPACES.group, NAMESPACES.kind))
 
 
 def _choose(
