@@ -232,7 +232,8 @@ def may_explain(record: Record) -> bool:
     """Return whether a request may explain why an object is not healthy."""
     kind = record.key[:2]
     if kind == _POD_KIND:  # its status is known, but its Events are not
-        return record.verdict is not None and record.verdict.reason in (PENDING, NOT_READY)
+        verdict = None if record.deleting else record.verdict
+        return verdict is not None and verdict.reason in (PENDING, NOT_READY)
     return bool(record.pods) or (record.deleting and kind == (NAMESPACES.group, NAMESPACES.kind))
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from controller.observe.health.kubelet import (
     IMAGE_REASONS,
+    MOST_CONTAINERS,
     describe_end,
     describe_pending,
     describe_unready,
@@ -51,6 +53,7 @@ NOT_OBSERVED = "PodNotObserved"
 PENDING = "PodPending"
 NOT_READY = "PodNotReady"
 UNSCHEDULABLE = "Unschedulable"
+_STUCK = frozenset({UNSCHEDULABLE, "FailedMount", "FailedMapVolume", "FailedCreatePodSandBox"})
 MAY_NOT_LIST_EVENTS = (
     "Events may say why, but the controller may not list them; allow it to list events, as the ClusterRole "
     "rukpak-controller of config/restricted does"
@@ -139,7 +142,7 @@ def _is_hindered(reason: str) -> bool:
 
 def is_pod_stuck(reason: str) -> bool:
     """Whether the reason of a verdict says that pods do not run, which hardly ends without a person."""
-    return reason in FATAL or reason == UNSCHEDULABLE or _is_hindered(reason)
+    return reason in FATAL or reason in _STUCK or _is_hindered(reason)
 
 
 def _crash_loops(status: Manifest) -> bool:
@@ -169,7 +172,7 @@ def _waiting(subject: Subject, phase: str) -> Verdict:
 def _containers(subject: Subject) -> Iterator[tuple[str, Manifest]]:
     """Yield the label of each container for messages, and its status; init containers first."""
     for key, word in _CONTAINERS:
-        for status in mappings(subject.manifest, "status", key):
+        for status in islice(mappings(subject.manifest, "status", key), MOST_CONTAINERS):
             name = text(status, "name")
             is_beside = key == "initContainerStatuses" and is_sidecar(subject.manifest, name)
             yield f'{"sidecar" if is_beside else word} "{name}"', status

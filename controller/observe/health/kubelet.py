@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
 from signal import Signals
 from typing import NamedTuple
 
@@ -47,8 +48,11 @@ HINDRANCES = (
     "NodeNotReady",
 )
 """Reasons of Events about what keeps a pod from running, in the order of these steps."""
+MOST_CONTAINERS = 64
+"""Containers of each kind of a pod that are looked at: whoever writes a pod decides how many it has."""
 _READ = 2048
 """Characters of a text that are read."""
+_ADDRESSES = 2
 # They ended before their program ran.
 _NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
 _USUAL_ENDS = frozenset({"", "Error", "Completed"})
@@ -102,7 +106,7 @@ _SUPERFLUOUS = [
 _PER_NODES = re.compile(r"^\d+/\d+ nodes are available: ?")
 _COUNT = re.compile(r"(?:^|, )\d+ (?=\D)")
 # `0/3 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/3 nodes are available: …`
-_NO_PREEMPTION = re.compile(r"\. *(?:[a-z ]+, *)*preemption: .*$")
+_NO_PREEMPTION = re.compile(r"\. ?(?:[a-z ]+,)* ?preemption: .*$")
 _UNBOUND = "unbound immediate PersistentVolumeClaims"
 _PROBE = re.compile(r"(Liveness|Readiness|Startup) probe (failed|errored)\b")
 _PROBES = {"Liveness": "livenessProbe", "Readiness": "readinessProbe", "Startup": "startupProbe"}
@@ -149,7 +153,7 @@ def _names_of(pod: Manifest) -> Iterator[tuple[str, str]]:
     if suffix not in ("", name) and not suffix.isdigit():  # a StatefulSet's stay
         template = text(pod, "metadata", "labels", "pod-template-hash")
         yield name, f"{generated.removesuffix(f'{template}-')}…"
-    addresses = (text(each, "ip") for each in mappings(pod, "status", "podIPs"))
+    addresses = (text(each, "ip") for each in islice(mappings(pod, "status", "podIPs"), _ADDRESSES))
     for address in filter(None, (text(pod, "status", "podIP"), *addresses)):
         yield (f"[{address}]" if ":" in address else address), "…"
 
@@ -159,8 +163,8 @@ def _names_of(pod: Manifest) -> Iterator[tuple[str, str]]:
 
 def container_of(pod: Manifest, name: str) -> Manifest:
     """Return a container as the spec of the pod has it; empty if there is none of that name."""
-    containers = (each for key in ("initContainers", "containers") for each in mappings(pod, "spec", key))
-    return next((each for each in containers if text(each, "name") == name), {})
+    lists = (islice(mappings(pod, "spec", key), MOST_CONTAINERS) for key in ("initContainers", "containers"))
+    return next((each for each in chain.from_iterable(lists) if text(each, "name") == name), {})
 
 
 def is_sidecar(pod: Manifest, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -485,6 +486,11 @@ CASES = [
         given=unscheduled("no nodes available to schedule pods"),
         expect="Unschedulable: no node can run the pod: no nodes available to schedule pods",
     ),
+    Case(
+        name="a text that has no end",
+        given=unscheduled("0/1 nodes are available: a. " + "a, " * 1000),
+        expect=f"Unschedulable: no node can run the pod: {('a. ' + 'a, ' * 1000)[: QUOTE_LENGTH - 1]}…",
+    ),
     Case(name="no cause", given=unscheduled(""), expect="Unschedulable: no node can run the pod"),
     Case(
         name="a claim that is not bound",
@@ -874,6 +880,19 @@ SAME = [
 @pytest.mark.parametrize(("said", "expect"), SAME, ids=[expect[:40] for _, expect in SAME])
 def test_what_changes_is_not_quoted(said: str, expect: str) -> None:
     assert quote(said, creates() | {"status": {"podIPs": [{"ip": "10.244.0.5"}]}}) == expect
+
+
+def test_a_pod_of_countless_containers_costs_little() -> None:
+    pod = waits("CreateContainerError", "x" * 5000)
+    many = [{**pod["status"]["containerStatuses"][0], "name": f"c{number}"} for number in range(20_000)]
+    pod["status"] |= {"containerStatuses": many, "podIPs": [{"ip": "10.244.0.5"}] * 20_000}
+    pod["spec"]["containers"] = [{**CONTAINER, "name": f"c{number}"} for number in range(20_000)]
+    started = time.process_time()
+
+    verdict = assess(pod, Context())
+
+    assert verdict.reason == "CreateContainerError"
+    assert time.process_time() - started < 1
 
 
 def test_the_name_of_a_pod_that_stays_is_quoted() -> None:
