@@ -19,8 +19,8 @@ from controller.observe.health.kubelet import (
     describe_unready,
     describe_unscheduled,
     describe_waiting,
-    is_ended_by_probes,
     is_sidecar,
+    may_be_killed,
     quote,
     read_hindrance,
     read_killing,
@@ -242,7 +242,7 @@ def _is_silent(subject: Subject, verdict: Verdict) -> bool:
         return not describe_pending(subject, _containers(subject))[1]
     if verdict.reason == NOT_READY:
         return not describe_unready(subject, _containers(subject))[1]
-    return any(is_ended_by_probes(subject.manifest, status) for status in _crashed(subject, verdict))
+    return any(may_be_killed(subject.manifest, status) for status in _crashed(subject, verdict))
 
 
 def _crashed(subject: Subject, verdict: Verdict) -> Iterator[Manifest]:

@@ -60,6 +60,8 @@ _USUAL_ENDS = frozenset({"", "Error", "Completed"})
 _UNSEEN_END = "ContainerStatusUnknown"
 # A program that a signal has ended has this exit code plus the number of the signal.
 _SIGNALED = 128
+# How programs end that are told to by SIGTERM, and then by SIGKILL.
+_KILLED_CODES = frozenset({0, _SIGNALED + Signals.SIGTERM, _SIGNALED + Signals.SIGKILL})
 _ADDRESS = r"(?:\d+\.\d+\.\d+\.\d+|\[[0-9a-fA-F:.%\w]*\])"
 _UNSTABLE = [
     (re.compile(pattern), replacement)
@@ -97,20 +99,23 @@ _SUPERFLUOUS = [
             r" was using more than it requests, \1.",
         ),
         # `create Pod web-0 in StatefulSet web failed error: …`, `Error creating: …`
-        (r"^create Pod \S+ in StatefulSet \S+ failed error: |^Error creating: ", ""),
+        (r"^[Cc]reate Pod \S+ in StatefulSet \S+ failed error: |^Error creating: ", ""),
+        (r"Mounting command: .*? Output: ", ""),
         # `pods "web-9z8y7" is forbidden: exceeded quota: …`: a pod that never existed, with each attempt another.
         (r'\bpods "[^"]*" is (forbidden|invalid)', r"pods is \1"),
         (r", used: .*?(?=, limited: |$)", ""),
     )
 ]
+_IMAGE = re.compile(r'\bimage "([^"]+)"')
 _PER_NODES = re.compile(r"^\d+/\d+ nodes are available: ?")
 _COUNT = re.compile(r"(?:^|, )\d+ (?=\D)")
 # `0/3 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/3 nodes are available: …`
-_NO_PREEMPTION = re.compile(r"\. ?(?:[a-z ]+,)* ?preemption: .*$")
+_NO_PREEMPTION = re.compile(r"\. ?(?:(?:[a-z ]+,)* ?preemption: .*|not found)$")
 _UNBOUND = "unbound immediate PersistentVolumeClaims"
 _PROBE = re.compile(r"(Liveness|Readiness|Startup) probe (failed|errored)\b")
 _PROBES = {"Liveness": "livenessProbe", "Readiness": "readinessProbe", "Startup": "startupProbe"}
 _KILLED = re.compile(r" failed (liveness|startup) probe\b")
+_FAILED_HOOK = "its postStart hook failed"
 # The kubelet's own words, unlike what the command has written.
 _TIMED_OUT = re.compile(r"command (?:\S+ )?timed out")
 # What is said of all volumes of a pod together.
@@ -132,7 +137,7 @@ def quote(said: str, pod: Manifest) -> str:
     said = " ".join(said[:_READ].split())
     for pattern, replacement in _SUPERFLUOUS:
         said = pattern.sub(replacement, said)
-    return quote_program(said, pod)
+    return quote_program(said.rstrip(" ."), pod)
 
 
 def quote_program(said: str, pod: Manifest) -> str:
@@ -177,9 +182,11 @@ def describe_waiting(pod: Manifest, label: str, status: Manifest) -> str:
     reason, said = text(status, "state", "waiting", "reason"), text(status, "state", "waiting", "message")
     container = container_of(pod, text(status, "name"))
     if reason == "PostStartHookError":  # the text contains what the hook has written
-        return f"{label}: its postStart hook failed"
+        return f"{label}: {_FAILED_HOOK}"
     if reason in IMAGE_REASONS:
-        said, image = quote(said, pod), stable(text(container, "image") or text(status, "image"))
+        named = _IMAGE.search(said[:_READ])  # it may be that of a volume
+        image = stable(named[1] if named else text(container, "image") or text(status, "image"))
+        said = quote(said, pod)
         return _joined(label, "" if image in said else f'image "{image}"', said)
     return _joined(label, "" if _may_reveal(container, reason, said) else quote(said, pod))
 
@@ -201,10 +208,11 @@ def describe_end(pod: Manifest, label: str, status: Manifest) -> str:
     return _joined(f"{label} ended with exit code {code}{how and f' ({how})'}", said)
 
 
-def is_ended_by_probes(pod: Manifest, status: Manifest) -> bool:
-    """Return whether a container has a probe that ends it when it fails."""
+def may_be_killed(pod: Manifest, status: Manifest) -> bool:
+    """Return whether a container has a probe or a hook that ends it when it fails."""
     container = container_of(pod, text(status, "name"))
-    return "livenessProbe" in container or "startupProbe" in container
+    hook = mapping(container, "lifecycle", "postStart")
+    return "livenessProbe" in container or "startupProbe" in container or bool(hook)
 
 
 def _describe_code(container: Manifest, reason: str, signal: int) -> str:
@@ -252,7 +260,9 @@ def describe_pending(subject: Subject, labeled: Iterable[tuple[str, Manifest]]) 
     pod = subject.manifest
     if not (text(pod, "spec", "nodeName") or subject.holds("PodScheduled")):
         scheduler = stable(text(pod, "spec", "schedulerName") or "default-scheduler")
-        return f'the scheduler "{scheduler}" has not chosen a node yet', False
+        claims = (text(each, "resourceClaimName") for each in mappings(pod, "spec", "resourceClaims"))
+        needs = ", ".join(f'ResourceClaim "{stable(claim)}"' for claim in claims if claim)
+        return f'the scheduler "{scheduler}" has not chosen a node yet{needs and f"; the pod needs {needs}"}', False
     for label, status in labeled:
         if label.startswith("container ") or _is_done(pod, status):
             continue
@@ -283,7 +293,7 @@ def describe_unready(subject: Subject, labeled: Iterable[tuple[str, Manifest]]) 
         probe = "" if mapping(status, "state", "terminated") else _pending_probe(pod, status)
         ended = describe_end(pod, label, status)
         if ended != label:
-            return "; ".join(filter(None, (ended, probe))), not (probe or is_ended_by_probes(pod, status))
+            return "; ".join(filter(None, (ended, probe))), not (probe or may_be_killed(pod, status))
         waiting = text(status, "state", "waiting", "reason")
         is_silent = bool(probe) or "waiting" in mapping(status, "state")
         return f"{label}: {probe or quote(waiting, pod) or 'not ready yet'}", not is_silent
@@ -313,7 +323,9 @@ def _pending_probe(pod: Manifest, status: Manifest) -> str:
 
 def read_hindrance(pod: Manifest, events: Iterable[Manifest]) -> Told | None:
     """Return what keeps a pod from running; None if no Event says so."""
-    lately = _latest(event for event in events if text(event, "reason") in HINDRANCES)
+    # An Event about a container repeats its status.
+    found = (event for event in events if not text(event, "involvedObject", "fieldPath"))
+    lately = _latest(event for event in found if text(event, "reason") in HINDRANCES)
     told = (Told(text(event, "reason"), quote(text(event, "message"), pod)) for event in lately)
     return min(filter(_is_said, told), key=_severity, default=None)
 
@@ -349,14 +361,20 @@ def _read_probe(pod: Manifest, name: str, said: str) -> str:
 
 
 def read_killing(pod: Manifest, status: Manifest, events: Iterable[Manifest]) -> str:
-    """Return that a probe was why a container was ended last; empty if no Event says so."""
+    """Return why the kubelet has ended a container last; empty if no Event says that it did."""
+    name = text(status, "name")
     end = mapping(status, "state", "terminated") or mapping(status, "lastState", "terminated")
-    name, events = text(status, "name"), list(events)
-    killed = [event for event in events if _is_about(event, name) and _KILLED.search(text(event, "message")[:_READ])]
-    if not killed or max(map(_time_of, killed)) < _parse(text(end, "startedAt")):
-        return ""
-    told = read_probe(pod, status, events)
-    return told.message if told else "Liveness probe failed"
+    found = [event for event in events if _is_about(event, name)]
+    # A kubelet soon reports no more than one Event about a pod in five minutes.
+    is_usual = integer(end, "exitCode") in _KILLED_CODES
+    lately = [event for event in found if is_usual or _time_of(event) >= _parse(text(end, "startedAt"))]
+    if any(text(event, "reason") == "FailedPostStartHook" for event in lately):
+        return _FAILED_HOOK
+    killed = (_KILLED.search(text(event, "message")[:_READ]) for event in lately)
+    kind = next((match[1].capitalize() for match in killed if match), "")
+    said = (text(event, "message") for event in lately if text(event, "reason") == "Unhealthy")
+    told = min((_read_probe(pod, name, each) for each in said if each.startswith(f"{kind} ")), default="")
+    return (told or f"{kind} probe failed") if kind else ""
 
 
 def read_refusal(events: Iterable[Manifest]) -> Told | None:
