@@ -605,6 +605,7 @@ class Client:
         *,
         metadata: bool = False,
         label_selector: str = "",
+        field_selector: str = "",
         limit: int = PAGE_ITEMS,
         max_bytes: int | None = None,
     ) -> tuple[Objects, bool]:
@@ -612,8 +613,16 @@ class Client:
 
         Raises: ApiError, with reason TOO_LARGE if they take more than `max_bytes`.
         """
-        pages = self.pages(path, metadata=metadata, label_selector=label_selector, limit=limit, max_bytes=max_bytes)
-        page = next(pages)
+        page = next(
+            self.pages(
+                path,
+                metadata=metadata,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                limit=limit,
+                max_bytes=max_bytes,
+            )
+        )
         return page.items, page.more
 
     def apply(

@@ -1,9 +1,11 @@
 """Why an object is not healthy, by one LIST of the pods of a workload, or one GET of a Namespace that is Terminating.
 
-Requests are never sent by a reconcile worker, and are rare: for an object after 15 s in trouble, then every 30 s, less
-often while the answer stays the same; for a BundleDeployment a few at a time, since status shows a few. A rollout whose
-pods have to hold is asked about at once when its time is over, or when one of them has ended (health/stability.py).
-Replies are bounded, since users decide how large their pods are. health/explain.py judges them.
+If the status of the worst pod does not say why, one LIST of its Events follows; if no pod is in trouble, one of those
+of the workload. Requests are never sent by a reconcile worker, and are rare: for an object after 15 s in trouble, then
+every 30 s, less often while the answer stays the same; for a BundleDeployment a few at a time, since status shows a
+few. A rollout whose pods have to hold is asked about at once when its time is over, or when it was not available for a
+moment (health/stability.py). Replies are bounded, since users decide how large their pods are. health/explain.py judges
+them.
 """
 
 from __future__ import annotations
@@ -16,15 +18,28 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Any
 
 from controller.kube.client import TOO_LARGE, ApiError, Client
 from controller.kube.resources import NAMESPACES, Resource
-from controller.observe.health.explain import NO_ENDS, Ends, ends_of, explain, explain_namespace
+from controller.observe.health.explain import (
+    NO_ENDS,
+    NOT_READY,
+    PENDING,
+    Ends,
+    ends_of,
+    explain,
+    explain_by_events,
+    explain_namespace,
+    explain_refusal,
+    find_silent,
+)
 from controller.observe.health.stability import Answer
 from controller.observe.health.verdict import State, Verdict
 from controller.observe.records import ObjectKey, Record
 from controller.processes.supervision import Kind
+from controller.untrusted import text
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +57,17 @@ FEW_PODS = 5
 """Requested if `PODS` are too large; the worst of these is reported then."""
 ANSWER_BYTES = 2 << 20
 """JSON may take thirty times as much memory; fifty pods usually have a tenth of this."""
+EVENTS = 100
+EVENT_BYTES = 512 << 10
 MOST = 10
 """Requests for the objects of one BundleDeployment within `AGAIN_SECONDS`."""
 MOST_URGENT = 50
 """Unanswered urgent requests for the objects of one BundleDeployment: each answer lets it send the next one."""
 _PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
+_EVENTS = Resource("", "v1", "Event", "events", namespaced=True)
+_POD_KIND = ("", _PODS.kind)
+# Controllers that tell in Events only that they cannot create pods.
+_SILENT_KINDS = frozenset({("apps", "StatefulSet"), ("apps", "DaemonSet"), ("batch", "Job")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,25 +216,58 @@ class Explainer:
             self._wake(name)
 
     def _answer(self, question: Question) -> tuple[Verdict | None, Ends]:
-        record = question.record
-        if not record.pods:
-            return explain_namespace(self._client.get(NAMESPACES.path(name=record.key.name)).value), NO_ENDS
+        """Return why an object is not healthy, and how often containers of its new pods have ended.
+
+        Raises: ApiError.
+        """
+        record, key = question.record, question.record.key
+        if key[:2] == (NAMESPACES.group, NAMESPACES.kind):
+            return explain_namespace(self._client.get(NAMESPACES.path(name=key.name)).value), NO_ENDS
+        pods = self._list_pods(record)
+        ends = ends_of(pods, question.new_since)
+        if record.verdict and record.verdict.state is State.HEALTHY:
+            return None, ends
+        answer = explain(pods)
+        if answer is None:
+            is_asked = key[:2] in _SILENT_KINDS and record.uid
+            return explain_refusal(self._list_events(key.namespace, record.uid) or ()) if is_asked else None, ends
+        silent = find_silent(pods, answer)
+        if silent is None:
+            return answer, ends
+        events = self._list_events(key.namespace, text(silent, "metadata", "uid"))
+        return explain_by_events(answer, silent, events), ends
+
+    def _list_pods(self, record: Record) -> list[dict[str, Any]]:
         try:
-            pods = list_pods(self._client, record)
+            return list_pods(self._client, record)
         except ApiError as error:
             if error.reason != TOO_LARGE:
                 raise
-            pods = list_pods(self._client, record, FEW_PODS)
-        return explain(pods), ends_of(pods, question.new_since)
+        return list_pods(self._client, record, FEW_PODS)
+
+    def _list_events(self, namespace: str, uid: str) -> list[dict[str, Any]] | None:
+        """Return the Events about an object, as far as they can be read; None if they may not."""
+        selected, path = f"involvedObject.uid={uid}", _EVENTS.path(namespace)
+        try:
+            page = self._client.list_page(path, field_selector=selected, limit=EVENTS, max_bytes=EVENT_BYTES)
+        except ApiError as error:
+            if error.status == HTTPStatus.FORBIDDEN:
+                return None
+            log.debug("events not read", extra={"object": uid, "reply": str(error)})
+            return []
+        return page[0]
 
 
 def list_pods(client: Client, record: Record, limit: int = PODS) -> list[dict[str, Any]]:
-    """Return the pods of a workload, at most so many.
+    """Return the pods of a workload, at most so many; of a Pod, itself.
 
     Raises: ApiError, with reason TOO_LARGE if the reply is.
     """
-    path = _PODS.path(record.key.namespace)
-    pods, _ = client.list_page(path, label_selector=record.pods, limit=limit, max_bytes=ANSWER_BYTES)
+    path, named = _PODS.path(record.key.namespace), f"metadata.name={record.key.name}"
+    selected = named if record.key[:2] == _POD_KIND else ""
+    pods, _ = client.list_page(
+        path, label_selector=record.pods, field_selector=selected, limit=limit, max_bytes=ANSWER_BYTES
+    )
     return pods
 
 
@@ -224,7 +278,11 @@ def oldest_answer(deadline: float) -> float:
 
 def may_explain(record: Record) -> bool:
     """Return whether a request may explain why an object is not healthy."""
-    return bool(record.pods) or (record.deleting and record.key[:2] == ("", NAMESPACES.kind))
+    kind = record.key[:2]
+    if kind == _POD_KIND:  # its status is known, but its Events are not
+        verdict = None if record.deleting else record.verdict
+        return verdict is not None and verdict.reason in (PENDING, NOT_READY)
+    return bool(record.pods) or (record.deleting and kind == (NAMESPACES.group, NAMESPACES.kind))
 
 
 def _choose(questions: Sequence[Question], inquiries: Mapping[ObjectKey, _Inquiry], now: float) -> list[Question]:

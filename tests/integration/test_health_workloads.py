@@ -87,18 +87,23 @@ class Trouble(NamedTuple):
 
 
 NOWHERE = {"example.com/nowhere": "true"}
+SET = {"serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": template("db")}
 # fmt: off
 TROUBLES = [
     Trouble("crashing pods fail it", [waiting("CrashLoopBackOff")], "Deployment web", "CrashLoopBackOff", "Failed"),
     Trouble("so does an impossible image", [waiting("InvalidImageName")], "Deployment web", "InvalidImageName",
          "Failed"),
     Trouble("an image that is not there may come", [waiting("ImagePullBackOff")], "Deployment web", "ImagePullBackOff",
-         says='container "main"; Available: 0/1'),
+         says='container "main": image "example.com/main:1"; Available: 0/1'),
     Trouble("so may a node", [web(template=labelled_template(nodeSelector=NOWHERE))], "Deployment web", "Unschedulable",
-         says="no node can run the pod; Available: 0/1"),
+         says="no node can run the pod: node(s) didn't match Pod's node affinity/selector; Available: 0/1"),
     Trouble("a quota is named, and no pod that it refused", [make("v1", "ResourceQuota", "none", spec=NO_PODS), web()],
          "Deployment web", "FailedCreate",
          says="pods is forbidden: exceeded quota: none, requested: pods=1, limited: pods=0"),
+    Trouble("a StatefulSet has no condition for that, but Events",
+         [make("v1", "ResourceQuota", "none", spec=NO_PODS), make("apps/v1", "StatefulSet", "db", spec=SET)],
+         "StatefulSet db", "FailedCreate",
+         says="pods is forbidden: exceeded quota: none, requested: pods=1, limited: pods=0; Replicas: 0/1"),
     Trouble("a rollout that is stuck has failed when its controller says so",
          [web(progressDeadlineSeconds=5, template=labelled_template(nodeSelector=NOWHERE))], "Deployment web",
          "ProgressDeadlineExceeded", "ProgressDeadlineExceeded"),

@@ -262,7 +262,7 @@ def test_a_hook_that_fails_is_told_and_run_again_when_somebody_asks(world: World
     deployed = deploy(world, config_map("settings"), hook("migrate", "pre-install"))
     end(world, deployed, "migrate", "Failed", message="no table named\norders")
     found = deployed.wait_for("Installed", "False", "HookFailed")
-    why = 'BackoffLimitExceeded; ContainerFailed: container "main" exited with code 1: no table named orders'
+    why = 'BackoffLimitExceeded; ContainerFailed: container "main" ended with exit code 1: no table named orders'
     assert f"migrate: pre-install hook failed ({why}); check the logs of its pods" in found["message"]
     assert deployed.conditions()["Stalled"]["reason"] == "HookFailed"
 

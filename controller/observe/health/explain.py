@@ -1,16 +1,34 @@
-"""Why a workload is not healthy, from its pods. Pure.
+"""Why a workload is not healthy, from its pods and their Events. Pure.
 
-Messages name the container, and quote what it has written to its terminationMessagePath. Those of the Pod contain
-times, its name and counters.
+Messages name the container, and quote what it has written to its terminationMessagePath, and what Kubernetes says about
+it, as far as that stays the same (kubelet.py).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
+from controller.observe.health.kubelet import (
+    IMAGE_REASONS,
+    MOST_CONTAINERS,
+    describe_end,
+    describe_pending,
+    describe_unready,
+    describe_unscheduled,
+    describe_waiting,
+    is_sidecar,
+    may_be_killed,
+    quote,
+    read_hindrance,
+    read_killing,
+    read_probe,
+    read_refusal,
+    unready_container,
+)
 from controller.observe.health.verdict import (
     HEALTHY,
     Context,
@@ -23,21 +41,27 @@ from controller.observe.health.verdict import (
     reason_or,
     subject_of,
 )
-from controller.untrusted import field, integer, mappings, strings, text, texts
+from controller.untrusted import field, integer, mapping, mappings, strings, text, texts
 
 CRASH_LOOP = "CrashLoopBackOff"
 FATAL = frozenset({CRASH_LOOP, "InvalidImageName", "ErrImageNeverPull"})
 """Reasons of a waiting container that only a change of the Pod resolves."""
 # Other reasons worth reporting end in Error (CreateContainerConfigError, RunContainerError).
-_PULLING = frozenset({"ErrImagePull", "ImagePullBackOff"})
 CRASHES = 3
 """Ends of the same container after which it is not expected to recover: an application that ends once or twice may be
 waiting for its database. A container runs for a while between two crashes: counting keeps the verdict stable."""
-_CONTAINERS = (("initContainerStatuses", "init container"), ("containerStatuses", "container"))
+_INIT = "init container"
+_CONTAINERS = (("initContainerStatuses", _INIT), ("containerStatuses", "container"))
 NOT_OBSERVED = "PodNotObserved"
 PENDING = "PodPending"
 NOT_READY = "PodNotReady"
 UNSCHEDULABLE = "Unschedulable"
+_STUCK = frozenset({UNSCHEDULABLE, "FailedMount", "FailedMapVolume", "FailedCreatePodSandBox"})
+MAY_NOT_LIST_EVENTS = (
+    "Events may say why, but the controller may not list them; allow it to list events, as the ClusterRole "
+    "rukpak-controller of config/restricted does"
+)
+"""The hint of a verdict that Events would explain."""
 _NAMESPACE_CONDITIONS = (
     "NamespaceDeletionDiscoveryFailure",
     "NamespaceDeletionContentFailure",
@@ -83,12 +107,15 @@ def pod(subject: Subject) -> Verdict:
 
 
 def _ended(subject: Subject) -> Verdict:
-    reason = reason_or(text(subject.manifest, "status", "reason"), "")
+    pod, reason = subject.manifest, reason_or(text(subject.manifest, "status", "reason"), "")
+    if said := quote(text(pod, "status", "message"), pod):
+        return failed(reason or "PodFailed", said)
     for label, status in _containers(subject):
-        code = integer(status, "state", "terminated", "exitCode")
-        if code:
-            said = _termination_message(subject, status)
-            return failed(reason or _exit_reason(status), f"{label} exited with code {code}{said}")
+        if integer(status, "state", "terminated", "exitCode"):
+            return failed(reason or _exit_reason(status), describe_end(pod, label, status))
+    disrupted = subject.conditions.get("DisruptionTarget")
+    if disrupted and disrupted.holds:
+        return failed(reason or reason_or(disrupted.reason, "PodFailed"), quote(disrupted.message, pod))
     return failed(reason or "PodFailed", "status.phase is Failed")
 
 
@@ -104,39 +131,22 @@ def _worst_container(subject: Subject) -> Verdict | None:
 
 def _container(subject: Subject, label: str, status: Manifest) -> Verdict | None:
     waiting = reason_or(text(status, "state", "waiting", "reason"), "")
-    if waiting in FATAL and waiting != CRASH_LOOP:
-        return failed(waiting, f"{label}{_termination_message(subject, status)}")
-    if waiting == CRASH_LOOP and _count_ends(status) < CRASHES:
-        return progressing(CRASH_LOOP, f"{label}{_termination_message(subject, status)}")
-    if waiting == CRASH_LOOP or _crash_loops(status):
-        return failed(CRASH_LOOP, f"{label}{_termination_message(subject, status)}")
-    return progressing(waiting, label) if _is_hindered(waiting) else None
-
-
-def _termination_message(subject: Subject, status: Manifest) -> str:
-    """Return what a container wrote when it ended last, after a colon; empty if it wrote nothing.
-
-    The kubelet may take the end of the log instead (`FallbackToLogsOnError`). Nobody chose that text for others to
-    read, so it is left out: a log may contain values of Secrets.
-    """
-    name = text(status, "name")
-    containers = (each for key in ("initContainers", "containers") for each in mappings(subject.manifest, "spec", key))
-    policies = {text(each, "name"): text(each, "terminationMessagePolicy") for each in containers}
-    if policies.get(name) == "FallbackToLogsOnError":
-        return ""
-    ends = (text(status, state, "terminated", "message").strip() for state in ("state", "lastState"))
-    message = next(filter(None, ends), "")
-    return f": {message}" if message else ""
+    if waiting == CRASH_LOOP or (waiting not in FATAL and _crash_loops(status)):
+        make = failed if _count_ends(status) >= CRASHES else progressing
+        return make(CRASH_LOOP, describe_end(subject.manifest, label, status))
+    if waiting in FATAL:
+        return failed(waiting, describe_waiting(subject.manifest, label, status))
+    return progressing(waiting, describe_waiting(subject.manifest, label, status)) if _is_hindered(waiting) else None
 
 
 def _is_hindered(reason: str) -> bool:
     """Whether a waiting container cannot start now."""
-    return reason in _PULLING or reason.endswith("Error")
+    return reason in IMAGE_REASONS or reason.endswith("Error")
 
 
 def is_pod_stuck(reason: str) -> bool:
     """Whether the reason of a verdict says that pods do not run, which hardly ends without a person."""
-    return reason in FATAL or reason == UNSCHEDULABLE or _is_hindered(reason)
+    return reason in FATAL or reason in _STUCK or _is_hindered(reason)
 
 
 def _crash_loops(status: Manifest) -> bool:
@@ -180,18 +190,13 @@ def ends_of(pods: Iterable[Manifest], since: str) -> Ends:
 
 
 def _ends_in(pod: Subject) -> Ends:
-    once = {text(each, "name") for each in mappings(pod.manifest, "spec", "initContainers") if not _is_sidecar(each)}
     restarts = text(pod.manifest, "spec", "restartPolicy") not in ("Never", "OnFailure")
     found = [
-        Ends(count, _describe_end(pod, label, status))
+        Ends(count, describe_end(pod.manifest, label, status))
         for label, status in _containers(pod)
-        if (count := _count_errors(status, stays=restarts and text(status, "name") not in once))
+        if (count := _count_errors(status, stays=restarts and not label.startswith(_INIT)))
     ]
     return max(found, key=lambda ends: (ends.count, ends.text), default=NO_ENDS)
-
-
-def _is_sidecar(init_container: Manifest) -> bool:
-    return init_container.get("restartPolicy") == "Always"
 
 
 def _count_errors(status: Manifest, *, stays: bool) -> int:
@@ -210,15 +215,13 @@ def _last_end(status: Manifest) -> Any:
     return field(status, "state", "terminated") or field(status, "lastState", "terminated")
 
 
-def _describe_end(pod: Subject, label: str, status: Manifest) -> str:
-    return f"{label} exited with code {integer(_last_end(status), 'exitCode')}{_termination_message(pod, status)}"
-
-
 def _unscheduled(subject: Subject) -> Verdict | None:
     # Never Failed without its deadline: an autoscaler needs minutes to add a node.
     scheduled = subject.denied("PodScheduled")
     if scheduled and scheduled.reason == UNSCHEDULABLE:
-        return progressing(UNSCHEDULABLE, "no node can run the pod")
+        return progressing(UNSCHEDULABLE, describe_unscheduled(subject.manifest, scheduled.message))
+    if scheduled and scheduled.reason in ("SchedulingGated", "SchedulerError"):
+        return progressing(scheduled.reason, quote(scheduled.message, subject.manifest))
     return None
 
 
@@ -226,17 +229,17 @@ def _waiting(subject: Subject, phase: str) -> Verdict:
     if not phase:
         return progressing(NOT_OBSERVED, "the pod has no status yet")
     if phase == "Pending":
-        return progressing(PENDING, "containers are not running yet")
-    unready = (each for each in _containers(subject) if each[1].get("ready") is not True)
-    label, status = next(unready, ("", {}))
-    return progressing(NOT_READY, f"{label}{_termination_message(subject, status)}" if label else "")
+        return progressing(PENDING, describe_pending(subject, _containers(subject))[0])
+    return progressing(NOT_READY, describe_unready(subject, _containers(subject))[0])
 
 
 def _containers(subject: Subject) -> Iterator[tuple[str, Manifest]]:
     """Yield the label of each container for messages, and its status; init containers first."""
     for key, word in _CONTAINERS:
-        for status in mappings(subject.manifest, "status", key):
-            yield f'{word} "{text(status, "name")}"', status
+        for status in islice(mappings(subject.manifest, "status", key), MOST_CONTAINERS):
+            name = text(status, "name")
+            is_beside = key == "initContainerStatuses" and is_sidecar(subject.manifest, name)
+            yield f'{"sidecar" if is_beside else word} "{name}"', status
 
 
 def pods_of(workload: Manifest, verdict: Verdict) -> str:
@@ -267,13 +270,14 @@ def explained(verdict: Verdict, explanation: Verdict) -> Verdict:
 
     A fatal Pod makes a workload Failed. A workload that is Failed already keeps its reason.
     """
-    if explanation.state is State.TERMINATING:
-        return explanation
+    if explanation.state is State.TERMINATING or verdict.reason in (PENDING, NOT_READY):
+        return explanation  # of a Namespace, or a Pod: it is about the object itself
     if verdict.state is State.FAILED:
-        return failed(verdict.reason, f"{verdict.message}; {explanation.reason}: {explanation.message}")
+        message = f"{verdict.message}; {explanation.reason}: {explanation.message}"
+        return failed(verdict.reason, message, hint=explanation.hint)
     message = f"{explanation.message}; {verdict.message}" if explanation.message else verdict.message
     make = failed if explanation.state is State.FAILED else progressing
-    return make(explanation.reason, message)
+    return make(explanation.reason, message, hint=explanation.hint)
 
 
 def explain(pods: Iterable[Manifest]) -> Verdict | None:
@@ -288,6 +292,60 @@ def explain(pods: Iterable[Manifest]) -> Verdict | None:
     if worst is None or _is_fatal(worst):
         return worst
     return progressing(worst.reason, worst.message)
+
+
+def find_silent(pods: Iterable[Manifest], verdict: Verdict) -> Manifest | None:
+    """Return a Pod that a verdict of `explain` is about, if its Events may say more; None if its status says it all."""
+    for manifest in pods:
+        subject = subject_of(manifest, Context())
+        found = pod(subject)
+        if (found.reason, found.message) == (verdict.reason, verdict.message) and _is_silent(subject, found):
+            return manifest
+    return None
+
+
+def _is_silent(subject: Subject, verdict: Verdict) -> bool:
+    if verdict.reason == PENDING:
+        return not describe_pending(subject, _containers(subject))[1]
+    if verdict.reason == NOT_READY:
+        return not describe_unready(subject, _containers(subject))[1]
+    return any(may_be_killed(subject.manifest, status) for status in _crashed(subject, verdict))
+
+
+def _crashed(subject: Subject, verdict: Verdict) -> Iterator[Manifest]:
+    """Yield the statuses of the containers that make a Pod loop."""
+    for label, status in _containers(subject):
+        found = _container(subject, label, status) if verdict.reason == CRASH_LOOP else None
+        if found and found.message == verdict.message:
+            yield status
+
+
+def explain_by_events(verdict: Verdict, silent: Manifest, events: Iterable[Manifest] | None) -> Verdict:
+    """Return a verdict with what the Events of a Pod say beside.
+
+    Args:
+        verdict: of `explain`.
+        silent: the Pod that it is about, see `find_silent`.
+        events: about the Pod; None if the controller may not list them.
+    """
+    if events is None:
+        return verdict if verdict.reason == CRASH_LOOP else replace(verdict, hint=MAY_NOT_LIST_EVENTS)
+    found, subject = list(events), subject_of(silent, Context())
+    if verdict.reason == CRASH_LOOP:
+        said = (read_killing(silent, status, found) for status in _crashed(subject, verdict))
+        return replace(verdict, message="; ".join(filter(None, (verdict.message, *said))))
+    unready = unready_container(_containers(subject))
+    if unready and (told := read_probe(silent, unready[1], found)):
+        return progressing(told.reason, f"{unready[0]}: {told.message}")
+    is_running = unready and "running" in mapping(unready[1], "state")
+    told = None if is_running else read_hindrance(silent, found)
+    return progressing(told.reason, told.message) if told else verdict
+
+
+def explain_refusal(events: Iterable[Manifest]) -> Verdict | None:
+    """Return why the Pods of a workload are not created, from its Events; None if these do not say."""
+    told = read_refusal(events)
+    return progressing(told.reason, told.message) if told else None
 
 
 def explain_namespace(namespace: Manifest) -> Verdict | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 import tracemalloc
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ import pytest
 from controller.observe.explanations import (
     AGAIN_SECONDS,
     ANSWER_BYTES,
+    EVENTS,
     FEW_PODS,
     MOST,
     NOTHING,
@@ -22,12 +24,14 @@ from controller.observe.explanations import (
     Question,
     may_explain,
 )
+from controller.observe.health.explain import MAY_NOT_LIST_EVENTS
 from controller.observe.health.verdict import State, Verdict
 from controller.observe.records import ObjectKey, Record
 from controller.playground.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault
 
 POD_PATH = "/api/v1/namespaces/shop/pods"
+EVENT_PATH = "/api/v1/namespaces/shop/events"
 ROLLING = Verdict(State.PROGRESSING, "LessAvailable", "Available: 0/1")
 GIVEN_UP = Verdict(State.FAILED, "ProgressDeadlineExceeded", "no progress")
 
@@ -53,6 +57,9 @@ class World:
         status = {"name": "main", "restartCount": 2, "state": {"waiting": {"reason": reason}}}
         self.api.put(POD_PATH, "web-1", status={"phase": "Pending", "containerStatuses": [status]})
 
+    def event(self, reason: str, said: str) -> None:
+        self.api.put(EVENT_PATH, reason.lower(), reason=reason, message=said, lastTimestamp="2026-11-28T06:00:00Z")
+
     def ask(self, *troubled: Record, most: float = SELDOM_SECONDS) -> Explanations:
         """Ask, and wait until all that was asked is answered."""
         questions = [Question(record=record, most=most) for record in troubled or [workload()]]
@@ -73,7 +80,7 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    with FakeApi(POD_PATH) as api:
+    with FakeApi(POD_PATH, EVENT_PATH) as api:
         made = World(api)
         yield made
         made.explainer.stop()
@@ -191,6 +198,68 @@ def test_without_permission_to_list_pods_nothing_is_known_and_no_pass_is_woken(w
     assert (world.answer(), world.woken) == ("", 0)
 
 
+STARTING = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
+VOLUME = 'MountVolume.SetUp failed for volume "v" : configmap "missing" not found'
+POD = Record(key=ObjectKey("", "Pod", "shop", "web-1"), verdict=Verdict(State.PROGRESSING, "PodPending", "waits"))
+
+
+def selected(uid: str) -> dict[str, str]:
+    return {"fieldSelector": f"involvedObject.uid={uid}", "limit": str(EVENTS)}
+
+
+def test_a_pod_whose_status_does_not_say_why_is_explained_by_its_events(world: World) -> None:
+    world.api.put(POD_PATH, "web-1", uid="one", status=STARTING)
+    world.event("FailedMount", VOLUME)
+    world.ask()
+    assert world.ask().known[workload().key].verdict == Verdict(State.PROGRESSING, "FailedMount", VOLUME)
+    assert [(each.path, each.query) for each in world.api.received] == [
+        (POD_PATH, {"labelSelector": "app=web", "limit": str(PODS)}),
+        (EVENT_PATH, selected("one")),
+    ]
+
+
+def test_a_bare_pod_is_listed_by_its_name_and_explained_by_its_events(world: World) -> None:
+    world.api.put(POD_PATH, "web-0", uid="zero", status={"phase": "Failed"})
+    world.api.put(POD_PATH, "web-1", uid="one", status=STARTING)
+    world.event("FailedCreatePodSandBox", "no network")
+    world.ask(POD)
+    assert world.answer(POD) == "Progressing FailedCreatePodSandBox"
+    assert [each.query for each in world.api.received] == [
+        {"fieldSelector": "metadata.name=web-1", "limit": str(PODS)},
+        selected("one"),
+    ]
+
+
+@pytest.mark.parametrize(("status", "hint"), [(403, MAY_NOT_LIST_EVENTS), (500, "")])
+def test_without_its_events_a_pod_says_what_it_can(world: World, status: int, hint: str) -> None:
+    world.api.put(POD_PATH, "web-1", status=STARTING)
+    world.api.faults = [Fault(200, {}, pod_list(STARTING)), Fault(status)]
+    world.ask()
+    verdict = world.ask().known[workload().key].verdict
+    assert verdict
+    assert (verdict.reason, verdict.message, verdict.hint) == ("PodPending", "containers are not running yet", hint)
+
+
+def pod_list(status: dict[str, Any]) -> bytes:
+    return json.dumps(
+        {"metadata": {}, "items": [{"metadata": {"name": "web-1", "uid": "one"}, "status": status}]}
+    ).encode()
+
+
+@pytest.mark.parametrize(("group", "kind"), [("apps", "StatefulSet"), ("apps", "DaemonSet"), ("batch", "Job")])
+def test_a_workload_without_pods_is_explained_by_its_own_events(world: World, group: str, kind: str) -> None:
+    refused = replace(workload(), key=ObjectKey(group, kind, "shop", "web"), uid="set")
+    world.event("FailedCreate", "Error creating: no quota")
+    world.ask(refused)
+    assert world.ask(refused).known[refused.key].verdict == Verdict(State.PROGRESSING, "FailedCreate", "no quota")
+    assert world.api.received[-1].query == selected("set")
+
+
+def test_the_events_of_a_deployment_are_not_asked_since_it_has_conditions(world: World) -> None:
+    world.ask(replace(workload(), uid="set"))
+    assert [each.path for each in world.api.received] == [POD_PATH]
+
+
 def test_a_namespace_that_does_not_go_is_read(world: World) -> None:
     condition = {"type": "NamespaceFinalizersRemaining", "status": "True", "message": "Some content has finalizers"}
     world.api.objects["/api/v1/namespaces"] = {}
@@ -200,16 +269,21 @@ def test_a_namespace_that_does_not_go_is_read(world: World) -> None:
     assert world.answer(going) == "Terminating NamespaceFinalizersRemaining"
 
 
+DEPLOYMENT, BARE = workload().key, POD.key
 EXPLAINABLE: list[tuple[str, dict[str, Any], bool]] = [
-    ("a workload in trouble", {"pods": "app=web"}, True),
-    ("an object without pods", {}, False),
-    ("an object that is being deleted", {"deleting": True}, False),
+    ("a workload in trouble", {"key": DEPLOYMENT, "pods": "app=web"}, True),
+    ("an object without pods", {"key": DEPLOYMENT}, False),
+    ("an object that is being deleted", {"key": DEPLOYMENT, "deleting": True}, False),
+    ("a pod that waits", {"key": BARE, "verdict": POD.verdict}, True),
+    ("a pod that is not ready", {"key": BARE, "verdict": Verdict(State.PROGRESSING, "PodNotReady")}, True),
+    ("a pod whose status says why", {"key": BARE, "verdict": Verdict(State.PROGRESSING, "ErrImagePull")}, False),
+    ("a pod that has no status", {"key": BARE}, False),
 ]
 
 
 @pytest.mark.parametrize(("_name", "fields", "expect"), EXPLAINABLE, ids=[name for name, _, _ in EXPLAINABLE])
 def test_what_may_be_explained(_name: str, fields: dict[str, Any], expect: bool) -> None:
-    assert may_explain(Record(key=ObjectKey("apps", "Deployment", "shop", "web"), **fields)) is expect
+    assert may_explain(Record(**fields)) is expect
 
 
 def test_after_the_end_nothing_is_asked_and_a_pass_goes_on(world: World) -> None:

@@ -245,7 +245,7 @@ def test_after_a_failure_what_is_shown_says_how_the_container_ended() -> None:
     ((_, verdict),) = world.tracker.summarize(
         {KEY: Left("d", "")}, {KEY: world.record()}, "r", DEADLINE
     ).health.not_ready
-    assert verdict.message == 'container "c" exited with code 3: no database'
+    assert verdict.message == 'container "c" ended with exit code 3: no database'
 
 
 ENDS: list[tuple[str, Sequence[Manifest], str]] = [

@@ -1,0 +1,410 @@
+"""What a kubelet, the scheduler and the controllers of workloads say about a pod, in words that stay the same. Pure.
+
+`quote` leaves out what differs between two equal failures: names of pods, sandboxes and containers, addresses, times,
+attempts, and amounts in use. What a program has written is quoted only if its author chose the text for others to read
+(`terminationMessagePath`), not if it comes from a log, a postStart hook or the command of a probe, since that may show
+values of Secrets. So may the name of a program that cannot be started, if it contains a variable.
+
+Not here: which pod of a workload and which container of a pod is the worst (explain.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
+from signal import Signals
+from typing import NamedTuple
+
+from controller.observe.health.verdict import Manifest, Subject, stable
+from controller.untrusted import integer, mapping, mappings, text, texts
+
+QUOTE_LENGTH = 200
+"""Characters of a quotation, which leaves room for the container, the image, and what the workload lacks."""
+IMAGE_REASONS = frozenset(
+    {
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+"""Reasons of a container that waits for its image."""
+HINDRANCES = (
+    "FailedScheduling",
+    "NetworkNotReady",
+    "FailedCreatePodContainer",
+    "Failed",
+    "FailedAttachVolume",
+    "FailedMapVolume",
+    "FailedMount",
+    "FailedPrepareDynamicResources",
+    "FailedPodSandBoxStatus",
+    "FailedCreatePodSandBox",
+    "NodeNotReady",
+)
+"""Reasons of Events about what keeps a pod from running, in the order of these steps."""
+MOST_CONTAINERS = 64
+"""Containers of each kind of a pod that are looked at: whoever writes a pod decides how many it has."""
+_READ = 2048
+"""Characters of a text that are read."""
+_ADDRESSES = 2
+# They ended before their program ran.
+_NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
+_USUAL_ENDS = frozenset({"", "Error", "Completed"})
+# What the kubelet says about an end that it has not seen: the code is made up.
+_UNSEEN_END = "ContainerStatusUnknown"
+# A program that a signal has ended has this exit code plus the number of the signal.
+_SIGNALED = 128
+# How programs end that are told to by SIGTERM, and then by SIGKILL.
+_KILLED_CODES = frozenset({0, _SIGNALED + Signals.SIGTERM, _SIGNALED + Signals.SIGKILL})
+_ADDRESS = r"(?:\d+\.\d+\.\d+\.\d+|\[[0-9a-fA-F:.%\w]*\])"
+_UNSTABLE = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        # `dial tcp 10.0.0.7:443: …`, `read tcp 10.0.0.1:45012->10.0.0.7:443: …`: a name may have several addresses.
+        (rf"\b((?:dial|read|write) (?:tcp|udp)[46]? )(?:{_ADDRESS}:\d+->)?{_ADDRESS}(?=:\d)", r"\1…"),
+        (r"(?<![0-9a-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])", "…"),  # a UID
+        (r"(?<!sha256:)(?<!sha512:)(?<![0-9a-f])[0-9a-f]{32,}", "…"),  # a sandbox or container, but not an image
+        (r"\bkube-api-access-[a-z0-9]{5}\b", "kube-api-access-…"),
+        (r"\b0x[0-9a-f]+\b", "…"),
+        (r"(?<=/proc/)\d+|(?<=mount)\d{6,}\b", "…"),
+        (r"\b\d+\.\d+(?:ns|µs|us|ms|s|m|h)\b", "…"),
+        (r"(?<=://)[^\s/@\"']+@", ""),
+        (r"(?<=\?)[^\s\"'?=]+=[^\s\"']*", "…"),  # of an address, which may be signed
+    )
+]
+_SUPERFLUOUS = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"^\(combined from similar events\): ", ""),
+        (r"\brpc error: code = \w+ desc = ", ""),
+        (r'^Back-off pulling image "[^"]*"(?:: \w+)?(?:: )?', ""),
+        (r'(?:[Ff]ailed to pull (?:and unpack )?image|failed to resolve reference) "[^"]*": ', ""),
+        (r"failed to (?:create|start) (?:containerd|shim) task: |(?:OCI runtime|runc) \w+ failed: ", ""),
+        (r"unable to start container process: |container_linux\.go:\d+: |starting container process caused: ", ""),
+        (r": unknown$", ""),
+        (r' \(pod: "[^"]*", container: [^)]*\)', ""),
+        (r"^Pod was rejected: ", ""),
+        # `Node didn't have enough resource: cpu, requested: 500, used: 300, capacity: 400`
+        (r"(?<=, )used: \d+, (?=capacity: )", ""),
+        # `The node was low on resource: memory. Threshold quantity: 100Mi, available: 95Mi. Container c was using …`
+        (r"Threshold quantity: \S+, available: \S+\. ", ""),
+        (
+            r" was using \S+, request is (\S+), has larger consumption of \S+\.",
+            r" was using more than it requests, \1.",
+        ),
+        # `create Pod web-0 in StatefulSet web failed error: …`, `Error creating: …`
+        (r"^[Cc]reate Pod \S+ in StatefulSet \S+ failed error: |^Error creating: ", ""),
+        (r"Mounting command: .*? Output: ", ""),
+        # `pods "web-9z8y7" is forbidden: exceeded quota: …`: a pod that never existed, with each attempt another.
+        (r'\bpods "[^"]*" is (forbidden|invalid)', r"pods is \1"),
+        (r", used: .*?(?=, limited: |$)", ""),
+    )
+]
+_IMAGE = re.compile(r'\bimage "([^"]+)"')
+_PER_NODES = re.compile(r"^\d+/\d+ nodes are available: ?")
+_COUNT = re.compile(r"(?:^|, )\d+ (?=\D)")
+# `0/3 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/3 nodes are available: …`
+_NO_PREEMPTION = re.compile(r"\. ?(?:(?:[a-z ]+,)* ?preemption: .*|not found)$")
+_UNBOUND = "unbound immediate PersistentVolumeClaims"
+_PROBE = re.compile(r"(Liveness|Readiness|Startup) probe (failed|errored)\b")
+_PROBES = {"Liveness": "livenessProbe", "Readiness": "readinessProbe", "Startup": "startupProbe"}
+_KILLED = re.compile(r" failed (liveness|startup) probe\b")
+_FAILED_HOOK = "its postStart hook failed"
+# The kubelet's own words, unlike what the command has written.
+_TIMED_OUT = re.compile(r"command (?:\S+ )?timed out")
+# What is said of all volumes of a pod together.
+_UNSPECIFIC = "Unable to attach or mount volumes"
+_LATELY = timedelta(minutes=5)
+"""How much older than the last one an Event may be to count: the kubelet repeats each within two minutes or so."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class Told(NamedTuple):
+    """What Events say about a pod."""
+
+    reason: str
+    message: str
+
+
+def quote(said: str, pod: Manifest) -> str:
+    """Return what Kubernetes says about a pod, without what changes, in at most `QUOTE_LENGTH` characters."""
+    said = " ".join(said[:_READ].split())
+    for pattern, replacement in _SUPERFLUOUS:
+        said = pattern.sub(replacement, said)
+    return quote_program(said.rstrip(" ."), pod)
+
+
+def quote_program(said: str, pod: Manifest) -> str:
+    """Return what a program has written to be read; see `quote`."""
+    said = said[:_READ]
+    for name, replacement in _names_of(pod):
+        said = said.replace(name, replacement)
+    for pattern, replacement in _UNSTABLE:
+        said = pattern.sub(replacement, said)
+    said = stable(said)
+    return said if len(said) <= QUOTE_LENGTH else f"{said[: QUOTE_LENGTH - 1]}…"
+
+
+def _names_of(pod: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield what is different in the next pod of the workload, and what stands for it."""
+    name, generated = text(pod, "metadata", "name"), text(pod, "metadata", "generateName")
+    suffix = name.removeprefix(generated) if generated else ""
+    if suffix not in ("", name) and not suffix.isdigit():  # a StatefulSet's stay
+        template = text(pod, "metadata", "labels", "pod-template-hash")
+        yield name, f"{generated.removesuffix(f'{template}-')}…"
+    addresses = (text(each, "ip") for each in islice(mappings(pod, "status", "podIPs"), _ADDRESSES))
+    for address in filter(None, (text(pod, "status", "podIP"), *addresses)):
+        yield (f"[{address}]" if ":" in address else address), "…"
+
+
+# containers
+
+
+def container_of(pod: Manifest, name: str) -> Manifest:
+    """Return a container as the spec of the pod has it; empty if there is none of that name."""
+    lists = (islice(mappings(pod, "spec", key), MOST_CONTAINERS) for key in ("initContainers", "containers"))
+    return next((each for each in chain.from_iterable(lists) if text(each, "name") == name), {})
+
+
+def is_sidecar(pod: Manifest, name: str) -> bool:
+    """Return whether an init container goes on running beside the others."""
+    return text(container_of(pod, name), "restartPolicy") == "Always"
+
+
+def describe_waiting(pod: Manifest, label: str, status: Manifest) -> str:
+    """Return why a container cannot be started now."""
+    reason, said = text(status, "state", "waiting", "reason"), text(status, "state", "waiting", "message")
+    container = container_of(pod, text(status, "name"))
+    if reason == "PostStartHookError":  # the text contains what the hook has written
+        return f"{label}: {_FAILED_HOOK}"
+    if reason in IMAGE_REASONS:
+        named = _IMAGE.search(said[:_READ])  # it may be that of a volume
+        image = stable(named[1] if named else text(container, "image") or text(status, "image"))
+        said = quote(said, pod)
+        return _joined(label, "" if image in said else f'image "{image}"', said)
+    return _joined(label, "" if _may_reveal(container, reason, said) else quote(said, pod))
+
+
+def describe_end(pod: Manifest, label: str, status: Manifest) -> str:
+    """Return how a container has ended last, with what it has written; only its label if it has not ended."""
+    end = mapping(status, "state", "terminated") or mapping(status, "lastState", "terminated")
+    if not end:
+        return label
+    container, reason = container_of(pod, text(status, "name")), text(end, "reason")
+    if reason in _NEVER_RAN:
+        said = text(end, "message")
+        return _joined(f"{label} cannot be started", "" if _may_reveal(container, reason, said) else quote(said, pod))
+    # The kubelet may take the end of the log instead. Nobody chose that text for others to read.
+    is_log = text(container, "terminationMessagePolicy") == "FallbackToLogsOnError"
+    said = "" if is_log else quote_program(text(end, "message"), pod)
+    code = integer(end, "exitCode") or 0
+    how = _describe_code(container, reason, integer(end, "signal") or code - _SIGNALED)
+    return _joined(f"{label} ended with exit code {code}{how and f' ({how})'}", said)
+
+
+def may_be_killed(pod: Manifest, status: Manifest) -> bool:
+    """Return whether a container has a probe or a hook that ends it when it fails."""
+    container = container_of(pod, text(status, "name"))
+    hook = mapping(container, "lifecycle", "postStart")
+    return "livenessProbe" in container or "startupProbe" in container or bool(hook)
+
+
+def _describe_code(container: Manifest, reason: str, signal: int) -> str:
+    if reason == "OOMKilled":
+        limit = stable(text(container, "resources", "limits", "memory"))
+        return f"OOMKilled, its memory limit is {limit}" if limit else "OOMKilled, it has no memory limit"
+    if reason not in _USUAL_ENDS:
+        return quote(reason, {})
+    return Signals(signal).name if signal in {each.value for each in Signals} else ""
+
+
+def _may_reveal(container: Manifest, reason: str, said: str) -> bool:
+    """Whether a text repeats a word of the command, or a path, in which a Secret may stand for a variable."""
+    if reason == "CreateContainerConfigError":
+        return "ubPath" in said and any("subPathExpr" in each for each in mappings(container, "volumeMounts"))
+    return any("$(" in word for key in ("command", "args") for word in texts(container, key)[:1])
+
+
+def _joined(*parts: str) -> str:
+    return ": ".join(filter(None, parts))
+
+
+# pods
+
+
+def describe_unscheduled(pod: Manifest, said: str) -> str:
+    """Return why no node can run a pod, from the message of its condition PodScheduled. Counts of nodes change."""
+    if _UNBOUND in said:
+        claims = [stable(text(each, "persistentVolumeClaim", "claimName")) for each in mappings(pod, "spec", "volumes")]
+        names = ", ".join(f'"{claim}"' for claim in claims if claim) or "of a volume"
+        one = "PersistentVolumeClaim" if names.count('"') <= len('""') else "one of the PersistentVolumeClaims"
+        return f"no node can run the pod: {quote(f'{one} {names} is not bound', pod)}"
+    said = _NO_PREEMPTION.sub("", _PER_NODES.sub("", " ".join(said[:_READ].split())))
+    causes = sorted({each.strip(" .") for each in _COUNT.split(said)} - {""})
+    return _joined("no node can run the pod", quote(", ".join(causes), pod))
+
+
+def describe_pending(subject: Subject, labeled: Iterable[tuple[str, Manifest]]) -> tuple[str, bool]:
+    """Return what a pod waits for before its containers run, and whether its status says why.
+
+    Args:
+        subject: the pod.
+        labeled: the statuses of its containers with how messages name them, in the order in which they start.
+    """
+    pod = subject.manifest
+    if not (text(pod, "spec", "nodeName") or subject.holds("PodScheduled")):
+        scheduler = stable(text(pod, "spec", "schedulerName") or "default-scheduler")
+        claims = (text(each, "resourceClaimName") for each in mappings(pod, "spec", "resourceClaims"))
+        needs = ", ".join(f'ResourceClaim "{stable(claim)}"' for claim in claims if claim)
+        return f'the scheduler "{scheduler}" has not chosen a node yet{needs and f"; the pod needs {needs}"}', False
+    for label, status in labeled:
+        if label.startswith("container ") or _is_done(pod, status):
+            continue
+        if mapping(status, "state", "terminated"):
+            return describe_end(pod, label, status), True
+        if "running" in mapping(status, "state"):
+            probe = _pending_probe(pod, status)
+            return (f"{label}: {probe}", False) if probe else (f"{label} has not ended yet", True)
+        break
+    if subject.denied("PodReadyToStartContainers"):
+        return "its volumes and its network are not set up yet", False
+    return "containers are not running yet", False
+
+
+def _is_done(pod: Manifest, status: Manifest) -> bool:
+    """Whether an init container lets the next one start."""
+    if is_sidecar(pod, text(status, "name")):
+        return status.get("started") is True
+    return mapping(status, "state", "terminated").get("exitCode") == 0
+
+
+def describe_unready(subject: Subject, labeled: Iterable[tuple[str, Manifest]]) -> tuple[str, bool]:
+    """Return why a pod that runs is not ready, and whether its status says why; see `describe_pending`."""
+    pod = subject.manifest
+    unready = unready_container(labeled)
+    if unready:
+        label, status = unready
+        probe = "" if mapping(status, "state", "terminated") else _pending_probe(pod, status)
+        ended = describe_end(pod, label, status)
+        if ended != label:
+            return "; ".join(filter(None, (ended, probe))), not (probe or may_be_killed(pod, status))
+        waiting = text(status, "state", "waiting", "reason")
+        is_silent = bool(probe) or "waiting" in mapping(status, "state")
+        return f"{label}: {probe or quote(waiting, pod) or 'not ready yet'}", not is_silent
+    ready = subject.denied("Ready")
+    if ready and ready.reason == "ReadinessGatesNotReady":
+        return quote(ready.message, pod), True
+    if subject.holds("ContainersReady"):
+        return "its containers are ready, but its node does not say so of the pod", False
+    return "", False
+
+
+def unready_container(labeled: Iterable[tuple[str, Manifest]]) -> tuple[str, Manifest] | None:
+    """Return the first container that is not ready; None if all are."""
+    return next((each for each in labeled if each[1].get("ready") is not True), None)
+
+
+def _pending_probe(pod: Manifest, status: Manifest) -> str:
+    """Return the probe that a container that runs has not passed; empty if it has none."""
+    container = container_of(pod, text(status, "name"))
+    if status.get("started") is not True and "startupProbe" in container:
+        return "its startup probe has not succeeded yet"
+    return "its readiness probe has not succeeded yet" if "readinessProbe" in container else ""
+
+
+# Events
+
+
+def read_hindrance(pod: Manifest, events: Iterable[Manifest]) -> Told | None:
+    """Return what keeps a pod from running; None if no Event says so."""
+    # An Event about a container repeats its status.
+    found = (event for event in events if not text(event, "involvedObject", "fieldPath"))
+    lately = _latest(event for event in found if text(event, "reason") in HINDRANCES)
+    told = (Told(text(event, "reason"), quote(text(event, "message"), pod)) for event in lately)
+    return min(filter(_is_said, told), key=_severity, default=None)
+
+
+def _is_said(told: Told) -> bool:
+    return bool(told.message)
+
+
+def _severity(told: Told) -> tuple[bool, int, str]:
+    """Order what says most first. A later step shows that those before it are done."""
+    return told.message.startswith(_UNSPECIFIC), -HINDRANCES.index(told.reason), told.message
+
+
+def read_probe(pod: Manifest, status: Manifest, events: Iterable[Manifest]) -> Told | None:
+    """Return how the probes of a container fail; None if no Event says so."""
+    name = text(status, "name")
+    probes = [
+        event for event in events if _is_about(event, name) and text(event, "reason") in ("Unhealthy", "ProbeWarning")
+    ]
+    told = sorted(filter(None, (_read_probe(pod, name, text(event, "message")) for event in _latest(probes))))
+    return Told("Unhealthy", told[0]) if told else None
+
+
+def _read_probe(pod: Manifest, name: str, said: str) -> str:
+    probe = _PROBE.search(said[:_READ])
+    if probe is None:
+        return ""
+    kind, outcome = probe.groups()
+    command = mapping(container_of(pod, name), _PROBES[kind], "exec")
+    if command and outcome == "failed" and not _TIMED_OUT.search(said[:_READ]):
+        return f"{kind} probe failed: its command failed, and kubectl describe pod has what it wrote"
+    return quote(said, pod)
+
+
+def read_killing(pod: Manifest, status: Manifest, events: Iterable[Manifest]) -> str:
+    """Return why the kubelet has ended a container last; empty if no Event says that it did."""
+    name = text(status, "name")
+    end = mapping(status, "state", "terminated") or mapping(status, "lastState", "terminated")
+    found = [event for event in events if _is_about(event, name)]
+    # A kubelet soon reports no more than one Event about a pod in five minutes.
+    is_usual = integer(end, "exitCode") in _KILLED_CODES
+    lately = [event for event in found if is_usual or _time_of(event) >= _parse(text(end, "startedAt"))]
+    if any(text(event, "reason") == "FailedPostStartHook" for event in lately):
+        return _FAILED_HOOK
+    killed = (_KILLED.search(text(event, "message")[:_READ]) for event in lately)
+    kind = next((match[1].capitalize() for match in killed if match), "")
+    said = (text(event, "message") for event in lately if text(event, "reason") == "Unhealthy")
+    told = min((_read_probe(pod, name, each) for each in said if each.startswith(f"{kind} ")), default="")
+    return (told or f"{kind} probe failed") if kind else ""
+
+
+def read_refusal(events: Iterable[Manifest]) -> Told | None:
+    """Return why the pods of a workload cannot be created; None if no Event says so, or some were created since."""
+    said = sorted(events, key=_time_of)
+    last = next((each for each in reversed(said) if text(each, "reason") in ("FailedCreate", "SuccessfulCreate")), {})
+    if text(last, "reason") != "FailedCreate":
+        return None
+    return Told("FailedCreate", quote(text(last, "message"), {}))
+
+
+def _is_about(event: Manifest, container: str) -> bool:
+    return text(event, "involvedObject", "fieldPath").endswith(f"ontainers{{{container}}}")
+
+
+def _latest(events: Iterable[Manifest]) -> list[Manifest]:
+    """Leave out the Events that have not been repeated lately: what they tell is over."""
+    found = list(events)
+    last = max(map(_time_of, found), default=_NEVER)
+    return [event for event in found if last - _time_of(event) <= _LATELY]
+
+
+def _time_of(event: Manifest) -> datetime:
+    """Return when an Event was seen last."""
+    times = (text(event, "series", "lastObservedTime"), text(event, "lastTimestamp"), text(event, "eventTime"))
+    return max(_parse(time) for time in (*times, text(event, "metadata", "creationTimestamp")))
+
+
+def _parse(time: str) -> datetime:
+    try:
+        return datetime.fromisoformat(time).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return _NEVER
