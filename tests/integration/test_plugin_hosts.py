@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -28,14 +29,8 @@ EXAMPLE = PACKAGE / "examples" / "k3s-agent"
 TEN = [f"node-{number}" for number in range(10)]
 SECONDS = 300.0
 """For a whole rollout, on a busy machine."""
-POLL_SECONDS = 2.0
-# Agents look at the Lease less often in production, and have more patience.
-CHANGES = {
-    "_POLL_SECONDS = 20.0": f"_POLL_SECONDS = {POLL_SECONDS}",
-    "_IDLE_SECONDS = 60.0": f"_IDLE_SECONDS = {POLL_SECONDS}",
-    "_GONE_SECONDS = 60.0": "_GONE_SECONDS = 5.0",
-    "_REMOVAL_SECONDS = 120.0": "_REMOVAL_SECONDS = 10.0",
-}
+POLL_SECONDS = 5.0
+"""In which each of ten agents looks at the Lease."""
 IMAGE = f"quay.io/example/rukpak@sha256:{'0' * 64}"
 ENTRIES = "hosts.rukpak.io/nodes"
 BEGIN = b"""
@@ -72,7 +67,7 @@ def world(
 def nodes(world: World, tmp_path: Path) -> Iterator[Nodes]:
     """Ten nodes."""
     skip_without_namespaces()
-    started = Nodes(world.client, world.cluster.server, tmp_path, CHANGES)
+    started = Nodes(world.client, world.cluster.server, tmp_path)
     with started.running():
         for name in TEN:
             started.add(name).write("etc/rancher/k3s/token", "a token")
@@ -206,8 +201,10 @@ def test_ten_nodes_are_installed_upgraded_and_rolled_back_in_waves(
     upgrade(world, deployed, "v3")
     message = world.wait(lambda: not_ready(deployed, "install.sh: exited with status 1"), "it says why", SECONDS)
     [failed] = [name for name in broken if name in message]
+    said = world.wait(lambda: failure(deployed, failed), "it has failed", SECONDS)
     assert 'container "root-on-host" ended with exit code ' in message
     assert f": {failed}: install.sh: exited with status 1" in message
+    assert f": {failed}: install.sh: exited with status 1" in said
     assert "/etc/rancher/k3s/token: missing" in message
     begun = {name for _, name, _ in rollout(nodes, "v3")}
     time.sleep(5 * POLL_SECONDS)
@@ -224,6 +221,62 @@ def test_ten_nodes_are_installed_upgraded_and_rolled_back_in_waves(
     assert entries(deployed) == {}
     deployed.delete()
     world.wait(lambda: not versions(nodes), "nothing left on hosts", SECONDS)
+    deployed.wait_gone()
+
+
+def failure(deployed: Deployed, text: str) -> str:
+    """Return the message of an object in `status.notReady` that has failed, and whose message has a text."""
+    return not_ready(deployed, text) if deployed.status().get("objects", {}).get("failed") else ""
+
+
+def test_one_node_is_rid_of_it_within_seconds(world: World, nodes: Nodes) -> None:
+    deployed = deploy(world, "v1", nodeSelector={"kubernetes.io/hostname": "node-0"})
+    world.wait(lambda: versions(nodes) == {"node-0": "v1"}, "it is installed", SECONDS)
+    deployed.wait_ready()
+    begun = time.monotonic()
+    deployed.delete()
+    deployed.wait_gone()
+    assert versions(nodes) == {}
+    assert time.monotonic() - begun < 30  # it was 150 s; the scripts take one
+
+
+def test_a_damaged_annotation_stops_no_rollout(world: World, nodes: Nodes) -> None:
+    deployed = deploy(world, "v1", maxUnavailable=5)
+    wait_for_version(world, deployed, nodes, "v1")
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{deployed.namespace}/leases/{deployed.name}"
+    for text in ("{", '{"node-0": 1, "node-4": {"state": "Installing"}, "nobody": [], "a,b=c": null}'):
+        world.client.merge_patch(lease, {"metadata": {"annotations": {ENTRIES: text}}})
+        version = f"v{len(text)}"
+        upgrade(world, deployed, version)
+        wait_for_version(world, deployed, nodes, version)
+        assert most_at_once(nodes, version) <= 5
+    world.wait(lambda: entries(deployed) == {}, "it is replaced", SECONDS)
+    deployed.delete()
+    deployed.wait_gone()
+
+
+def test_an_agent_that_is_not_what_was_rendered_does_nothing_and_status_says_so(world: World, nodes: Nodes) -> None:
+    nodes.changes["INSTALLING, REBOOTING, FAILED ="] = "INSTALLING, REBOOTING, FAILED =\\\n"
+    deployed = deploy(world, "v1")
+    said = world.wait(lambda: failure(deployed, "SHA-256"), "it says why", SECONDS)
+    assert "/agent/rukpak_hosts_turns.py has the SHA-256 " in said
+    assert "nothing was run" in said
+    assert versions(nodes) == {}
+    nodes.changes.clear()
+    wait_for_version(world, deployed, nodes, "v1")
+    deployed.delete()
+    deployed.wait_gone()
+
+
+def test_an_agent_without_a_way_to_the_api_server_says_so_in_status(world: World, nodes: Nodes) -> None:
+    nodes.variables["KUBERNETES_SERVICE_PORT"] = "1"
+    deployed = deploy(world, "v1")
+    text = "the API server cannot be used from here, so nobody gives it a turn: GET /apis/coordination.k8s.io/"
+    said = world.wait(lambda: not_ready(deployed, text), "it says why", SECONDS)
+    assert "Connection refused" in said
+    nodes.variables["KUBERNETES_SERVICE_PORT"] = str(urlsplit(world.cluster.server).port)
+    wait_for_version(world, deployed, nodes, "v1")
+    deployed.delete()
     deployed.wait_gone()
 
 

@@ -146,16 +146,18 @@ class Nodes:
         client: with all rights.
         server: the URL of the API server, as pods reach it.
         folder: for all files; exists.
-        changes: texts to replace in what ConfigMaps bring to pods.
     """
 
-    def __init__(self, client: Client, server: str, folder: Path, changes: Mapping[str, str]) -> None:
-        self._client, self._folder, self._changes = client, folder, changes
+    def __init__(self, client: Client, server: str, folder: Path) -> None:
+        self._client, self._folder = client, folder
+        self.changes: dict[str, str] = {}
+        """Texts to replace in what ConfigMaps bring to pods, as somebody does who replaces a ConfigMap."""
         address = urlsplit(server)
-        self._variables = {
+        self.variables = {
             "KUBERNETES_SERVICE_HOST": str(address.hostname),
             "KUBERNETES_SERVICE_PORT": str(address.port),
         }
+        """How processes of pods find the API server."""
         self.hosts: dict[str, Host] = {}
         self._pods: dict[str, _Pod] = {}
         self._beaten = float("-inf")
@@ -275,7 +277,7 @@ class Nodes:
         variables = {each["name"]: _value_of(each, manifest) for each in container.get("env", [])}
         pod.restarts += bool(pod.ended)
         command = [*container["command"], *container.get("args", [])]
-        pod.process = self.hosts[spec["nodeName"]].start(root, command, {**self._variables, **variables})
+        pod.process = self.hosts[spec["nodeName"]].start(root, command, {**self.variables, **variables})
 
     def _read_volume(self, manifest: Manifest, volume: Manifest) -> Iterator[tuple[str, bytes]]:
         """Yield the files of a volume."""
@@ -296,7 +298,7 @@ class Nodes:
             yield item["path"], data[item["key"]]
 
     def _change(self, text: str) -> str:
-        for before, after in self._changes.items():
+        for before, after in self.changes.items():
             text = text.replace(before, after)
         return text
 

@@ -463,6 +463,30 @@ def _choose_values(bundle: Bundle, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 _LABEL = "hosts.rukpak.io/deployment"
+_START = """
+import hashlib, os, pathlib, sys, types
+role, *wanted = sys.argv[1:]
+files = {}
+for name, digest in (each.split("=") for each in wanted):
+    path = pathlib.Path("/agent", name)
+    files[name] = path.read_bytes() if path.exists() else b""
+    found = hashlib.sha256(files[name]).hexdigest()
+    if found != digest:
+        problem = f"/agent/{name} has the SHA-256 {found}, and {digest} was expected; nothing was run"
+        remedy = "find out who has changed the ConfigMap, and delete it, so that it is made again"
+        message = f"{os.environ['NODE_NAME']}: {problem}; {remedy}"
+        pathlib.Path("/dev/termination-log").write_text(message)
+        sys.exit(message)
+for name in (each for each in files if each.endswith(".py")):
+    module = sys.modules[name[:-3]] = types.ModuleType(name[:-3])
+    exec(compile(files[name], f"/agent/{name}", "exec"), module.__dict__)
+sys.exit(module.main(role, files["plan.json"]))
+"""
+"""What pods run: the agent and its plan as they were rendered, and nothing else.
+
+Whoever may delete a ConfigMap may put another in its place, also an immutable one, and would be root on all hosts. So
+each file is read once, compared with the digest in the arguments, and run as it was read: a volume may be updated at
+any time. Python looks for other modules in its own library only (`-I`, `-S`)."""
 _IS_READY = "import os; os.stat('/run/rukpak-hosts/ready')"
 """The image need not have a shell."""
 
@@ -481,7 +505,8 @@ class _Objects:
         yield self._object("v1", "ServiceAccount")
         lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [self._name]}
         pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
-        yield from self._grant("", self._name, [{**lease, "verbs": ["get", "update"]}, pods])
+        agents = {"apiGroups": ["apps"], "resources": ["daemonsets"], "resourceNames": [self._name], "verbs": ["get"]}
+        yield from self._grant("", self._name, [{**lease, "verbs": ["get", "update"]}, pods, agents])
         if "drain" in self._config:
             nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}
             evictions = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
@@ -571,7 +596,7 @@ class _Objects:
         program = {
             "name": container,
             "image": self._config["image"],
-            "command": ["python3", "-u", "/agent/rukpak_hosts_turns.py", role],
+            "command": ["python3", "-ISuc", _START, role, *_digests_of(agent)],
             "env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
             "resources": {"requests": {"cpu": "10m", "memory": "48Mi"}},
             "securityContext": {"readOnlyRootFilesystem": True},
@@ -607,6 +632,13 @@ class _Objects:
         name = f"{self._name}-{suffix}" if suffix else self._name
         metadata = {"name": name, "labels": dict(self._labels)}
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
+def _digests_of(agent: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the name and the SHA-256 of each file of the agent, in the order in which modules import each other."""
+    for name in (*_MODULES, "plan.json"):
+        digest = digest_of(agent["data"][name].encode()).removeprefix("sha256:")
+        yield f"{name}={digest}"
 
 
 def _shorten(name: str) -> str:

@@ -43,6 +43,9 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 STATE = Path("/var/lib/rukpak/hosts")
 EXTENSIONS = Path("/var/lib/extensions")
+_EXTENSION_FOLDERS = (Path("/etc/extensions"), Path("/run/extensions"), EXTENSIONS)
+"""Where systemd-sysext looks. Of extensions with the same name it merges only the first."""
+_EXTENSION_SUFFIXES = ("", ".raw", ".v", ".raw.v")
 MANIFEST, INSTALL, VERIFY, UNINSTALL, SYSEXT = "host-bundle.yaml", "install.sh", "verify.sh", "uninstall.sh", "sysext"
 ARCHITECTURES = {
     "aarch64": "arm64",
@@ -511,6 +514,8 @@ class _Host:
                 return
             record = self._read()
             self._refuse_renamed()
+            if self._wanted["type"] == "Sysext":
+                self._refuse_others_extension()
             folder = self._place(content)
             previous = record.get("previous") if record.get("state") != _INSTALLED else record["install"]
             record = {"state": _INSTALLING, "install": self._wanted, "previous": previous, "bootID": self._boot_id()}
@@ -740,24 +745,51 @@ class _Host:
 
     def _verify(self, runner: _Runner, record: Mapping[str, Any] | None = None) -> None:
         folder = self._content_of(self._wanted)
-        if self._wanted["type"] == "Sysext" and not self._is_merged():
-            self._refresh(runner)
+        if self._wanted["type"] == "Sysext":
+            self._refuse_others_extension()
+            if not (self._is_extension_mine() and self._is_merged()):
+                self._extend(runner, folder)
         if (folder / VERIFY).exists():
             previous = (record or self._read()).get("previous")
             self._run(runner, folder, VERIFY, previous)
 
     # system extensions
 
+    @property
+    def _extension(self) -> Path:
+        return EXTENSIONS / self.name
+
+    def _is_extension_mine(self) -> bool:
+        """Return whether the extension is a link that an agent has made: to the content of this very bundle."""
+        if not self._extension.is_symlink():
+            return False
+        target = self._extension.readlink()
+        return target.parent.name.isalnum() and target == self._folder / target.parent.name / SYSEXT
+
+    def _refuse_others_extension(self) -> None:
+        """Refuse to replace an extension that somebody else has put there, or to hide one. Raises: HostError."""
+        for folder in _EXTENSION_FOLDERS:
+            for suffix in _EXTENSION_SUFFIXES:
+                path = folder / f"{self.name}{suffix}"
+                is_there = path.is_symlink() or path.exists()
+                if is_there and not (path == self._extension and self._is_extension_mine()):
+                    problem = f"{_kind_of(path)} that this bundle has not put there"
+                    raise HostError(f'"{path}" is {problem}; remove it, or give the bundle another name')
+
     def _extend(self, runner: _Runner, folder: Path) -> None:
         EXTENSIONS.mkdir(parents=True, exist_ok=True)
-        new = self._folder / "extension"
-        new.unlink(missing_ok=True)
-        new.symlink_to(folder / SYSEXT)
-        new.replace(EXTENSIONS / self.name)
+        if self._is_extension_mine():
+            new = self._folder / "extension"
+            new.unlink(missing_ok=True)
+            new.symlink_to(folder / SYSEXT)
+            new.replace(self._extension)
+        else:
+            self._extension.symlink_to(folder / SYSEXT)  # fails if somebody has put something there meanwhile
         self._refresh(runner)
 
     def _retract(self, runner: _Runner) -> None:
-        (EXTENSIONS / self.name).unlink(missing_ok=True)
+        if self._is_extension_mine():
+            self._extension.unlink()
         self._sysext(runner)
 
     def _refresh(self, runner: _Runner) -> None:
@@ -772,6 +804,12 @@ class _Host:
 
     def _is_merged(self) -> bool:
         return Path(f"/usr/lib/extension-release.d/extension-release.{self.name}").exists()
+
+
+def _kind_of(path: Path) -> str:
+    if path.is_symlink():
+        return f'a link to "{path.readlink()}"'
+    return "a folder" if path.is_dir() else "a file"
 
 
 def interpreter_of(script: Path) -> list[str]:

@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import select
 import signal
 import ssl
@@ -41,19 +42,26 @@ CORDONED_FOR = "hosts.rukpak.io/cordoned-for"
 """Annotation of a Node that an agent has cordoned: the owner in its plan. What others have cordoned has none."""
 INSTALLING, REBOOTING, FAILED = "Installing", "Rebooting", "Failed"
 REMOVING, REMOVED, REMOVAL_FAILED = "Removing", "Removed", "RemovalFailed"
+DAMAGED = "Damaged"
+"""State of an entry that somebody has damaged, until the agent of that node replaces it: it may have had a place."""
+_STATES = (INSTALLING, REBOOTING, FAILED, REMOVING, REMOVED, REMOVAL_FAILED)
 WORKING = (INSTALLING, REBOOTING, REMOVING)
 """States in which a node has one of `maxUnavailable` places."""
 READY = Path("/run/rukpak-hosts/ready")
-_PLAN = Path("/agent/plan.json")
 _CONTENTS = (Path("/content/parts"), Path("/content/image"))
 _TERMINATION_LOG = Path("/dev/termination-log")
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_POLL_SECONDS = 20.0
-_IDLE_SECONDS = 60.0  # once it is installed: then it looks only for a removal
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+# All agents together read the Lease about twice a second, within these limits for each.
+_SECONDS_FOR_EACH_NODE = 0.5
+_POLL_SECONDS = (2.0, 20.0)
+_IDLE_SECONDS = (2.0, 60.0)  # once it is installed: then it looks only for a removal
+_AWAY_SECONDS = 60.0  # in which the API server is expected to be back, if it is not what was installed
+_REPEAT_SECONDS = 45.0  # in which a container that fails has ended three times, with the pauses of the kubelet
 _GONE_SECONDS = 60.0  # while a DaemonSet replaces its pod, a node has none
 _RETRY_SECONDS = 1.0
 _REQUEST_SECONDS = 30.0
-_LOOK_SECONDS = 5.0  # of the removal
+_LOOK_SECONDS = (1.0, 5.0)  # of the removal
 _REMOVAL_SECONDS = 120.0  # in which some agent must begin, beside the time limit of its script
 _SHOWN = 300  # characters of a message in the Lease: it may have to hold many
 _SHOWN_NODES = 10
@@ -114,9 +122,11 @@ def ask_for_turn(node: str, wanted: Entry, entries: Mapping[str, Entry], turns: 
         # What has failed may try again: it is what others wait for.
         if wanted["state"] != REMOVING and node not in failed and len(failed) >= turns["maxFailures"]:
             return Turn({}, f"{_list(failed)} failed: {known[failed[0]]['message']}")
-        working = sorted(name for name, each in known.items() if each["state"] in WORKING)
+        working = sorted(name for name, each in known.items() if each["state"] in (*WORKING, DAMAGED))
         if len(working) >= turns["maxUnavailable"]:
-            return Turn({}, f"{_list(working)} {'is' if len(working) == 1 else 'are'} being worked on")
+            damaged = [name for name in working if known[name]["state"] == DAMAGED]
+            problem = f" (damaged in the annotation {NODES}: {_list(damaged)})" if damaged else ""
+            return Turn({}, f"{_list(working)} {'is' if len(working) == 1 else 'are'} being worked on{problem}")
     is_retry = mine and (mine["state"] == REMOVAL_FAILED if wanted["state"] == REMOVING else node in failed)
     before = mine["message"] if mine and is_retry else ""
     return Turn({**known, node: {**wanted, "message": before}})  # what tries again still says why
@@ -132,6 +142,12 @@ def _list(nodes: Collection[str]) -> str:
     return ", ".join(shown) + (f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else "")
 
 
+def is_stopped(plan: Mapping[str, Any], entries: Mapping[str, Entry]) -> bool:
+    """Return whether so many nodes have failed that no other is begun."""
+    failed = [each for each in entries.values() if each["plan"] == plan_id(plan) and _has_failed(each)]
+    return len(failed) >= int(plan["turns"]["maxFailures"])
+
+
 def plan_id(plan: Mapping[str, Any]) -> str:
     """Return what identifies what is installed by a plan."""
     return hashlib.sha256(json.dumps(plan["install"], sort_keys=True).encode()).hexdigest()[:16]
@@ -140,7 +156,11 @@ def plan_id(plan: Mapping[str, Any]) -> str:
 def make_entry(plan: Mapping[str, Any], state: str, message: str = "") -> Entry:
     """Return the entry of a node, as of now."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {"plan": plan_id(plan), "state": state, "message": " ".join(message.split())[:_SHOWN], "since": now}
+    return {"plan": plan_id(plan), "state": state, "message": _one_line(message), "since": now}
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_SHOWN]
 
 
 # the cluster
@@ -175,7 +195,7 @@ class Cluster:
     Args:
         url: of the API server.
         namespace: of the Lease and of the pods.
-        lease: its name, which is also in a label of the pods.
+        lease: its name, which is also that of the DaemonSet, and in a label of the pods.
         token: returns that of the account, which changes by and by.
         tls: None for a URL without it.
     """
@@ -186,6 +206,7 @@ class Cluster:
         self._url, self._token = url, token
         self._lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease}"
         self._pods = f"/api/v1/namespaces/{namespace}/pods"
+        self._daemon_set = f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{lease}"
         self._selector = f"hosts.rukpak.io/deployment={lease},hosts.rukpak.io/part=agent"
         handlers = [urllib.request.ProxyHandler({})]
         self._opener = urllib.request.build_opener(*handlers, urllib.request.HTTPSHandler(context=tls))
@@ -205,6 +226,11 @@ class Cluster:
         query = {"labelSelector": self._selector, **({"fieldSelector": f"spec.nodeName={node}"} if node else {})}
         found = self._request("GET", f"{self._pods}?{urllib.parse.urlencode(query)}")
         return {name for item in found["items"] if (name := item["spec"].get("nodeName"))}
+
+    def count_nodes(self) -> tuple[int, int]:
+        """Return how many nodes should have an agent, and how many of them have one. Raises: ClusterError."""
+        status = self._request("GET", self._daemon_set).get("status") or {}
+        return status.get("desiredNumberScheduled", 0), status.get("currentNumberScheduled", 0)
 
     def read_node(self, node: str) -> dict[str, Any]:
         """Return a Node. Raises: ClusterError."""
@@ -235,13 +261,13 @@ class Cluster:
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        request = urllib.request.Request(  # noqa: S310 - the URL is that of the API server
-            f"{self._url}{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self._token()}", "Content-Type": kind},
-        )
         try:
+            request = urllib.request.Request(  # noqa: S310 - the URL is that of the API server
+                f"{self._url}{path}",
+                method=method,
+                data=None if body is None else json.dumps(body).encode(),
+                headers={"Authorization": f"Bearer {self._token()}", "Content-Type": kind},
+            )
             with self._opener.open(request, timeout=_REQUEST_SECONDS) as response:
                 answer: dict[str, Any] = json.load(response)
         except urllib.error.HTTPError as error:
@@ -262,16 +288,37 @@ def _stays(pod: Mapping[str, Any]) -> bool:
     )
 
 
-def entries_of(lease: Mapping[str, Any]) -> Entries:
-    """Return the entries in a Lease. Raises: ClusterError if somebody else has written something there."""
+def entries_of(lease: Mapping[str, Any], nodes: Callable[[], Collection[str]] = tuple) -> Entries:
+    """Return the entries in a Lease. What somebody has damaged is `DAMAGED`, and takes a place until it is replaced.
+
+    Args:
+        lease: as the API server has it; what is in its annotation, anybody may have written who may write the Lease.
+        nodes: returns those that have an agent: each of them may have had an entry if nothing can be read.
+    """
+    text = (lease["metadata"].get("annotations") or {}).get(NODES) or "{}"
     try:
-        entries = json.loads((lease["metadata"].get("annotations") or {}).get(NODES) or "{}")
-        return {
-            node: {key: str(entry[key]) for key in ("plan", "state", "message", "since")}
-            for node, entry in entries.items()
-        }
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ClusterError(f"the annotation {NODES} of the Lease cannot be read; remove it") from error
+        found = json.loads(text, object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        found = dict.fromkeys(nodes())
+    return {node: _read_entry(entry) for node, entry in found.items() if _NODE_NAME.fullmatch(node)}
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON. What has two values has none."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        found[key] = None if key in found else value
+    return found
+
+
+def _read_entry(found: Any) -> Entry:
+    keys = ("plan", "state", "message", "since")
+    is_whole = isinstance(found, dict) and all(isinstance(found.get(key), str) for key in keys)
+    if not is_whole or found["state"] not in _STATES:
+        return {"plan": "", "state": DAMAGED, "message": "", "since": ""}
+    return {key: _one_line(found[key]) for key in keys}
 
 
 def is_being_removed(lease: Mapping[str, Any]) -> bool:
@@ -309,7 +356,7 @@ class Agent:
         node: the name of this one.
         cluster: with the Lease.
         host: this one.
-        ready: a file that exists while the bundle is installed and works.
+        ready: a file that exists while the bundle is installed and works. Beside it is how this node has failed last.
         pace: what the number of seconds between two steps is multiplied by.
         say: writes its log.
     """
@@ -328,12 +375,17 @@ class Agent:
     ) -> None:
         self._plan, self._node, self._cluster, self._host = plan, node, cluster, host
         self._content, self._ready, self._pace, self._write_log = content, ready, pace, say
+        self._failure = ready.with_name("failure.json")
         self._missing: dict[str, float] = {}
-        self._drained_since = 0.0
+        self._drained_since = self._away_since = 0.0
+        self._fleet = 0
         self._said = ""
 
     def run(self, stop: Stop) -> None:
-        """Work until this process is asked to end. Raises: HostError if the host has not what it should have."""
+        """Work until this process is asked to end.
+
+        Raises: HostError if the host has not what it should have, or is cut off from the API server before it has it.
+        """
         self._ready.unlink(missing_ok=True)  # of a container that ran before in this pod
         while not stop.wait(0):
             try:
@@ -341,21 +393,67 @@ class Agent:
             except ConflictError:
                 seconds = _RETRY_SECONDS
             except ClusterError as error:
-                self._say(f"the API server cannot be used now: {error}")
-                seconds = _POLL_SECONDS
+                self._miss(error)
+                seconds = self._seconds_of(_POLL_SECONDS)
             stop.wait(self._pace * seconds * random.uniform(0.5, 1.5))  # noqa: S311 - not a secret
         if self._drained_since:  # nothing was changed on the host, and perhaps no other agent will come here
             with suppress(ClusterError):
                 self._uncordon()
 
+    def _miss(self, error: ClusterError) -> None:
+        """Say that the API server cannot be used. Raises: HostError once that lasts, unless all is done here."""
+        self._say(f"the API server cannot be used now: {error}")
+        self._away_since = self._away_since or time.monotonic()
+        lasts = time.monotonic() - self._away_since > self._pace * _AWAY_SECONDS
+        if lasts and not self._ready.exists():
+            remedy = "correct the network of the node, or what the API server says"
+            raise HostError(f"the API server cannot be used from here, so nobody gives it a turn: {error}; {remedy}")
+
+    def _seconds_of(self, limits: tuple[float, float]) -> float:
+        """Return how long this agent waits between two looks at the Lease: the longer, the more others look."""
+        return min(max(self._fleet * _SECONDS_FOR_EACH_NODE, limits[0]), limits[1])
+
     def _step(self, stop: Stop) -> float:
         """Do what is to be done now, and return how many seconds that holds. Raises: HostError, ClusterError."""
         lease = self._cluster.read()
+        self._away_since = 0.0
+        with suppress(ClusterError):  # it is only about how often to look
+            self._fleet = self._fleet or self._cluster.count_nodes()[0]
+        entries = entries_of(lease, self._cluster.nodes)
+        if entries.get(self._node, {}).get("state") == DAMAGED:
+            failure = self._read_failure()
+            self._record(make_entry(self._plan, FAILED, failure) if failure else None, stop)
+            return 0.0
         if is_being_removed(lease):
             self._remove(lease, stop)
         elif not self._ready.exists():
+            self._repeat_failure(entries)
             self._install(lease, stop)
-        return _IDLE_SECONDS if self._ready.exists() else _POLL_SECONDS
+        return self._seconds_of(_IDLE_SECONDS if self._ready.exists() else _POLL_SECONDS)
+
+    def _repeat_failure(self, entries: Entries) -> None:
+        """Fail as this node has just failed, if that has stopped the rollout.
+
+        A container that ends again and again is a failure for everybody who looks at pods. The scripts may take an hour
+        each time, and would hardly succeed now. Raises: HostError.
+        """
+        mine = entries.get(self._node)
+        if mine and mine["state"] == FAILED and is_stopped(self._plan, entries):
+            failure = self._read_failure()
+            if failure and time.time() - self._failure.stat().st_mtime < self._pace * _REPEAT_SECONDS:
+                raise HostError(failure)
+
+    def _read_failure(self) -> str:
+        """Return how this node has failed last with this plan, in this pod; empty if it has not."""
+        try:
+            found: dict[str, str] = json.loads(self._failure.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return ""
+        return found["message"] if found["plan"] == plan_id(self._plan) else ""
+
+    def _fail(self, error: HostError, stop: Stop) -> None:
+        self._failure.write_text(json.dumps({"plan": plan_id(self._plan), "message": str(error)}), encoding="ascii")
+        self._record(make_entry(self._plan, FAILED, str(error)), stop)
 
     def _install(self, lease: Mapping[str, Any], stop: Stop) -> None:
         host, plan = self._host, self._plan
@@ -375,8 +473,9 @@ class Agent:
                 self._reboot(stop)
                 return
         except HostError as error:
-            self._record(make_entry(plan, FAILED, str(error)), stop)
+            self._fail(error, stop)
             raise
+        self._failure.unlink(missing_ok=True)
         self._uncordon()
         self._record(None, stop)
         self._say("installed")
@@ -448,7 +547,7 @@ class Agent:
 
     def _take_turn(self, lease: Mapping[str, Any], state: str) -> bool:
         """Return whether it is the turn of this node, which is then written to the Lease. Raises: ClusterError."""
-        entries = self._drop_gone(entries_of(lease))
+        entries = self._drop_gone(entries_of(lease, self._cluster.nodes))
         turn = ask_for_turn(self._node, make_entry(self._plan, state), entries, self._plan["turns"])
         if turn.waits_for:
             self._say(f"waiting: {turn.waits_for}")
@@ -471,12 +570,15 @@ class Agent:
         """Write the entry of this node to the Lease, however long that takes, unless this process is asked to end.
 
         What is not written is found again by the next agent of this node.
+
+        Raises: HostError if the API server is away for long, unless it is a failure that is to be written: that is what
+            the caller ends with.
         """
         while True:
-            seconds = _POLL_SECONDS
+            seconds = self._seconds_of(_POLL_SECONDS)
             try:
                 lease = self._cluster.read()
-                entries = entries_of(lease)
+                entries = entries_of(lease, self._cluster.nodes)
                 if entry is None and self._node not in entries:
                     return
                 others = {node: each for node, each in entries.items() if node != self._node}
@@ -485,8 +587,14 @@ class Agent:
             except ConflictError:
                 seconds = _RETRY_SECONDS
             except ClusterError as error:  # what was installed may be the API server
-                self._say(f"the API server cannot be used now: {error}")
+                try:
+                    self._miss(error)
+                except HostError:
+                    if entry and entry["state"] in (FAILED, REMOVAL_FAILED):
+                        return
+                    raise
             else:
+                self._away_since = 0.0
                 return
             if stop.wait(self._pace * seconds * random.uniform(0.5, 1.5)):  # noqa: S311 - not a secret
                 return
@@ -506,25 +614,35 @@ def remove_everywhere(plan: Mapping[str, Any], cluster: Cluster, stop: Stop, *, 
     Raises: HostError, with the nodes that still have it, if none has got rid of it for longer than a script may take.
     """
     limit = pace * (plan["timeoutSeconds"] + _REMOVAL_SECONDS)
-    deadline, before, told = time.monotonic() + limit, set[str](), ""
-    looks = 0  # in a row without a node that has it, and not the time of them: no pod is made without an API server
+    deadline, before, told, seconds = time.monotonic() + limit, set[str](), "", _LOOK_SECONDS[0]
+    unseen = 0.0  # seconds of looks in a row at which a node had no pod: none is made while there is no API server
     while True:
         try:
             lease = cluster.read()
             if not is_being_removed(lease):
                 cluster.write(lease, **{REMOVE: "true"})
-            entries, nodes = entries_of(lease), cluster.nodes()
+            nodes = cluster.nodes()
+            entries = entries_of(lease, lambda found=nodes: found)  # type: ignore[misc]
             left = {node for node in nodes if entries.get(node, {}).get("state") != REMOVED}
-            looks = 0 if left else looks + 1
-            if looks > _GONE_SECONDS / _LOOK_SECONDS:
+            unseen = 0.0 if left else unseen + seconds
+            if not left and (unseen > _GONE_SECONDS or _have_all_pods(nodes, cluster)):
                 return
             if left != before:  # and not the entries: those of nodes that try again change, too
                 deadline, before = time.monotonic() + limit, left
             told = f"{len(left)} of {len(nodes)} nodes still have it: {_describe(left, entries)}"
+            seconds = min(max(len(nodes) / 10, _LOOK_SECONDS[0]), _LOOK_SECONDS[1])
         except ClusterError as error:
             told = f"the API server cannot be used: {error}"
-        if time.monotonic() > deadline or stop.wait(pace * _LOOK_SECONDS):
+        if time.monotonic() > deadline or stop.wait(pace * seconds):
             raise HostError(told)
+
+
+def _have_all_pods(nodes: Collection[str], cluster: Cluster) -> bool:
+    """Whether no other node should have a pod of an agent: one whose pod is being replaced has none for a while."""
+    try:
+        return set(cluster.count_nodes()) == {len(nodes)}
+    except MissingError:  # somebody has deleted the DaemonSet
+        return False
 
 
 def _describe(nodes: Collection[str], entries: Entries) -> str:
@@ -553,25 +671,21 @@ def _in_cluster(lease: str) -> Cluster:
     )
 
 
-def main(role: str) -> int:
+def main(role: str, plan_text: bytes) -> int:
     """Run as the agent of a node ("node"), or as the Job that removes the bundle ("remove")."""
-    plan, stop = json.loads(_PLAN.read_bytes()), Stop()
+    plan, stop = json.loads(plan_text), Stop()
     signal.signal(signal.SIGTERM, stop.set)
-    cluster = _in_cluster(plan["turns"]["lease"])
     try:
+        cluster = _in_cluster(plan["turns"]["lease"])
         if role == "remove":
             remove_everywhere(plan, cluster, stop)
         else:
             content = next(path for path in _CONTENTS if path.exists())
             Agent(plan, os.environ["NODE_NAME"], cluster, content=content).run(stop)
-    except HostError as error:
+    except (HostError, OSError) as error:
         # Whoever reads it may see only that of one of many pods.
         message = str(error) if role == "remove" else f"{os.environ['NODE_NAME']}: {error}"
         print(message, file=sys.stderr, flush=True)  # noqa: T201 - its log
         _TERMINATION_LOG.write_text(message, encoding="utf-8")
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -24,6 +24,8 @@ class FakeCluster:
         self.lease: dict[str, Any] = {"metadata": {"name": "tool", "resourceVersion": "1"}}
         self.nodes: set[str] = set()
         """That have a pod of an agent."""
+        self.desired: int | None = None
+        """How many nodes should have one, for the DaemonSet; as many as have, if it is None."""
         self.node: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {}}
         """The Node "a"."""
         self.pods: dict[str, dict[str, Any]] = {}
@@ -70,6 +72,10 @@ class FakeCluster:
                 answer = self._put(body)
             case "GET", ["api", "v1", "namespaces", "hosts", "pods"]:
                 answer = self._list(query)
+            case "GET", ["apis", "apps", "v1", "namespaces", "hosts", "daemonsets", "tool"]:
+                desired, current = self.desired, len(self.nodes)
+                counts = {"desiredNumberScheduled": current if desired is None else desired}
+                answer = (200, {"status": {**counts, "currentNumberScheduled": current}})
             case "GET", ["api", "v1", "pods"]:
                 answer = (
                     200,

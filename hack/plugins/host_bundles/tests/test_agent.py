@@ -418,6 +418,106 @@ def test_extension_is_replaced_and_removed(sysext_host: Host, write: Any) -> Non
     assert not list((sysext_host.root / "var/lib/extensions").iterdir())
 
 
+FAKE_SYSEXT = "echo $* >> /log"
+
+
+class Occupied(NamedTuple):
+    """What somebody has put to where systemd-sysext looks, with the command that did, as a sentence."""
+
+    name: str
+    command: str
+    path: str
+    kind: str
+
+
+OCCUPIED = [
+    Occupied("a folder", "mkdir -p {}/usr/lib", "var/lib/extensions/k3s", "a folder"),
+    Occupied("an empty folder", "mkdir {}", "var/lib/extensions/k3s", "a folder"),
+    Occupied("a file", "echo theirs > {}", "var/lib/extensions/k3s", "a file"),
+    Occupied("a raw image", "echo theirs > {}", "var/lib/extensions/k3s.raw", "a file"),
+    Occupied("versions of it", "mkdir {}", "var/lib/extensions/k3s.v", "a folder"),
+    Occupied("a link", "ln -s /opt/k3s {}", "var/lib/extensions/k3s", 'a link to "/opt/k3s"'),
+    Occupied(
+        "a link to a raw image", "ln -s /opt/k3s.raw {}", "var/lib/extensions/k3s.raw", 'a link to "/opt/k3s.raw"'
+    ),
+    Occupied(
+        "a link to another bundle",
+        "ln -s /var/lib/rukpak/hosts/rke2/00/sysext {}",
+        "var/lib/extensions/k3s",
+        'a link to "/var/lib/rukpak/hosts/rke2/00/sysext"',
+    ),
+    Occupied(
+        "a link that only looks like one of ours",
+        "ln -s /var/lib/rukpak/hosts/k3s/../sysext {}",
+        "var/lib/extensions/k3s",
+        'a link to "/var/lib/rukpak/hosts/k3s/../sysext"',
+    ),
+    Occupied("one that would be merged in its place", "mkdir {}", "etc/extensions/k3s", "a folder"),
+]
+
+
+def occupy(host: Host, case: Occupied) -> Path:
+    path = host.root / case.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["sh", "-ec", case.command.format(path)], check=True)
+    return path
+
+
+@pytest.mark.parametrize("case", OCCUPIED, ids=lambda case: case.name)
+def test_extension_of_somebody_else_is_never_replaced(case: Occupied, tmp_path: Path, write: Any) -> None:
+    host, content = Host(tmp_path / "root", replace_program("systemd-sysext", FAKE_SYSEXT)), write()
+    path = occupy(host, case)
+    before = os.lstat(path).st_ino
+    plan = make_plan(write_extension(content, "v1\n"), type="Sysext")
+    with pytest.raises(agent.HostError) as caught:
+        host.install(content, plan)
+    assert str(caught.value) == (
+        f'"/{case.path}" is {case.kind} that this bundle has not put there; remove it, or give the bundle another name'
+    )
+    assert os.lstat(path).st_ino == before
+    assert not (host.state / "k3s/journal.json").exists()
+    assert host.read("log") == ""
+
+
+IN_PLACE_OF_OURS = [case for case in OCCUPIED if case.path == "var/lib/extensions/k3s"]
+
+
+@pytest.mark.parametrize("case", IN_PLACE_OF_OURS, ids=lambda case: case.name)
+def test_removal_leaves_the_extension_that_somebody_has_put_in_place_of_ours(
+    case: Occupied, sysext_host: Host, write: Any
+) -> None:
+    content = write_extension(write(), "v1\n")
+    plan = make_plan(content, type="Sysext")
+    sysext_host.install(content, plan)
+    (sysext_host.root / case.path).unlink()
+    path = occupy(sysext_host, case)
+    before = os.lstat(path).st_ino
+    with pytest.raises(agent.HostError, match="that this bundle has not put there"):
+        sysext_host.call(["verify", plan])
+    sysext_host.call(["remove", plan])
+    assert os.lstat(path).st_ino == before
+    assert not (sysext_host.state / "k3s").exists()
+
+
+def test_extension_that_is_lost_is_put_back(sysext_host: Host, write: Any) -> None:
+    content = write_extension(write(verify=SHOW), "v1\n")
+    plan = make_plan(content, type="Sysext")
+    sysext_host.install(content, plan)
+    (sysext_host.root / "var/lib/extensions/k3s").unlink()
+    sysext_host.call(["verify", plan])
+    assert sysext_host.read("log") == "v1\nv1\n"
+
+
+def test_extension_is_ours_also_when_the_journal_is_lost(sysext_host: Host, write: Any) -> None:
+    """As the message about a damaged one says."""
+    content = write_extension(write(verify=SHOW), "v1\n")
+    plan = make_plan(content, type="Sysext")
+    sysext_host.install(content, plan)
+    (sysext_host.state / "k3s/journal.json").unlink()
+    sysext_host.install(content, plan)
+    assert sysext_host.read("log") == "v1\nv1\n"
+
+
 def test_extension_for_another_system_is_not_called_installed(sysext_host: Host, write: Any) -> None:
     """systemd-sysext leaves it out, and exits with 0."""
     content = write_extension(write(), "v1\n", "ID=fedora\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import inspect
 import io
 import json
@@ -230,7 +231,11 @@ def test_a_bundle_that_reboots_needs_leave_for_that(render: Render) -> None:
 def test_agents_may_only_use_their_lease_and_list_pods(render: Render) -> None:
     made = render()
     rules = [(rule["resources"], rule.get("resourceNames"), rule["verbs"]) for rule in only(made, "Role")["rules"]]
-    assert rules == [(["leases"], ["tool"], ["get", "update"]), (["pods"], None, ["list"])]
+    assert rules == [
+        (["leases"], ["tool"], ["get", "update"]),
+        (["pods"], None, ["list"]),
+        (["daemonsets"], ["tool"], ["get"]),
+    ]
     assert {item["kind"] for item in made.objects}.isdisjoint({"ClusterRole", "ClusterRoleBinding"})
     assert only(made, "RoleBinding")["subjects"][0]["namespace"] == "hosts"
 
@@ -288,6 +293,17 @@ def test_long_names_leave_room_for_suffixes_and_remain_distinct(render: Render) 
     names = [only(render(name=name), "DaemonSet")["metadata"]["name"] for name in ("a" * 80 + "b", "a" * 80 + "c")]
     assert len(set(names)) == 2
     assert all(len(name) <= 40 for name in names)
+
+
+def test_the_commands_carry_the_digest_of_all_that_they_run(render: Render) -> None:
+    made = render()
+    data = config_maps(made, "agent")[0]["data"]
+    removal = made.hooks[0].manifest["spec"]["template"]["spec"]
+    for role, pod in (("node", pod_of(made)), ("remove", removal)):
+        *_, start, said_role, agent, turns, plan = pod["containers"][0]["command"]
+        assert (said_role, "exec(" in start) == (role, True)
+        digests = dict(each.split("=") for each in (agent, turns, plan))
+        assert digests == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in data.items()}
 
 
 def test_the_agent_is_rendered_as_it_is(render: Render) -> None:

@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import pytest
 from fake_cluster import FakeCluster, serve
 from rukpak_hosts_agent import HostError
 from rukpak_hosts_turns import (
+    DAMAGED,
     FAILED,
     INSTALLING,
     REBOOTING,
@@ -22,7 +22,6 @@ from rukpak_hosts_turns import (
     REMOVED,
     REMOVING,
     Agent,
-    ClusterError,
     Entry,
     Stop,
     ask_for_turn,
@@ -109,10 +108,100 @@ def test_failures_of_another_plan_are_forgotten() -> None:
     assert set(turn.entries) == {"a"}
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}', '{"a": {"state": "Failed"}}', "null1"])
-def test_an_annotation_that_somebody_has_damaged_is_said_to_be(text: str) -> None:
-    with pytest.raises(ClusterError, match=r"hosts\.rukpak\.io/nodes of the Lease cannot be read; remove it$"):
-        entries_of({"metadata": {"annotations": {"hosts.rukpak.io/nodes": text}}})
+class Damage(NamedTuple):
+    """What somebody has written to the annotation of the Lease, as a sentence, and what is read there."""
+
+    name: str
+    text: str
+    read: Mapping[str, str]
+    """State of each node."""
+
+
+GOOD = json.dumps(entry(INSTALLING))
+ALL = {"a": DAMAGED, "b": DAMAGED}
+DAMAGES = [
+    Damage("no JSON", "{", ALL),
+    Damage("JSON with something behind it", "null1", ALL),
+    Damage("the text of another tool", "node-1,node-2", ALL),
+    Damage("NUL", "\0", ALL),
+    Damage("escape characters", "\x1b[31m{}", ALL),
+    Damage("a list", "[]", ALL),
+    Damage("a number", "1", ALL),
+    Damage("null", "null", ALL),
+    Damage("a text", '"a"', ALL),
+    Damage("a number of 5,000 digits", "1" * 5000, ALL),
+    Damage("100,000 lists in each other", "[" * 100_000, ALL),
+    Damage("100,000 objects in each other", '{"a":' * 100_000, ALL),
+    Damage("nothing", "", {}),
+    Damage("no entry", "{}", {}),
+    Damage("an entry that is null", '{"a": null}', {"a": DAMAGED}),
+    Damage("an entry that is a number", '{"a": 1}', {"a": DAMAGED}),
+    Damage("an entry that is a text", '{"a": "Installing"}', {"a": DAMAGED}),
+    Damage("an entry that is a list", f'{{"a": [{GOOD}]}}', {"a": DAMAGED}),
+    Damage("an entry in an entry", f'{{"a": {{"a": {GOOD}}}}}', {"a": DAMAGED}),
+    Damage("an entry without its fields", '{"a": {"state": "Failed"}}', {"a": DAMAGED}),
+    Damage("a state that does not exist", json.dumps({"a": entry("Done")}), {"a": DAMAGED}),
+    Damage("a state that is a number", json.dumps({"a": {**entry(FAILED), "state": 1}}), {"a": DAMAGED}),
+    Damage("a state that is not a number", f'{{"a": {GOOD.replace(chr(34) + INSTALLING + chr(34), "NaN")}}}',
+           {"a": DAMAGED}),
+    Damage("a message that is an object", json.dumps({"a": {**entry(FAILED), "message": {}}}), {"a": DAMAGED}),
+    Damage("a message that is missing", GOOD.replace("message", "text").join(('{"a": ', "}")), {"a": DAMAGED}),
+    Damage("a node that is there twice", f'{{"a": {GOOD}, "a": {GOOD}}}', {"a": DAMAGED}),
+    Damage("a field that is there twice", f'{{"a": {GOOD[:-1]}, "state": "Removed"}}}}', {"a": DAMAGED}),
+    Damage("one good entry beside a damaged one", f'{{"a": {GOOD}, "b": []}}', {"a": INSTALLING, "b": DAMAGED}),
+    Damage("a field of another version", f'{{"a": {GOOD[:-1]}, "try": 1}}}}', {"a": INSTALLING}),
+    Damage("names that no node has", json.dumps(dict.fromkeys(["", "A", "a,b=c", "../x", "\0", "\x1b"])), {}),
+    Damage("a node that nobody knows", f'{{"gone": {GOOD}}}', {"gone": INSTALLING}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
+def test_what_is_damaged_takes_a_place_until_it_is_replaced(damage: Damage) -> None:
+    found = entries_of({"metadata": {"annotations": {"hosts.rukpak.io/nodes": damage.text}}}, lambda: ("a", "b"))
+    assert {node: each["state"] for node, each in found.items()} == damage.read
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
+def test_a_damaged_annotation_stops_no_rollout(damage: Damage, fleet: Fleet) -> None:
+    fleet.cluster.client().write(fleet.cluster.lease, **{"hosts.rukpak.io/nodes": damage.text})
+    fleet.start(NEW, "a", "b")
+    wait_until(lambda: fleet.ready() == {"a", "b"} and fleet.cluster.entries() == {})
+    assert fleet.most == 1
+
+
+@pytest.mark.parametrize("text", ["{", '{"b": 1}'])
+def test_a_damaged_entry_of_a_node_that_does_not_answer_is_named(text: str, fleet: Fleet) -> None:
+    fleet.cluster.nodes = {"b"}
+    fleet.cluster.client().write(fleet.cluster.lease, **{"hosts.rukpak.io/nodes": text})
+    fleet.start(NEW, "a")
+    said = "waiting: b is being worked on (damaged in the annotation hosts.rukpak.io/nodes: b)"
+    wait_until(lambda: said in fleet.said)
+    assert fleet.ready() == set()
+
+
+def test_a_failure_is_not_forgotten_with_a_damaged_annotation(fleet: Fleet) -> None:
+    fleet.broken = {"a": "no disk"}
+    fleet.start(NEW, "a")
+    wait_until(lambda: fleet.cluster.entries().get("a", {}).get("state") == FAILED)
+    fleet.start(NEW, "b")
+    fleet.cluster.client().write(fleet.cluster.client().read(), **{"hosts.rukpak.io/nodes": "{"})
+    wait_until(lambda: "waiting: a failed: no disk" in fleet.said)
+    assert set(fleet.order) == {"a"}
+
+
+def test_a_removal_survives_a_damaged_annotation(fleet: Fleet) -> None:
+    fleet.start(NEW, "a", "b")
+    wait_until(lambda: fleet.ready() == {"a", "b"})
+    fleet.cluster.client().write(fleet.cluster.client().read(), **{"hosts.rukpak.io/nodes": "{"})
+    remove(fleet, pace=0.02)
+    assert fleet.installed(NEW) == set()
+
+
+@pytest.mark.parametrize("message", ["a\0b", "a\x1b[31mb", "a\ud800b", "a\nb", "a" * 5000])
+def test_a_message_that_somebody_has_written_is_one_short_line(message: str) -> None:
+    text = json.dumps({"a": {**entry(FAILED), "message": message}})
+    found = entries_of({"metadata": {"annotations": {"hosts.rukpak.io/nodes": text}}})["a"]["message"]
+    assert (found.isprintable(), len(found) <= 300, found[0]) == (True, True, "a")
 
 
 def test_a_long_message_is_one_short_line() -> None:
@@ -162,10 +251,12 @@ class Fleet:
     """Nodes with agents, whose containers are started again when they fail, as the kubelet does."""
 
     def __init__(self, cluster: FakeCluster, folder: Path) -> None:
-        self.cluster, self._folder = cluster, folder
+        self.cluster, self.folder = cluster, folder
         self.hosts: dict[str, FakeHost] = {}
         self.broken: dict[str, str] = {}
         self.reboots = False
+        self.on_work: Callable[[], object] = lambda: None
+        """Called whenever a node is worked on."""
         self.seconds = 0.01
         """For which a node is worked on."""
         self.most = 0
@@ -173,6 +264,8 @@ class Fleet:
         self.order: list[str] = []
         self.said: list[str] = []
         """By all agents."""
+        self.ended: list[str] = []
+        """Why containers have ended, in order."""
         self._busy: set[str] = set()
         self._lock = threading.Lock()
         self._running: dict[str, tuple[Stop, threading.Thread]] = {}
@@ -197,9 +290,10 @@ class Fleet:
             self.stop(node)
             host = self.hosts.setdefault(node, FakeHost(self, node))
             self.cluster.nodes.add(node)
-            stop, ready = Stop(), self._folder / node
+            stop, ready = Stop(), self.folder / node / "ready"
+            ready.parent.mkdir(exist_ok=True)
             agent = Agent(
-                plan, node, self.cluster.client(), host=host, content=self._folder, ready=ready, pace=PACE,
+                plan, node, self.cluster.client(), host=host, content=self.folder, ready=ready, pace=PACE,
                 say=self.said.append,
             )  # fmt: skip
             thread = threading.Thread(target=self._run, args=(agent, stop), daemon=True)
@@ -208,8 +302,10 @@ class Fleet:
 
     def _run(self, agent: Agent, stop: Stop) -> None:
         while not stop.wait(0.02):
-            with suppress(HostError):
+            try:
                 agent.run(stop)
+            except HostError as error:
+                self.ended.append(str(error))
 
     def stop(self, *nodes: str) -> None:
         for node in nodes:
@@ -222,7 +318,7 @@ class Fleet:
         self.stop(*list(self._running))
 
     def ready(self) -> set[str]:
-        return {path.name for path in self._folder.iterdir()}
+        return {path.parent.name for path in self.folder.glob("*/ready")}
 
     def installed(self, plan: Mapping[str, Any]) -> set[str]:
         return {node for node, host in self.hosts.items() if host.is_installed(plan)}
@@ -234,6 +330,7 @@ class _Working:
 
     def __enter__(self) -> None:
         self._fleet.begin(self._node)
+        self._fleet.on_work()
         time.sleep(self._fleet.seconds)  # so that others could begin meanwhile
 
     def __exit__(self, *_: object) -> None:
@@ -268,12 +365,22 @@ def test_ten_nodes_are_installed_one_at_a_time(fleet: Fleet) -> None:
 
 
 def test_an_agent_asks_less_often_once_it_is_installed(fleet: Fleet) -> None:
+    fleet.cluster.desired = 1000
     fleet.start(NEW, "a")
     wait_until(lambda: fleet.ready() == {"a"})
     asked, since = fleet.cluster.requests, time.monotonic()
     time.sleep(PACE * 600)
     most = (time.monotonic() - since) / (PACE * 30)  # every 30 s, and not every 20 s on average
     assert fleet.cluster.requests - asked <= most + 1
+
+
+@pytest.mark.parametrize(("nodes", "seconds"), [(0, 2), (1, 2), (10, 5), (40, 20), (120, 60), (5000, 60)])
+def test_the_more_nodes_there_are_the_less_often_each_looks(fleet: Fleet, nodes: int, seconds: float) -> None:
+    fleet.cluster.desired, stop = nodes, Stop()
+    agent = Agent(
+        NEW, "a", fleet.cluster.client(), host=FakeHost(fleet, "a"), content=Path(), ready=fleet.folder / "ready"
+    )
+    assert agent._step(stop) == seconds
 
 
 def test_no_more_are_worked_on_than_are_allowed(fleet: Fleet) -> None:
@@ -309,6 +416,69 @@ def test_a_node_that_fails_stops_the_others_which_say_why(fleet: Fleet) -> None:
     assert fleet.ready() == set()
     assert fleet.cluster.entries()["node-0"]["message"] == "install.sh: exited with status 3"
     assert set(fleet.order) == {"node-0"}
+
+
+def test_what_has_stopped_the_rollout_fails_three_times_before_it_is_tried_again(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that whoever looks at pods calls it a failure soon, however long its scripts take."""
+    monkeypatch.setattr("rukpak_hosts_turns._REPEAT_SECONDS", 600.0)  # 1.2 s
+    fleet.broken = {"a": "install.sh: exited with status 3:\nno room"}
+    fleet.start(NEW, "a")
+    wait_until(lambda: len(fleet.ended) >= 3)
+    assert fleet.order == ["a"]
+    assert set(fleet.ended) == {fleet.broken["a"]}
+    wait_until(lambda: fleet.order == ["a", "a"])
+    fleet.broken = {}
+    wait_until(lambda: fleet.ready() == {"a"})
+
+
+def test_what_does_not_stop_the_rollout_is_tried_again_at_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rukpak_hosts_turns._REPEAT_SECONDS", 1e6)
+    fleet.broken = {"a": "no"}
+    fleet.start(make_plan(failures=2), "a")
+    wait_until(lambda: fleet.order.count("a") >= 3)
+
+
+def test_another_plan_is_tried_at_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rukpak_hosts_turns._REPEAT_SECONDS", 1e6)
+    fleet.broken = {"a": "no"}
+    fleet.start(OLD, "a")
+    wait_until(lambda: len(fleet.ended) >= 2)
+    fleet.broken = {}
+    fleet.start(NEW, "a")
+    wait_until(lambda: fleet.ready() == {"a"})
+
+
+AWAY = r"the API server cannot be used from here, so nobody gives it a turn: GET /apis/coordination.k8s.io/"
+
+
+def test_an_agent_that_is_cut_off_says_so_as_it_ends(fleet: Fleet) -> None:
+    fleet.cluster.is_away = True
+    fleet.start(NEW, "a")
+    wait_until(lambda: len(fleet.ended) >= 2)
+    assert all(text.startswith(AWAY) and "503 Service Unavailable" in text for text in fleet.ended)
+    assert len(set(fleet.ended)) == 1
+    fleet.cluster.is_away = False
+    wait_until(lambda: fleet.ready() == {"a"})
+
+
+def test_an_agent_that_has_installed_it_goes_on_without_the_api_server(fleet: Fleet) -> None:
+    fleet.start(NEW, "a")
+    wait_until(lambda: fleet.ready() == {"a"})
+    fleet.cluster.is_away = True
+    time.sleep(PACE * 60 * 4)
+    assert (fleet.ready(), fleet.ended) == ({"a"}, [])
+
+
+def test_a_failure_is_told_also_without_the_api_server(fleet: Fleet) -> None:
+    def cut_off() -> None:
+        fleet.cluster.is_away = True
+
+    fleet.broken, fleet.on_work = {"a": "no disk"}, cut_off
+    fleet.start(NEW, "a")
+    wait_until(lambda: bool(fleet.ended))
+    assert fleet.ended[0] == "no disk"
 
 
 def test_another_plan_goes_on_after_a_failure(fleet: Fleet) -> None:
@@ -527,11 +697,32 @@ def test_a_node_whose_pod_is_being_replaced_is_waited_for(fleet: Fleet) -> None:
     wait_until(lambda: fleet.ready() == {"a"})
     fleet.stop("a")
     fleet.cluster.nodes.clear()
+    fleet.cluster.desired = 1
     replaced = threading.Timer(0.3, fleet.start, (NEW, "a"))
     replaced.start()
     remove(fleet, pace=0.02)  # 1.2 s in place of 60 s
     replaced.join()
     assert fleet.installed(NEW) == set()
+
+
+def test_one_node_is_rid_of_it_within_seconds(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(_: Stop, seconds: float) -> bool:
+        waited.append(seconds)
+        return len(waited) > 20
+
+    waited: list[float] = []
+    monkeypatch.setattr(Stop, "wait", wait)
+    fleet.cluster.nodes.add("a")
+    write(fleet, fleet.cluster.client().read(), {"a": entry(REMOVED)})
+    remove(fleet)
+    assert waited == []
+
+
+def test_nobody_knows_whether_all_have_a_pod_without_the_daemon_set(fleet: Fleet) -> None:
+    fleet.cluster.desired = -1
+    begun = time.monotonic()
+    remove(fleet, pace=0.01)
+    assert time.monotonic() - begun >= 0.6  # 60 s
 
 
 def test_the_job_fails_with_what_the_api_server_says(fleet: Fleet) -> None:

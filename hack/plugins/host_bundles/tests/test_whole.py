@@ -131,11 +131,75 @@ def test_a_script_that_fails_says_so_in_the_lease(tmp_path: Path) -> None:
     assert (entry["state"], entry["message"]) == (turns.FAILED, "install.sh: exited with status 3: no room")
 
 
-def test_what_is_mounted_needs_nothing_but_python(tmp_path: Path) -> None:
-    lay_out(render(write_content(tmp_path / "content", install="true"), COLOR="red"), tmp_path)
-    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'agent')!r}); import rukpak_hosts_turns; print('loaded')"
-    done = subprocess.run([sys.executable, "-ISc", code], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("loaded\n", "")
+def start(made: Rendering, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command of the DaemonSet with what is laid out in a folder, and without a cluster."""
+    (pod,) = (each["spec"]["template"]["spec"] for each in made.objects if each["kind"] == "DaemonSet")
+    _, options, code, *arguments = pod["containers"][0]["command"]
+    for path in ("/agent", "/dev/termination-log"):
+        (folder / "dev").mkdir(exist_ok=True)
+        code = code.replace(f'"{path}"', repr(str(folder / path[1:])))
+    missing = f"import sys, rukpak_hosts_turns as turns; turns._TERMINATION_LOG = turns.Path({str(folder / 'log')!r})"
+    code = code.replace("sys.exit(module.main", f"{missing}\nsys.exit(module.main")
+    command = [sys.executable, options, code, *arguments]
+    return subprocess.run(command, env={"NODE_NAME": "n"}, capture_output=True, text=True, check=False)
+
+
+def lay_out_as_kubelet(made: Rendering, folder: Path) -> Path:
+    """Lay out the volumes with the agent as links to a folder that an update would replace, and return that."""
+    lay_out(made, folder)
+    (folder / "agent").rename(folder / "written")
+    (folder / "agent").mkdir()
+    (folder / "written").rename(folder / "agent/..2026_11_28")
+    (folder / "agent/..data").symlink_to("..2026_11_28")
+    for path in (folder / "agent/..data").iterdir():
+        (folder / "agent" / path.name).symlink_to(f"..data/{path.name}")
+    return folder / "agent/..data"
+
+
+def test_what_is_mounted_runs_with_nothing_but_python(tmp_path: Path) -> None:
+    made = render(write_content(tmp_path / "content", install="true"), COLOR="red")
+    lay_out_as_kubelet(made, tmp_path)
+    done = start(made, tmp_path)
+    assert (done.returncode, "KUBERNETES_SERVICE_HOST" in done.stderr) == (1, True)  # it has come as far as that
+
+
+EVIL = "open({!r}, 'w'); raise SystemExit(7)\n"
+CHANGES = {
+    "the agent": "rukpak_hosts_agent.py",
+    "what waits for its turn": "rukpak_hosts_turns.py",
+    "the plan": "plan.json",
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("how", ["replaced", "appended", "emptied", "missing", "replaced by an update of the volume"])
+def test_what_differs_from_what_was_rendered_is_not_run(name: str, how: str, tmp_path: Path) -> None:
+    made = render(write_content(tmp_path / "content", install="true"), COLOR="red")
+    data, evil = lay_out_as_kubelet(made, tmp_path), EVIL.format(str(tmp_path / "evil"))
+    file, before = data / CHANGES[name], (data / CHANGES[name]).read_text()
+    if how == "missing":
+        file.unlink()
+    elif how.endswith("volume"):
+        shutil.copytree(data, tmp_path / "agent/..2026_11_29")
+        (tmp_path / "agent/..2026_11_29" / CHANGES[name]).write_text(evil)
+        data.unlink()
+        data.symlink_to("..2026_11_29")
+    else:
+        file.write_text({"replaced": evil, "appended": before + evil, "emptied": ""}[how])
+    done = start(made, tmp_path)
+    said = (tmp_path / "dev/termination-log").read_text()
+    assert said.startswith(f"n: /agent/{CHANGES[name]} has the SHA-256 ")
+    assert said.endswith("and delete it, so that it is made again")
+    assert (done.returncode, done.stderr.strip(), (tmp_path / "evil").exists()) == (1, said, False)
+
+
+@pytest.mark.parametrize("name", ["json.py", "sitecustomize.py", "hashlib.py", "types.py", "__init__.py"])
+def test_what_is_added_to_the_config_map_is_not_run(name: str, tmp_path: Path) -> None:
+    made = render(write_content(tmp_path / "content", install="true"), COLOR="red")
+    (lay_out_as_kubelet(made, tmp_path) / name).write_text(EVIL.format(str(tmp_path / "evil")))
+    (tmp_path / "agent" / name).symlink_to(f"..data/{name}")
+    done = start(made, tmp_path)
+    assert (done.returncode, (tmp_path / "evil").exists()) == (1, False)
 
 
 @pytest.fixture
@@ -151,7 +215,6 @@ def test_the_program_leaves_its_failure_as_a_termination_message(
     role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = {"install": {}, "timeoutSeconds": -200, "turns": {"lease": "tool", "maxUnavailable": 1, "maxFailures": 1}}
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
 
     def fail(*_: object) -> None:
         raise HostError("no room")
@@ -159,11 +222,10 @@ def test_the_program_leaves_its_failure_as_a_termination_message(
     with serve() as cluster:
         cluster.nodes.add("node")
         monkeypatch.setattr(turns, "_in_cluster", lambda lease: {"tool": cluster.client()}[lease])
-        monkeypatch.setattr(turns, "_PLAN", tmp_path / "plan.json")
         monkeypatch.setattr(turns, "_CONTENTS", (tmp_path / "missing", tmp_path))
         monkeypatch.setattr(turns, "_TERMINATION_LOG", tmp_path / "log")
         monkeypatch.setattr(turns.Agent, "run", fail)
         monkeypatch.setenv("NODE_NAME", "node")
-        assert turns.main(role) == 1
+        assert turns.main(role, json.dumps(plan).encode()) == 1
     told = {"node": "node: no room", "remove": "1 of 1 nodes still have it: node (its agent does not answer)"}
     assert (tmp_path / "log").read_text() == told[role]
