@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import sys
 
-from api.plugins import MEBIBYTE, Limits
-from controller.content.limits import TRUNCATED, Rejection
+from api.plugins import Limits
+from controller.content.limits import TRUNCATED, Rejection, describe_bytes
 
 if sys.version_info >= (3, 14):
     from compression.zstd import DecompressionParameter, ZstdDecompressor, ZstdError, compress, get_frame_info
@@ -80,8 +80,8 @@ def _check_window(head: bytes) -> None:
     except (ZstdError, IndexError):  # reading it fails in the same way
         return
     if size > _WINDOW_BYTES:
-        problem = f"compressed by zstd with a window of {size // MEBIBYTE} MiB, of at most {_WINDOW_BYTES // MEBIBYTE}"
-        raise Rejection(f"{problem}; compress it by zstd -19 or gzip")
+        window = f"{describe_bytes(size)}, of at most {describe_bytes(_WINDOW_BYTES)}"
+        raise Rejection(f"compressed by zstd with a window of {window}; compress it by zstd -19 or gzip")
 
 
 def _find_window(head: bytes) -> int:

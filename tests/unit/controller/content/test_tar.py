@@ -209,7 +209,7 @@ BROKEN, CUT = (
     "^the compressed data is damaged or truncated; publish it again$",
     "^the archive is truncated; publish it again$",
 )
-TOO_WIDE = "^compressed by zstd with a window of {} MiB, of at most 32; compress it by zstd -19 or gzip$"
+TOO_WIDE = "^compressed by zstd with a window of {} MiB, of at most 32 MiB; compress it by zstd -19 or gzip$"
 TOO_MANY = "^compressed by zstd in more than 40 frames; compress it in larger ones$"
 SINGLE = zstd.MAGIC + b"\xa0" + (33 << 20).to_bytes(4, "little") + b"\x01\0\0"
 ZSTD = [
