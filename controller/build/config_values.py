@@ -24,6 +24,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.fields import parse_field_path
 from api.v1alpha2.types import BundleDeployment, ConfigReference, Processor, Spec
 from controller.build.plugins import format_of, processor_of
+from controller.content.limits import describe_bytes
 from controller.formats.helm.failures import HIDDEN, make_redactor
 from controller.formats.helm.values import merge_values, read_values, scalars_of
 
@@ -156,7 +157,7 @@ def _decode(text: bytes, what: str) -> str:
 def _check(spec: Spec, config: Mapping[str, Any]) -> None:
     check_nesting(config, _PLACE, Reason.INVALID_CONFIG)
     if len(json.dumps(config, ensure_ascii=False).encode(errors="surrogatepass")) > MOST_BYTES:
-        problem = f"larger than {MOST_BYTES >> 20} MiB of JSON together with spec.config; make it smaller"
+        problem = f"larger than {describe_bytes(MOST_BYTES)} of JSON together with spec.config; make it smaller"
         raise BundleError(Reason.INVALID_CONFIG, f"{_PLACE}: {problem}")
     if not (problems := format_of(spec.format).validate(config)):
         return

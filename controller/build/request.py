@@ -55,7 +55,7 @@ from controller.build.config_values import Confidential, SecretValues, check_nes
 from controller.build.plugins import format_of, processor_of, source_of
 from controller.build.revision import Terms
 from controller.content.digests import digest_of, digest_of_json
-from controller.content.limits import Use
+from controller.content.limits import Use, describe_bytes
 from controller.sharing import Admission
 
 _ANYWHERE = Network()
@@ -166,7 +166,7 @@ def _check_processors(processors: Sequence[Processor]) -> None:
 def _check_size(value: Any, path: str, remedy: str) -> None:
     size = len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
     if size > CONFIG_BYTES:
-        problem = f"{path}: larger than {CONFIG_BYTES >> 10} KiB of JSON"
+        problem = f"{path}: larger than {describe_bytes(CONFIG_BYTES)} of JSON"
         raise BundleError(Reason.INVALID_CONFIG, f"{problem}; {remedy}")
 
 

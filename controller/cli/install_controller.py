@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from api import names
+from controller.apply.order import position_of
 from controller.cli.command import FailedError, attempt, confirm, connect, tell
 from controller.cli.deployments import Manifest, read_holder, read_if_exists, wait_while
 from controller.cli.installation import Level, check_cluster, describe_cluster, find_loss
@@ -25,9 +26,13 @@ from controller.cli.output import name_of, one_line, to_yaml
 from controller.formats.manifests import read_documents
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind
+from controller.observe.explanations import FEW_PODS, list_pods
+from controller.observe.health.explain import explain, explained, pods_of
 from controller.observe.health.rules import assess
-from controller.observe.health.verdict import Context, State
+from controller.observe.health.verdict import Context, State, Verdict
+from controller.observe.records import key_of, project
 
 MANAGER = "rukpak-install-controller"
 DEFAULT, RESTRICTED = "install.yaml", "install-restricted.yaml"
@@ -77,7 +82,7 @@ def main(options: argparse.Namespace) -> int:
         tell('run "rukpak check" to see whether the controller runs, and what is missing')
         return 0
     if left := _wait(client, plan, options.timeout):
-        raise FailedError(f'timed out: {left}; "kubectl -n {options.namespace} get pods" shows why')
+        raise FailedError(f'timed out: {left}; "kubectl -n {options.namespace} describe pods" shows more')
     _tell_findings(client, options.namespace)
     return 0
 
@@ -87,7 +92,9 @@ def read_manifests(*, restricted: bool, image: str, namespace: str) -> list[Mani
     text = find_manifests(RESTRICTED if restricted else DEFAULT).read_text(encoding="utf-8")
     moved = text.replace(names.DEFAULT_NAMESPACE, namespace).encode()
     found = [document.value for document in read_documents(moved, DEFAULT)]
-    return [_with_image(each, image) if each["kind"] == "Deployment" else each for each in found]
+    images = [_with_image(each, image) if each["kind"] == "Deployment" else each for each in found]
+    # As the objects of bundles: a pod that is created before its account fails once.
+    return sorted(images, key=lambda each: position_of(key_of(each)))
 
 
 def find_manifests(name: str) -> Path:
@@ -208,17 +215,35 @@ def carry_out(client: Client, plan: Sequence[Step]) -> None:
 def _wait(client: Client, plan: Sequence[Step], seconds: float) -> str:
     """Wait until the API is served and the Deployment rolled out; return what is not when the time is up."""
     waited_for = [step for step in plan if step.manifest["kind"] in _WAITED_FOR]
-    return wait_while(
-        lambda: next(filter(None, (_describe_progress(client, step) for step in waited_for)), ""), seconds
-    )
+    return wait_while(lambda: next(filter(None, (describe_progress(client, step) for step in waited_for)), ""), seconds)
 
 
-def _describe_progress(client: Client, step: Step) -> str:
+def describe_progress(client: Client, step: Step) -> str:
+    """Return what an object still lacks, and why; empty if it is healthy.
+
+    Raises: ApiError, except where its pods may not be read.
+    """
     found = read_if_exists(client, step.path)
     if found is None:
         return f"{name_of(step.manifest)} was deleted"
     verdict = assess(found.value, Context())
-    return "" if verdict.state is State.HEALTHY else f"{name_of(step.manifest)}: {verdict.text or verdict.reason}"
+    if verdict.state is State.HEALTHY:
+        return ""
+    return f"{name_of(step.manifest)}: {_describe(client, found.value, verdict)}"
+
+
+def _describe(client: Client, found: Manifest, verdict: Verdict) -> str:
+    """Return the verdict on an object, with what its pods say if they may be read."""
+    key = key_of(found)
+    record = project(found, key.group, key.kind, verdict, pods_of(found, verdict))
+    try:
+        explanation = explain(list_pods(client, record, FEW_PODS)) if record.pods else None
+    except ApiError:
+        explanation = None
+    if explanation is None:
+        return verdict.text or verdict.reason
+    said = explained(verdict, explanation)
+    return f"{said.reason}: {said.text}" if said.text else said.reason
 
 
 def _tell_findings(client: Client, namespace: str) -> None:

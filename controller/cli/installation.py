@@ -52,7 +52,6 @@ POLICIES = Resource(
 LABEL = "app.kubernetes.io/name=rukpak"
 """On every object of config/."""
 GIT_SECONDS = 10.0
-_HERE = "only for rukpak run and rukpak render on this machine"
 
 
 def compare_definitions(served: Mapping[str, Any]) -> str:
@@ -211,12 +210,35 @@ def _api(api: dict[str, Any]) -> str:
 
 
 def check_installation(options: argparse.Namespace) -> int:
-    """Print the result of each check; return 1 if one failed, else 0."""
-    findings = [*_check_cluster(options), *check_machine(options.helm)]
-    width = max(len(subject) for subject, _ in findings)
-    for subject, (level, text) in findings:
-        print(one_line(f"{level.value:8} {subject:{width}}  {text}"))
-    return FAILED if any(found.level is Level.FAILED for _, found in findings) else 0
+    """Print the result of each check of the cluster and of this machine; return 1 if one failed, else 0."""
+    asked = [*_check_cluster(options)]
+    found = {
+        "cluster": [each for each in asked if each[0] not in OF_MACHINE],
+        "machine": [*(each for each in asked if each[0] in OF_MACHINE), *check_machine(options.helm)],
+    }
+    if options.output:
+        print(dump_as(options.output, {where: [*map(_as_value, checks)] for where, checks in found.items()}), end="")
+    else:
+        headings = {"cluster": _name_cluster(options), "machine": "This machine, for rukpak run and rukpak render"}
+        width = max(len(subject) for checks in found.values() for subject, _ in checks)
+        for where, checks in found.items():
+            print(one_line(f"{headings[where]}:"))
+            for subject, (level, text) in checks:
+                print(one_line(f"  {level.value:8} {subject:{width}}  {text}"))
+    return FAILED if any(each.level is Level.FAILED for checks in found.values() for _, each in checks) else 0
+
+
+def _as_value(found: tuple[str, Finding]) -> dict[str, str]:
+    subject, (level, text) = found
+    return {"check": subject, "level": level.value, "message": text}
+
+
+def _name_cluster(options: argparse.Namespace) -> str:
+    try:
+        context = find_context(options.kubeconfig or None, options.context or None)
+    except ConfigurationError:  # a check says it
+        context = ""
+    return f'The cluster of context "{context}"' if context else "The cluster"
 
 
 def describe_cluster(client: Client, options: argparse.Namespace) -> str:
@@ -461,13 +483,17 @@ CHECKS: Mapping[str, Check] = {
 }
 
 
+OF_MACHINE = frozenset({"clock"})
+"""Checks of a cluster that say something about this machine."""
+
+
 def check_machine(helm: str) -> Iterator[tuple[str, Finding]]:
     """Yield what was found about the programs of this machine; `helm` is the option --helm."""
     yield "helm", _check_helm(helm)
     yield "git", _check_git()
     found = Mechanisms.found()
     if lack := found.lack():
-        yield "confinement", warning(f"{lack}; use another kernel, or --confinement=best-effort ({_HERE})")
+        yield "confinement", warning(f"{lack}; use another kernel, or --confinement=best-effort")
     else:
         yield "confinement", ok(", ".join(found.described().values()))
 
@@ -479,14 +505,14 @@ def _check_helm(named: str) -> Finding:
         try:
             program = make_finder().find(means, "spec.format")
         except BundleError as error:
-            return warning(f"{error.message.partition(': ')[2]} ({_HERE})")
+            return warning(f"{error.message.partition(': ')[2]}")
     return ok(f"{program.version} ({program.path})")
 
 
 def _check_git() -> Finding:
     path = shutil.which("git")
     if path is None:
-        return warning(f"no git on PATH; install it ({_HERE})")
+        return warning("no git on PATH; install it")
     return ok(f"{_version_of_git(path).removeprefix('git version ')} ({path})")
 
 

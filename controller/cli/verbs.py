@@ -805,9 +805,10 @@ INSTALLATION = {
     ),
     "check": Verb(
         summary="check that RukPak can work on a cluster, and say what to do if not",
-        description="Check a cluster and this machine for what RukPak needs; exit status 1 if something is missing.",
-        examples={"check --context staging": "another cluster"},
-        flags=(*_cluster("namespace"), _options("helm")),
+        description="Check a cluster for what RukPak needs, and this machine for what run and render need; exit status "
+        "1 if something is missing.",
+        examples={"check --context staging": "another cluster", "check -o json": "for programs"},
+        flags=(_output("json", "yaml"), *_cluster("namespace"), _options("helm")),
         entry="installation:check_installation",
     ),
     "plugins": Verb(

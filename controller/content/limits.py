@@ -21,7 +21,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Limits, Readable, Refusal
+from api.plugins import KIBIBYTE, MEBIBYTE, Limits, Readable, Refusal
 from api.v1alpha2.conditions import Reason
 
 if TYPE_CHECKING:
@@ -90,8 +90,15 @@ def name_key(path: str, key: str) -> str:
 
 
 def describe_bytes(count: int) -> str:
-    """Return a number of bytes in MiB if it is a multiple of one."""
-    return f"{count // MEBIBYTE} MiB" if count and count % MEBIBYTE == 0 else f"{count} bytes"
+    """Return a number of bytes in MiB or KiB, as far as it has one, with tenths where it is not whole.
+
+    They are rounded up, so what exceeds a limit of whole units does not read as equal to it.
+    """
+    for unit, size in (("MiB", MEBIBYTE), ("KiB", KIBIBYTE)):
+        if count >= size:
+            whole, tenths = divmod(-(-count * 10 // size), 10)
+            return f"{whole}.{tenths} {unit}" if tenths else f"{whole} {unit}"
+    return f"{count} byte{'' if count == 1 else 's'}"
 
 
 def check_path(name: str, limits: Limits) -> str:

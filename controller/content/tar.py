@@ -21,11 +21,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import BinaryIO, cast
+from typing import cast
 
-import zstandard
-
-from api.plugins import MEBIBYTE, Entry, EntryKind, Limits, Readable
+from api.plugins import Entry, EntryKind, Limits, Readable
 from controller.content.limits import (
     CHUNK,
     TRUNCATED,
@@ -38,18 +36,14 @@ from controller.content.limits import (
     quote,
     read_exactly,
 )
+from controller.content.zstd import MAGIC, ZstdError, ZstdReader
 
 _GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
-# A window is allocated for every stream. RFC 8878 asks readers for 8 MiB at least; `zstd -20` writes 32.
-_WINDOW_BYTES = 32 * MEBIBYTE
-_HEADER_BYTES = 18
-"""Of a frame of zstd, at most (RFC 8878, section 3.1.1.1)."""
 
 
 def is_compressed(head: bytes) -> bool:
     """Return whether content is compressed in a supported way, by its first four bytes."""
-    return head.startswith((_GZIP, _ZSTD))
+    return head.startswith((_GZIP, MAGIC))
 
 
 def decompress(stream: Readable, limits: Limits) -> Decompressed:
@@ -58,26 +52,14 @@ def decompress(stream: Readable, limits: Limits) -> Decompressed:
     Raises: Rejection for zstd with a larger window than is allocated.
     """
     ratio = Ratio(limits)
-    buffered = io.BufferedReader(_Counted(stream, ratio), CHUNK)
-    magic = buffered.peek(len(_ZSTD))
-    plain: BinaryIO = buffered
+    buffered: io.BufferedReader = io.BufferedReader(_Counted(stream, ratio), CHUNK)
+    magic = buffered.peek(len(MAGIC))
+    plain: Readable = buffered
     if magic.startswith(_GZIP):
-        plain = cast("BinaryIO", gzip.GzipFile(fileobj=buffered))
-    elif magic.startswith(_ZSTD):
-        _check_window(buffered.peek(_HEADER_BYTES))
-        decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
-        plain = decompressor.stream_reader(buffered, read_across_frames=True)
+        plain = cast("Readable", gzip.GzipFile(fileobj=buffered))
+    elif magic.startswith(MAGIC):
+        plain = ZstdReader(buffered, limits)
     return Decompressed(plain, ratio)
-
-
-def _check_window(head: bytes) -> None:
-    try:
-        size = zstandard.get_frame_parameters(head).window_size
-    except zstandard.ZstdError:  # reading it fails in the same way
-        return
-    if size > _WINDOW_BYTES:
-        problem = f"compressed by zstd with a window of {size // MEBIBYTE} MiB, of at most {_WINDOW_BYTES // MEBIBYTE}"
-        raise Rejection(f"{problem}; compress it by zstd -19 or gzip")
 
 
 class _Counted(io.RawIOBase):
@@ -101,7 +83,7 @@ class _Counted(io.RawIOBase):
 class Decompressed:
     """A decompressed stream within the ratio limit."""
 
-    def __init__(self, plain: BinaryIO, ratio: Ratio) -> None:
+    def __init__(self, plain: Readable, ratio: Ratio) -> None:
         self._plain, self._ratio = plain, ratio
 
     def read(self, size: int, /) -> bytes:
@@ -111,7 +93,7 @@ class Decompressed:
         """
         try:
             data = self._plain.read(min(size, CHUNK))
-        except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError):
+        except (gzip.BadGzipFile, EOFError, zlib.error, ZstdError):
             raise Rejection("the compressed data is damaged or truncated; publish it again") from None
         self._ratio.charge(len(data))
         return data

@@ -36,6 +36,7 @@ import urllib3
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.config import ConfigException
 
+from controller.content.limits import describe_bytes
 from controller.kube.configuration import User, find_loader
 from controller.kube.encoding import (
     APPLY_PATCH,
@@ -172,7 +173,7 @@ def read_whole(reply: urllib3.BaseHTTPResponse, max_bytes: int | None = None) ->
         data = reply.read(None if max_bytes is None else max_bytes + 1)
         if max_bytes is not None and len(data) > max_bytes:
             reply.close()  # do not wait for the rest
-            raise ApiError(0, TOO_LARGE, f"the reply is larger than {max_bytes} bytes")
+            raise ApiError(0, TOO_LARGE, f"the reply is larger than {describe_bytes(max_bytes)}")
     except (urllib3.exceptions.HTTPError, OSError) as error:
         reply.close()
         raise unanswered(error) from error
@@ -242,7 +243,7 @@ class LineStream:
 
     def _check(self, line: bytearray) -> None:
         if len(line) > self._line_bytes:
-            raise ApiError(0, TOO_LARGE, f"an event is larger than {self._line_bytes} bytes")
+            raise ApiError(0, TOO_LARGE, f"an event is larger than {describe_bytes(self._line_bytes)}")
 
     def close(self) -> None:
         """End the stream, also for a waiting reader; returns immediately."""

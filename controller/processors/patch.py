@@ -17,6 +17,7 @@ from jsonpatch import JsonPatch, JsonPatchException, JsonPatchTestFailed
 from jsonpointer import JsonPointer, JsonPointerException
 
 from api.plugins import ProcessRequest, Rendering
+from controller.content.limits import describe_bytes
 from controller.formats.applicable import scopes_of_crds
 from controller.formats.objects import Object, group_of, identify
 from controller.processors.rendered import Charge, change_each, refused
@@ -226,7 +227,9 @@ def apply_operations(
                 size = len(json.dumps(JsonPointer(operation["from"]).resolve(result), ensure_ascii=False))
                 copied += size
                 if copied > COPIED_BYTES:
-                    raise OperationError(index, "copies more than 1 MiB; add the values instead")
+                    raise OperationError(
+                        index, f"copies more than {describe_bytes(COPIED_BYTES)}; add the values instead"
+                    )
                 charge(size, 0)
             result = JsonPatch([operation]).apply(result, in_place=True)
         except JsonPatchTestFailed:

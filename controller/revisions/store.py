@@ -36,6 +36,7 @@ from api.plugins import Limits
 from api.v1alpha2.conditions import Reason
 from controller.build.revision import PackedRevision, Revision, measure, pack, pack_terms, unpack_terms
 from controller.content.digests import digest_of, is_digest
+from controller.content.limits import describe_bytes
 from controller.formats.applicable import revision_digest
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
@@ -291,9 +292,9 @@ class Quota:
 
     def _exceeded(self, tenant: str, size: int) -> BundleError:
         message = (
-            f"the rendered objects take {size} bytes compressed, which exceeds the quota of {self._tenant_bytes >> 20} "
-            f'MiB for all revisions of namespace "{tenant}"; delete BundleDeployments, make the bundle smaller, or ask '
-            "the administrator to raise --revision-mebibytes"
+            f"the rendered objects take {describe_bytes(size)} compressed, which exceeds the quota of "
+            f'{describe_bytes(self._tenant_bytes)} for all revisions of namespace "{tenant}"; delete '
+            "BundleDeployments, make the bundle smaller, or ask the administrator to raise --revision-mebibytes"
         )
         return BundleError(Reason.QUOTA_EXCEEDED, message)
 
@@ -579,9 +580,9 @@ def unpack_whole(packed: PackedRevision) -> Revision | None:
 def _refuse_large(packed: bytes) -> None:
     size = measure(packed).text_bytes
     if size > TEXT_BYTES:
-        problem = f"take {size} bytes as JSON, more than {TEXT_BYTES}"
+        problem = f"take {describe_bytes(size)} as JSON, more than {describe_bytes(TEXT_BYTES)}"
     elif len(packed) > MAX_BYTES:
-        problem = f"take {len(packed)} bytes compressed, more than {MAX_BYTES}"
+        problem = f"take {describe_bytes(len(packed))} compressed, more than {describe_bytes(MAX_BYTES)}"
     else:
         return
     raise BundleError(Reason.TOO_LARGE, f"the rendered objects {problem}; split the bundle")

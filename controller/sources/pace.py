@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable
 
 from api.errors import BundleError
-from api.plugins import KIBIBYTE, Access, Network
+from api.plugins import Access, Network
 from api.v1alpha2.conditions import Reason
+from controller.content.limits import describe_bytes
 
 RATE_SECONDS = 30.0
 """Period over which the rate is measured."""
@@ -34,7 +35,7 @@ def check_deadline(access: Access) -> None:
 
 def too_slow(bytes_per_second: int) -> str:
     """Return what is wrong with a server below the minimum rate."""
-    return f"it sends less than {bytes_per_second // KIBIBYTE} KiB/s"
+    return f"it sends less than {describe_bytes(bytes_per_second)}/s"
 
 
 class Pace:

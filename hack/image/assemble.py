@@ -55,14 +55,13 @@ LEFT_OUT = (
     "pydoc_data",
     "config-*",
 )
-# Of the packages: tests, the 64 MiB of the kubernetes package that the client does not use, the second of two
-# implementations of zstandard, which is for other interpreters, and the extensions of CEL that expressions do not have.
+# Of the packages: tests, the 64 MiB of the kubernetes package that the client does not use, and the extensions of CEL
+# that expressions do not have.
 UNUSED = (
     "*/tests",
     "*/test",
     "kubernetes/aio",
     "kubernetes/client/api",
-    "zstandard/*_cffi*",
     *(f"cel_expr_python/ext/ext_{name}*" for name in ("bindings", "encoders", "math", "proto")),
 )
 # Packages that kubernetes needs for kubernetes/aio alone, and sigstore for its command line and for mail addresses.

@@ -194,6 +194,12 @@ def test_version_and_check_know_the_controller_and_the_api(world: World, rukpak:
     lines = rukpak("check").stdout.splitlines()
     levels = {line.split()[1]: line.split()[0] for line in lines}
     assert {levels[part] for part in ("Kubernetes", "API", "controller", "permissions")} == {"ok"}
+    machine = next(number for number, line in enumerate(lines) if line.startswith("This machine"))
+    assert lines[0].startswith("The cluster")
+    checks = json.loads(rukpak("check", "-o", "json").stdout)
+    here = [line.split()[1] for line in lines[machine + 1 :]]
+    assert here == [each["check"] for each in checks["machine"]] == ["clock", "helm", "git", "confinement"]
+    assert "API" in {each["check"] for each in checks["cluster"]}
 
 
 # kubectl

@@ -341,7 +341,7 @@ def test_a_wide_fetch_has_the_same_budget(tmp_path: Path, access: Access) -> Non
         limited = replace(access, limits=Limits(compressed_bytes=1_000_000))
         error = failure(lambda: fetch(forge.parameters(), limited))
         assert error.reason is Reason.CONTENT_REJECTED
-        assert "the repository exceeds the limit of 1000000 bytes" in error.message
+        assert "the repository exceeds the limit of 976.6 KiB" in error.message
         assert_nothing_left(access)
 
 

@@ -465,8 +465,8 @@ def test_a_repository_that_does_not_exist(forge: Forge, access: Access) -> None:
     ("limits", "told"),
     [
         pytest.param(Limits(entries=5), "more entries than the limit of 5", id="entries"),
-        pytest.param(Limits(compressed_bytes=1_500_000), "exceeds the limit of 1500000 bytes", id="bytes to fetch"),
-        pytest.param(Limits(total_bytes=1_500_000), "exceed the limit of 1500000 bytes", id="bytes of files"),
+        pytest.param(Limits(compressed_bytes=1_500_000), "exceeds the limit of 1.5 MiB", id="bytes to fetch"),
+        pytest.param(Limits(total_bytes=1_500_000), "exceed the limit of 1.5 MiB", id="bytes of files"),
     ],
 )
 def test_limits_are_for_all_together(limits: Limits, told: str, forge: Forge, access: Access) -> None:

@@ -20,8 +20,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-import zstandard
-
+from controller.content import zstd
 from tests.support.archives import tarball
 from tests.support.web_servers import QuietServer
 
@@ -36,7 +35,7 @@ DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar"
 def _compress(data: bytes, compression: str) -> bytes:
     if compression == "gzip":
         return gzip.compress(data, mtime=0)
-    return zstandard.compress(data) if compression == "zstd" else data
+    return zstd.compress(data) if compression == "zstd" else data
 
 
 def digest_of(data: bytes) -> str:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import zstandard
-
+from controller.content import zstd
 from controller.playground.registry import Registry
 
 Compression = Literal["gzip", "zstd", "none"]
@@ -190,7 +189,7 @@ def compress(data: bytes, compression: Compression) -> bytes:
         case "gzip":
             return gzip.compress(data, mtime=0)
         case "zstd":
-            return zstandard.compress(data)
+            return zstd.compress(data)
         case "none":
             return data
 

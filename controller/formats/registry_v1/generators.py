@@ -22,6 +22,7 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import Capabilities
 from api.v1alpha2.conditions import Reason
+from controller.content.limits import describe_bytes
 from controller.formats.objects import Object, drop_nulls, group_of
 from controller.formats.registry_v1.bundle import (
     ALL_NAMESPACES,
@@ -511,9 +512,9 @@ def check_annotations(deployment: Object) -> None:
         largest = max(annotations, key=lambda key: len(annotations[key].encode()))
         raise BundleError(
             Reason.INVALID_BUNDLE,
-            f"Deployment {deployment['metadata']['name']}: spec.template.metadata.annotations: {size} bytes, but the"
-            f" API server accepts {_ANNOTATIONS_LIMIT}; these include the annotations of the CSV, shorten"
-            f' "{largest}"',
+            f"Deployment {deployment['metadata']['name']}: spec.template.metadata.annotations: {describe_bytes(size)},"
+            f" but the API server accepts {describe_bytes(_ANNOTATIONS_LIMIT)}; these include the annotations of the"
+            f' CSV, shorten "{largest}"',
         )
 
 

@@ -237,11 +237,11 @@ def test_a_bug_in_a_child_is_raised(tmp_path: Path, scratch: Path) -> None:
 BUDGETS: dict[str, tuple[dict[str, bytes], str]] = {
     "one file": (
         {"manifests/a.json": b" " * 2000},
-        '"manifests/a.json": exceeds the limit of 1024 bytes for one file',
+        '"manifests/a.json": exceeds the limit of 1 KiB for one file',
     ),
     "all files": (
         {f"manifests/{index}.json": b" " * 1000 for index in range(3)},
-        '"manifests/2.json": exceeds the limit of 2048 bytes for all files',
+        '"manifests/2.json": exceeds the limit of 2 KiB for all files',
     ),
     "values": ({"manifests/a.yaml": b"[" + b"0," * 20 + b"]"}, "manifests/a.yaml:1: more than 9 values"),
 }
@@ -477,10 +477,7 @@ def test_text_has_limits() -> None:
     large = config_map("b", text="x" * 1000)
     error = refusal_of_process(append(large, times=10), means=Means(limits=Limits(text_bytes=10_000)))
     assert error.reason is Reason.RENDER_LIMIT_EXCEEDED
-    assert (
-        error.message
-        == "spec.processors[0].parameters: process returns more than 10000 bytes of text; split the bundle"
-    )
+    assert error.message == "spec.processors[0].parameters: process returns more than 9.8 KiB of text; split the bundle"
     with pytest.raises(LargeTextError):
         run(append(config_map("b", text="x" * 1_000_000), times=5), means=Means(inline=True))
 

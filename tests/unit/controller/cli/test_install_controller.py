@@ -10,9 +10,17 @@ from api import names
 from api.v1alpha2.schema import crd
 from controller.cli import main
 from controller.cli.command import FailedError
-from controller.cli.install_controller import Step, find_manifests, find_superseded, make_plan, read_manifests
+from controller.cli.install_controller import (
+    Step,
+    describe_progress,
+    find_manifests,
+    find_superseded,
+    make_plan,
+    read_manifests,
+)
 from controller.cli.installation import find_loss
 from controller.formats.manifests import read_documents
+from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from tests.support.fake_cluster import DEFINITIONS, NAMESPACES, WORKLOADS, FakeCluster
 
@@ -31,6 +39,77 @@ def test_the_deployment_runs_the_given_image(restricted: bool) -> None:
     [container] = find(found, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["image"] == IMAGE
     assert ("--require-service-account" in container["args"]) is restricted
+
+
+@pytest.mark.parametrize("restricted", [False, True])
+def test_what_pods_need_is_applied_before_the_deployment(restricted: bool) -> None:
+    kinds = [each["kind"] for each in read_manifests(restricted=restricted, image=IMAGE, namespace="bundles")]
+    assert kinds[-1] == "Deployment"
+    assert kinds.index("Namespace") < kinds.index("CustomResourceDefinition") < kinds.index("ServiceAccount")
+    assert kinds.index("ServiceAccount") < kinds.index("ClusterRole") < kinds.index("ClusterRoleBinding")
+
+
+PODS = Resource("", "v1", "Pod", "pods", namespaced=True, verbs=frozenset({"list"}))
+LACKS = "deployment.apps/rukpak: {}Available: 0/2"
+
+
+def unavailable(*statuses: dict[str, Any]) -> tuple[FakeCluster, Step]:
+    """Return a cluster with the Deployment of the controller, with pods of these statuses."""
+    cluster = FakeCluster(WORKLOADS, PODS)
+    deployment = find(read_manifests(restricted=False, image=IMAGE, namespace=names.DEFAULT_NAMESPACE), "Deployment")
+    progressing = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}
+    status = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "conditions": [progressing]}
+    spec = {**deployment["spec"], "replicas": 2}
+    cluster.put({**deployment, "metadata": {**deployment["metadata"], "generation": 1}, "spec": spec, "status": status})
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    for number, each in enumerate(statuses):
+        metadata = {"name": f"rukpak-{number}", "namespace": names.DEFAULT_NAMESPACE, "labels": labels}
+        cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": each})
+    return cluster, Step(manifest=deployment, path=cluster.path(deployment), outcome="created")
+
+
+def waiting(reason: str) -> dict[str, Any]:
+    return {"name": "manager", "ready": False, "restartCount": 0, "state": {"waiting": {"reason": reason}}}
+
+
+PROGRESS = [
+    ("no pods yet", [], ""),
+    (
+        "an image that nobody has",
+        [{"phase": "Pending", "containerStatuses": [waiting("ErrImagePull")]}],
+        "ErrImagePull: container",
+    ),
+    (
+        "a Secret that is missing",
+        [{"phase": "Pending", "containerStatuses": [waiting("CreateContainerConfigError")]}],
+        "CreateContainerConfigError: container",
+    ),
+    (
+        "a container that crashes",
+        [{"phase": "Running", "containerStatuses": [waiting("CrashLoopBackOff")]}],
+        "CrashLoopBackOff: container",
+    ),
+    (
+        "no node",
+        [{"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}],
+        "Unschedulable: ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("statuses", "told"), [case[1:] for case in PROGRESS], ids=[case[0] for case in PROGRESS])
+def test_waiting_says_why_there_is(statuses: list[dict[str, Any]], told: str) -> None:
+    cluster, step = unavailable(*statuses)
+    lacks = describe_progress(cluster.client, step)
+    assert lacks.startswith(LACKS.partition("{")[0] + told)
+    assert lacks.endswith("Available: 0/2")
+
+
+def test_waiting_goes_on_where_pods_may_not_be_read() -> None:
+    cluster, step = unavailable({"phase": "Pending"})
+    assert describe_progress(cluster.client, step) == LACKS.format("PodPending: containers are not running yet; ")
+    cluster.faults["LIST /api/v1/namespaces/rukpak-system/pods"] = [ApiError(403, "Forbidden", "pods is forbidden")]
+    assert describe_progress(cluster.client, step) == LACKS.format("")
 
 
 @pytest.mark.parametrize("restricted", [False, True])

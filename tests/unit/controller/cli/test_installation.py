@@ -265,3 +265,20 @@ def test_how_definitions_differ() -> None:
     stricter = installed()
     stricter["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["required"] = ["status"]
     assert compare_definitions(stricter) == "validates some fields differently"
+
+
+def test_check_tells_the_cluster_from_this_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    kubeconfig = f"--kubeconfig={tmp_path / 'none'}"
+    assert main(["check", kubeconfig]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert main(["check", kubeconfig, "-o", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    checked = {where: [each["check"] for each in checks] for where, checks in found.items()}
+    assert checked == {"cluster": ["API server"], "machine": ["helm", "git", "confinement"]}
+    assert set(found["cluster"][0]) == {"check", "level", "message"}
+    headings = [number for number, line in enumerate(lines) if not line.startswith(" ")]
+    assert [lines[number] for number in headings] == [
+        "The cluster:",
+        "This machine, for rukpak run and rukpak render:",
+    ]
+    assert [line.split()[1] for line in lines[headings[1] + 1 :]] == checked["machine"]

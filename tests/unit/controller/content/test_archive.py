@@ -159,8 +159,8 @@ REFUSED = [
     Refused("the root as a file", [("./.", b"1")], "names the root of the tree as a file"),
     Refused("a file over its budget", [("z", bytes(1001))], 'entry "z" exceeds the limit of 1000 bytes per file'),
     Refused("too many bytes", [(f"f{i}", bytes(1000)) for i in range(4)],
-         'entry "f3" makes the content exceed the limit of 3000 bytes'),
-    Refused("too many bytes that replace each other", [("f", bytes(1000))] * 4, "exceed the limit of 3000 bytes"),
+         'entry "f3" makes the content exceed the limit of 3 KiB'),
+    Refused("too many bytes that replace each other", [("f", bytes(1000))] * 4, "exceed the limit of 3 KiB"),
     Refused("too many entries", [(f"f{i}", b"") for i in range(41)], "more entries than the limit of 40"),
     Refused("too many equal entries", [("f", b"")] * 41, "more entries than the limit of 40"),
     Refused("too many folders that no entry names", [(f"{i}/2/3/4/5/f", b"") for i in range(10)], "more entries"),
@@ -174,9 +174,9 @@ REFUSED = [
     Refused("a hard link out", [("l", Link("../x", hard=True))], "outside the tree"),
     Refused("an absolute hard link", [("l", Link("/etc/passwd", hard=True))], "outside the tree", oci=False),
     Refused("copies over the budget", [("f", bytes(1000)), *((f"l{i}", Link("f")) for i in range(3))],
-         "exceed the limit of 3000 bytes"),
+         "exceed the limit of 3 KiB"),
     Refused("hard links over the budget", [("f", bytes(1000)), *((f"l{i}", Link("f", hard=True)) for i in range(3))],
-         "exceed the limit of 3000 bytes"),
+         "exceed the limit of 3 KiB"),
     Refused("folders of links that double", DOUBLING, "more entries than the limit of 40"),
     Refused("a copy that is too deep", [("a/b/c/d/e/f", b""), ("1/2", Link("../a"))], '"1/2/b/c/d/e/f" is nested'),
     Refused("a long chain of links", CHAIN, "more than 40 links", Limits()),
@@ -310,7 +310,7 @@ OVER: list[tuple[str, list[tuple[str, Value]], str]] = [
     ("paths", [(f"a\\{number}", b"") for number in range(41)], "more entries than the limit of 40"),
     ("copies", [("d/n", DEVICE), *((f"l{i}", Link("d")) for i in range(20))], "more entries than the limit of 40"),
     ("a large body", [("a\\b", bytes(1001))], "exceeds the limit of 1000 bytes per file"),
-    ("bodies", [("a\\b", bytes(1000))] * 4, "exceed the limit of 3000 bytes"),
+    ("bodies", [("a\\b", bytes(1000))] * 4, "exceed the limit of 3 KiB"),
 ]
 
 

@@ -68,7 +68,23 @@ def test_a_quoted_name_is_one_bearable_line(name: str) -> None:
     assert len(quote(name)) < 121 * 12
 
 
-@pytest.mark.parametrize(("count", "text"), [(0, "0 bytes"), (1000, "1000 bytes"), (256 << 20, "256 MiB")])
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (1000, "1000 bytes"),
+        (1024, "1 KiB"),
+        (1025, "1.1 KiB"),
+        (1500, "1.5 KiB"),
+        ((1 << 20) - 1, "1024 KiB"),
+        (1 << 20, "1 MiB"),
+        ((1 << 20) + 1, "1.1 MiB"),
+        (123_456_789, "117.8 MiB"),
+        (256 << 20, "256 MiB"),
+        (1600 << 20, "1600 MiB"),
+    ],
+)
 def test_budgets_are_written_for_people(count: int, text: str) -> None:
     assert describe_bytes(count) == text
 

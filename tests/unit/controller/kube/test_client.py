@@ -11,6 +11,7 @@ from kubernetes.client import Configuration
 from kubernetes.config import ConfigException
 from urllib3.exceptions import SystemTimeWarning
 
+from controller.content.limits import describe_bytes
 from controller.kube.client import SHORTEST_SECONDS, TOO_LARGE, Client, ConfigurationError, Fence
 from controller.kube.configuration import User
 from controller.kube.encoding import APPLY_PATCH, MERGE_PATCH, METADATA, METADATA_LIST
@@ -328,7 +329,10 @@ def test_of_a_page_that_is_too_large_the_rest_is_not_read_and_the_client_goes_on
     assert len(client.list_page(FOOS, limit=1, max_bytes=whole)[0]) == 1
     with pytest.raises(ApiError) as caught:
         client.list_page(FOOS, limit=1, max_bytes=whole - 1)
-    assert (caught.value.reason, caught.value.message) == (TOO_LARGE, f"the reply is larger than {whole - 1} bytes")
+    assert (caught.value.reason, caught.value.message) == (
+        TOO_LARGE,
+        f"the reply is larger than {describe_bytes(whole - 1)}",
+    )
     assert len(client.list_page(FOOS, limit=1)[0]) == 1
 
 

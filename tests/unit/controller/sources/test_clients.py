@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Source
+from controller.content import zstd
 from controller.content.archive import write_entries
 from controller.playground.settings import Settings
 from controller.sources.chart import ChartSource
@@ -300,7 +300,7 @@ PRIVATE_LAYER = "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip"
 NULLS: dict[str, Any] = {"annotations": None, "subject": None}
 ON_WINDOWS: dict[str, Any] = {"os.version": "1", "os.features": None}
 GZIPS = gzip.compress(PLAIN_LAYER[:HALF]) + gzip.compress(PLAIN_LAYER[HALF:])
-ZSTDS = zstandard.compress(PLAIN_LAYER[:HALF]) + zstandard.compress(PLAIN_LAYER[HALF:])
+ZSTDS = zstd.compress(PLAIN_LAYER[:HALF]) + zstd.compress(PLAIN_LAYER[HALF:])
 TOO_LARGE = {**describe(LAYER, GZIP_TYPE), "size": len(LAYER) + 1}
 DOCUMENTS = [
     Document("no media type", image(mediaType=...)),
@@ -317,7 +317,7 @@ DOCUMENTS = [
     layered("several gzip members", GZIPS, GZIP_TYPE),
     layered("zeros after gzip", LAYER + bytes(512), GZIP_TYPE),
     layered("several zstd frames", ZSTDS, ZSTD_TYPE),
-    layered("a zstd frame to skip", zstandard.compress(PLAIN_LAYER) + FRAME, ZSTD_TYPE),
+    layered("a zstd frame to skip", zstd.compress(PLAIN_LAYER) + FRAME, ZSTD_TYPE),
     Document("an index", index(on())),
     Document("an index without a media type", index(on(), mediaType=...)),
     Document("an index of Docker", index(on(), mediaType=DOCKER_LIST)),

@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from api.errors import BundleError
 from api.plugins import Access, Credentials, Entry, EntryKind, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
+from controller.content import zstd
 from controller.content.archive import write_entries
 from controller.content.limits import Rejection
 from controller.content.zip import Unsupported
@@ -702,7 +702,7 @@ ARCHIVES = [
     ("tar without a magic number", PLAIN.replace(b"ustar\x0000", bytes(8))),
     ("GNU tar", tarball(*ITEMS, form=tarfile.GNU_FORMAT)),
     ("tar.gz", gzip.compress(PLAIN)),
-    ("tar.zst", zstandard.compress(PLAIN)),
+    ("tar.zst", zstd.compress(PLAIN)),
     ("zip", zipped(*ITEMS)),
 ]
 

@@ -236,7 +236,7 @@ def test_annotations_that_the_api_server_would_refuse(tmp_path: Path) -> None:
     reason, message = refusal(write_bundle(tmp_path, csv))
     assert reason is Reason.INVALID_BUNDLE
     assert message == (
-        "Deployment manager: spec.template.metadata.annotations: 262202 bytes, but the API server accepts 262144;"
+        "Deployment manager: spec.template.metadata.annotations: 256.1 KiB, but the API server accepts 256 KiB;"
         ' these include the annotations of the CSV, shorten "alm-examples"'
     )
 
