@@ -202,9 +202,8 @@ def test_ten_nodes_are_installed_upgraded_and_rolled_back_in_waves(
     message = world.wait(lambda: not_ready(deployed, "install.sh: exited with status 1"), "it says why", SECONDS)
     [failed] = [name for name in broken if name in message]
     said = world.wait(lambda: failure(deployed, failed), "it has failed", SECONDS)
-    assert 'container "root-on-host" ended with exit code ' in message
-    assert f": {failed}: install.sh: exited with status 1" in message
-    assert f": {failed}: install.sh: exited with status 1" in said
+    assert f"{failed}: install.sh: exited with status 1: /etc/rancher/k3s/token: missing" in said
+    assert f"{failed}: install.sh: exited with status 1" in message
     assert "/etc/rancher/k3s/token: missing" in message
     begun = {name for _, name, _ in rollout(nodes, "v3")}
     time.sleep(5 * POLL_SECONDS)
