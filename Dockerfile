@@ -2,13 +2,14 @@
 # shell, a package manager, a login or a root user. tests/integration/test_image.py carries out the same steps without a container
 # runtime.
 #
-#   docker build -t rukpak:0.1.0 --build-arg BASE=python:3.11.7-slim-bookworm@sha256:… .
+#   docker build -t rukpak:0.1.0 --build-arg BASE=registry.example.com/python:3.14-slim-bookworm@sha256:… .
 #
 # GO and BASE only build; what of BASE ends in the image are Python, git, ssh and their libraries. Helm is compiled from its
 # Go module, which Go's checksum database verifies: that needs no release server and works on every architecture. Given
 # with their digests, the image can be built again bit by bit for as long as Debian serves the same git and ssh (a mirror of snapshot.debian.org always
 # does): SOURCE_DATE_EPOCH and --output rewrite-timestamp=true do the rest.
-ARG BASE=python:3.11.7-slim-bookworm
+# Renewed by hack/lock --base, with its copies in config/plugins and in what `rukpak plugin new` writes.
+ARG BASE=python:3.14.10-slim-bookworm
 
 ARG GO=golang:1.26-bookworm
 

@@ -12,7 +12,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+
+from hack.packaging.base import BaseError, check_base, renew_base
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "hack/requirements.txt"
@@ -40,17 +43,23 @@ class LockError(Exception):
 def main(arguments: Sequence[str]) -> None:
     """Write the lock and print what has moved, or with `--print newest|oldest` print a resolution.
 
+    With `--base` write the image that the Dockerfiles build on, or with `--check-base` check that it is not too old.
+
     Raises: SystemExit with what to do.
     """
     try:
         match arguments:
             case []:
                 renew()
+            case ["--base"]:
+                print(renew_base(PYTHONS[-1]))
+            case ["--check-base"]:
+                check_base(PYTHONS[-1], datetime.now(UTC))
             case ["--print", resolution] if resolution in RESOLUTIONS:
                 print(resolve(RESOLUTIONS[resolution]), end="")
             case _:
-                raise SystemExit("usage: hack/lock [--print newest|oldest]")
-    except LockError as error:
+                raise SystemExit("usage: hack/lock [--base | --check-base | --print newest|oldest]")
+    except (LockError, BaseError) as error:
         raise SystemExit(f"hack/lock: {error}") from None
 
 

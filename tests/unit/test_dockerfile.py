@@ -10,6 +10,8 @@ from typing import Any
 from controller.formats.manifests import read_documents
 from controller.playground.settings import Settings
 from hack.control_plane.builds import HELM
+from hack.packaging.base import FILES, read_base
+from hack.packaging.lock import PYTHONS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -38,6 +40,13 @@ def test_its_helm_is_the_one_that_tests_use() -> None:
     version = Settings(cache=Path()).helm_version
     assert helm.endswith(f' -X {HELM}/internal/version.version=v{version}" {HELM}/cmd/helm@v{version}')
     assert helm.startswith("CGO_ENABLED=0 GOBIN=/programs go install -trimpath -ldflags ")
+
+
+def test_it_builds_on_the_newest_python_of_the_lock_as_the_images_with_plug_ins_do() -> None:
+    bases = [re.findall(r"^ARG BASE=(.+)$", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE) for name in FILES]
+    assert bases == [[read_base()]] * len(FILES)
+    version = re.escape(PYTHONS[-1])
+    assert re.fullmatch(rf"python:{version}\.\d+-slim-bookworm(@sha256:[0-9a-f]{{64}})?", read_base())
 
 
 def test_it_starts_the_controller_without_a_shell() -> None:
