@@ -342,6 +342,12 @@ def explain_by_events(verdict: Verdict, silent: Manifest, events: Iterable[Manif
     return progressing(told.reason, told.message) if told else verdict
 
 
+def explain_ends(ends: Ends, verdict: Verdict | None) -> Ends:
+    """Return how a container has ended, with why Events say that it has (`explain_by_events`)."""
+    is_same = verdict and verdict.reason == CRASH_LOOP and ends.count and verdict.message.startswith(ends.text)
+    return replace(ends, text=verdict.message) if verdict and is_same else ends
+
+
 def explain_refusal(events: Iterable[Manifest]) -> Verdict | None:
     """Return why the Pods of a workload are not created, from its Events; None if these do not say."""
     told = read_refusal(events)
