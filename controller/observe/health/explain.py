@@ -296,7 +296,7 @@ def explain(pods: Iterable[Manifest]) -> Verdict | None:
 
 def find_silent(pods: Iterable[Manifest], verdict: Verdict) -> Manifest | None:
     """Return a Pod that a verdict of `explain` is about, if its Events may say more; None if its status says it all."""
-    for manifest in pods:
+    for manifest in _of_newest_template(_present(pods)):
         subject = subject_of(manifest, Context())
         found = pod(subject)
         if (found.reason, found.message) == (verdict.reason, verdict.message) and _is_silent(subject, found):

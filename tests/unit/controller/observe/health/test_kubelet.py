@@ -974,6 +974,18 @@ def test_events_say_what_a_status_does_not(case: Told) -> None:
     assert verdict.hint == case.hint
 
 
+def test_events_are_asked_about_a_pod_that_the_verdict_is_about() -> None:
+    present, deleted, older = creates(), creates(), creates()
+    present["metadata"] |= {"creationTimestamp": "2026-11-28T06:00:00Z"}
+    deleted["metadata"] |= {"creationTimestamp": "2026-11-28T06:00:00Z", "deletionTimestamp": "2026-11-28T06:10:00Z"}
+    older["metadata"] |= {"creationTimestamp": "2026-11-28T05:00:00Z", "labels": {"pod-template-hash": "other"}}
+    pods = [deleted, older, present]
+    verdict = explain(pods)
+    assert verdict is not None
+
+    assert find_silent(pods, verdict) is present
+
+
 def test_the_ends_of_a_container_have_the_probe_that_has_caused_them() -> None:
     verdict = explain([LIVE])
     assert verdict is not None
