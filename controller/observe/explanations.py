@@ -31,6 +31,7 @@ from controller.observe.health.explain import (
     ends_of,
     explain,
     explain_by_events,
+    explain_ends,
     explain_namespace,
     explain_refusal,
     find_silent,
@@ -235,7 +236,8 @@ class Explainer:
         if silent is None:
             return answer, ends
         events = self._list_events(key.namespace, text(silent, "metadata", "uid"))
-        return explain_by_events(answer, silent, events), ends
+        verdict = explain_by_events(answer, silent, events)
+        return verdict, explain_ends(ends, verdict)
 
     def _list_pods(self, record: Record) -> list[dict[str, Any]]:
         try:

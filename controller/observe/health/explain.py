@@ -296,7 +296,7 @@ def explain(pods: Iterable[Manifest]) -> Verdict | None:
 
 def find_silent(pods: Iterable[Manifest], verdict: Verdict) -> Manifest | None:
     """Return a Pod that a verdict of `explain` is about, if its Events may say more; None if its status says it all."""
-    for manifest in pods:
+    for manifest in _of_newest_template(_present(pods)):
         subject = subject_of(manifest, Context())
         found = pod(subject)
         if (found.reason, found.message) == (verdict.reason, verdict.message) and _is_silent(subject, found):
@@ -340,6 +340,12 @@ def explain_by_events(verdict: Verdict, silent: Manifest, events: Iterable[Manif
     is_running = unready and "running" in mapping(unready[1], "state")
     told = None if is_running else read_hindrance(silent, found)
     return progressing(told.reason, told.message) if told else verdict
+
+
+def explain_ends(ends: Ends, verdict: Verdict | None) -> Ends:
+    """Return how a container has ended, with why Events say that it has (`explain_by_events`)."""
+    is_same = verdict and verdict.reason == CRASH_LOOP and ends.count and verdict.message.startswith(ends.text)
+    return replace(ends, text=verdict.message) if verdict and is_same else ends
 
 
 def explain_refusal(events: Iterable[Manifest]) -> Verdict | None:

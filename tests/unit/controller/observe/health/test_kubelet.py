@@ -11,8 +11,10 @@ import pytest
 
 from controller.observe.health.explain import (
     MAY_NOT_LIST_EVENTS,
+    ends_of,
     explain,
     explain_by_events,
+    explain_ends,
     explain_refusal,
     explained,
     find_silent,
@@ -970,6 +972,33 @@ def test_events_say_what_a_status_does_not(case: Told) -> None:
 
     assert (verdict.state, f"{verdict.reason}: {verdict.message}") == (case.state, case.expect)
     assert verdict.hint == case.hint
+
+
+def test_events_are_asked_about_a_pod_that_the_verdict_is_about() -> None:
+    present, deleted, older = creates(), creates(), creates()
+    present["metadata"] |= {"creationTimestamp": "2026-11-28T06:00:00Z"}
+    deleted["metadata"] |= {"creationTimestamp": "2026-11-28T06:00:00Z", "deletionTimestamp": "2026-11-28T06:10:00Z"}
+    older["metadata"] |= {"creationTimestamp": "2026-11-28T05:00:00Z", "labels": {"pod-template-hash": "other"}}
+    pods = [deleted, older, present]
+    verdict = explain(pods)
+    assert verdict is not None
+
+    assert find_silent(pods, verdict) is present
+
+
+def test_the_ends_of_a_container_have_the_probe_that_has_caused_them() -> None:
+    verdict = explain([LIVE])
+    assert verdict is not None
+    ends = ends_of([LIVE], "")
+
+    told_ends = explain_ends(
+        ends, explain_by_events(verdict, LIVE, [told("Unhealthy", DIED, "c"), told("Killing", KILLING, "c")])
+    )
+
+    assert ends.text == 'container "c" ended with exit code 137 (SIGKILL)'
+    assert told_ends.text.startswith(f"{ends.text}; Liveness probe failed: ")
+    assert told_ends.count == ends.count
+    assert explain_ends(ends, progressing("ErrImagePull", "other")) == ends == explain_ends(ends, None)
 
 
 # What changes from one attempt to the next, or from one pod to the next.
