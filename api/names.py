@@ -8,6 +8,8 @@ PLURAL = "bundledeployments"
 DEFINITION = f"{PLURAL}.{GROUP}"
 """Name of the CustomResourceDefinition."""
 
+PROXY = "rukpak-proxy"
+"""Name of the Secret with the proxy for sources, whose keys are the variables that the controller reads."""
 OWNER_LABEL = f"{GROUP}/bundle-deployment"
 """Label on every managed object: the name of its BundleDeployment."""
 

@@ -22,6 +22,7 @@ from threading import Event
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from api.errors import BundleError
+from api.proxies import Proxies
 from api.v1alpha2.conditions import Reason
 
 PLUGIN_API = "1"
@@ -79,6 +80,10 @@ class Credentials:
     known_hosts: str = ""
     certificate_authority: str = ""
     """PEM."""
+    client_certificate: str = ""
+    """PEM, with what it is signed by: shown to a server that asks for one, over verified TLS only."""
+    client_key: str = ""
+    """PEM, without a passphrase."""
     registries: tuple[RegistryCredentials, ...] = ()
     identity: str = field(default="", compare=False)
     """Digest of the UIDs and versions of the Secrets: content that was fetched with others is not shared. A name is no
@@ -104,6 +109,9 @@ class Network:
     """The rate that a server must sustain from then on, measured over 30 s."""
     registry_mirrors: Mapping[str, str] = field(default_factory=dict)
     """Registry host to the host (and path prefix) to use instead."""
+    proxies: Proxies = field(default_factory=Proxies)
+    """Where connections over https and http go through; `find_route` of `rukpak.plugins` applies them and checks the
+    addresses. A proxy must not be asked for what the other fields do not allow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

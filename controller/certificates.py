@@ -1,10 +1,11 @@
-"""Certificates of servers that are not valid now: a fault of the server, or of the clock of this machine.
+"""Certificates of servers that are not valid now: a fault of the server, or of the clock of this machine; and own ones.
 
 Not here: certificates of an unknown authority or for another name (sources/transport.py).
 """
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Iterator
 
@@ -31,3 +32,19 @@ def find_causes(error: BaseException) -> Iterator[BaseException]:
         yield current
         below = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
         waiting.extend(item for item in below if isinstance(item, BaseException))
+
+
+def load_key_pair(context: ssl.SSLContext, pem: bytes, password: str | None = None) -> None:
+    """Load a certificate and its key into a context without a file that another process could open.
+
+    Args:
+        context: to load them into.
+        pem: both of them; the standard library takes them from files only.
+        password: of the key. None: OpenSSL asks for it at the terminal.
+
+    Raises: ssl.SSLError if they do not belong together, or are no PEM.
+    """
+    with os.fdopen(os.memfd_create("certificate", os.MFD_CLOEXEC), "wb") as file:
+        file.write(pem)
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=password)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from api import names
 from api.plugins import KIBIBYTE, MEBIBYTE, Means, Network
+from api.proxies import read_proxies
 from controller.kube.shard import LONGEST, Shard, is_shard_name
 from controller.processes.memory_limit import MemoryLimit, find_limit
 from controller.sources.hosts import parse_pattern
@@ -119,9 +120,9 @@ class Settings:
         return AccountPolicy(required=self.require_service_account, default=name)
 
     def network(self, *, in_pod: bool) -> Network:
-        """Return what sources may connect to.
+        """Return what sources may connect to, through the proxies of the environment.
 
-        Raises: ValueError for an invalid mirror, network or host.
+        Raises: ValueError for an invalid mirror, network, host or proxy.
         """
         allow = not in_pod if self.allow_loopback == "auto" else self.allow_loopback == "yes"
         return Network(
@@ -135,6 +136,7 @@ class Settings:
             idle_seconds=self.fetch_idle_timeout,
             bytes_per_second=self.min_fetch_rate * KIBIBYTE,
             registry_mirrors=dict(_parse_mirror(pair) for pair in _split(self.registry_mirror)),
+            proxies=read_proxies(os.environ),
         )
 
     def signatures(self) -> SignaturePolicy:

@@ -40,6 +40,7 @@ from api.plugins import (
     RunsProgram,
     Source,
 )
+from api.proxies import Proxies, Proxy
 from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of, digest_of_json
 from controller.content.limits import name_key, quote
@@ -49,6 +50,7 @@ from controller.formats.objects import collect_objects
 from controller.formats.programs import ProgramFinder, copy_program, program_memory, run_program
 from controller.sources.addresses import admit
 from controller.sources.hosts import Location, check_host
+from controller.sources.routes import Route, find_route
 
 __all__ = [
     "KIBIBYTE",
@@ -79,6 +81,8 @@ __all__ = [
     "ProgramFinder",
     "ProgramResult",
     "ProgramVersion",
+    "Proxies",
+    "Proxy",
     "Readable",
     "ReadsPart",
     "ReadsSecrets",
@@ -89,6 +93,7 @@ __all__ = [
     "Rendering",
     "Resolution",
     "Room",
+    "Route",
     "RunsProgram",
     "Source",
     "TextBudget",
@@ -98,6 +103,7 @@ __all__ = [
     "copy_program",
     "digest_of",
     "digest_of_json",
+    "find_route",
     "name_key",
     "program_memory",
     "quote",

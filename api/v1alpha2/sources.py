@@ -60,7 +60,7 @@ class Auth(Api):
     )
     secret: SecretReference | None = None
     """The Secret with the credentials. It has a type of Kubernetes (dockerconfigjson, basic-auth, ssh-auth) or keys as
-    in Flux (identity, known_hosts, bearerToken, ca.crt)."""
+    in Flux (identity, known_hosts, bearerToken, ca.crt, tls.crt and tls.key)."""
     namespace: Namespace | None = None
     """Older spelling of secret.namespace."""
     name: ObjectName | None = None
@@ -234,6 +234,11 @@ class ChartSource(_Block):
                 ".repository",
             ),
             rule(
+                f"!has(self.passCredentials) || !self.repository.startsWith('{_OCI}')",
+                "is for chart repositories, whose index.yaml names addresses; remove it",
+                ".passCredentials",
+            ),
+            rule(
                 f"!has(self.verify) || has(self.verify.cosign) == self.repository.startsWith('{_OCI}')",
                 "must be cosign for a registry (oci://), and provenance for a chart repository",
                 ".verify",
@@ -252,6 +257,9 @@ class ChartSource(_Block):
     sha256: Annotated[str, Field(max_length=64, pattern=r"^([0-9a-f]{64})?$")] = ""
     """Expected SHA-256 of the packaged chart, in 64 hexadecimal digits; any other chart is refused. Empty: the digest
     that the repository has is recorded."""
+    pass_credentials: bool | None = None
+    """Whether auth is also sent to another host, if index.yaml says that the chart is there: over verified https, and
+    only to hosts that the administrator allows. Default: only to the scheme, host and port of repository."""
     verify: ChartVerification | None = None
     """Who must have signed the chart. Checked before it is read. Default: nobody."""
 

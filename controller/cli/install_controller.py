@@ -9,6 +9,7 @@ Not here: the Helm chart, and what config/ has beside these two. `uninstall` rem
 from __future__ import annotations
 
 import argparse
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from api import names
+from api.proxies import HTTPS_PROXY, NO_PROXY, read_proxies
 from controller.apply.order import position_of
-from controller.cli.command import FailedError, attempt, confirm, connect, tell
+from controller.cli.command import FailedError, MisuseError, attempt, confirm, connect, tell
 from controller.cli.deployments import Manifest, read_holder, read_if_exists, wait_while
-from controller.cli.installation import Level, check_cluster, describe_cluster, find_loss
+from controller.cli.installation import LABEL, Level, check_cluster, describe_cluster, find_loss
 from controller.cli.output import name_of, one_line, to_yaml
 from controller.formats.manifests import read_documents
 from controller.kube.client import Client
@@ -59,10 +61,11 @@ class Step:
 def main(options: argparse.Namespace) -> int:
     """Install or upgrade API and controller, or print their manifests; return the exit status.
 
-    Raises: MisuseError without a terminal for the question; FailedError, ApiError, ConfigurationError.
+    Raises: MisuseError for a proxy that cannot be used, and without a terminal for the question; FailedError, ApiError,
+        ConfigurationError.
     """
     read = partial(read_manifests, image=options.image, namespace=options.namespace)
-    wanted = read(restricted=options.restricted)
+    wanted = add_proxy(read(restricted=options.restricted), options)
     if options.output:
         print("---\n".join(map(to_yaml, wanted)), end="")
         return 0
@@ -78,6 +81,9 @@ def main(options: argparse.Namespace) -> int:
         _announce(client, options, plan)
         confirm(options, "canceled; nothing was changed")
     carry_out(client, plan)
+    outcomes = {step.manifest["kind"]: step.outcome for step in plan}
+    if options.https_proxy and outcomes["Secret"] != UNCHANGED and outcomes["Deployment"] == UNCHANGED:
+        tell(f'run "kubectl -n {options.namespace} rollout restart deployment/rukpak", which then uses the proxy')
     if not options.wait:
         tell('run "rukpak check" to see whether the controller runs, and what is missing')
         return 0
@@ -95,6 +101,29 @@ def read_manifests(*, restricted: bool, image: str, namespace: str) -> list[Mani
     images = [_with_image(each, image) if each["kind"] == "Deployment" else each for each in found]
     # As the objects of bundles: a pod that is created before its account fails once.
     return sorted(images, key=lambda each: position_of(key_of(each)))
+
+
+def add_proxy(manifests: Sequence[Manifest], options: argparse.Namespace) -> list[Manifest]:
+    """Return the manifests with the Secret that the Deployment takes its proxy from; without one it stays as it is.
+
+    Raises: MisuseError.
+    """
+    if not options.https_proxy:
+        return [*manifests]
+    values = {HTTPS_PROXY: options.https_proxy, NO_PROXY: options.no_proxy}
+    try:
+        read_proxies(values)
+    except ValueError as error:
+        raise MisuseError(f"--https-proxy: {str(error).partition(': ')[2]}") from None
+    secret: Manifest = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": names.PROXY, "namespace": options.namespace, "labels": dict([LABEL.split("=")])},
+        "type": "Opaque",
+        "data": {name: base64.b64encode(value.encode()).decode() for name, value in values.items()},
+    }
+    first = next(index for index, each in enumerate(manifests) if each["kind"] == "Deployment")
+    return [*manifests[:first], secret, *manifests[first:]]
 
 
 def find_manifests(name: str) -> Path:

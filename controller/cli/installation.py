@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import base64
+import os
 import platform
 import shutil
 import subprocess
@@ -12,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
+from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +22,10 @@ from typing import Any, NamedTuple
 from api import names
 from api.errors import BundleError
 from api.plugins import PLUGIN_API, Means, ProgramVersion
+from api.proxies import read_proxies
 from api.v1alpha2.schema import crd
 from controller.build.plugins import check, find_installed, find_programs
-from controller.cli.command import FAILED, connect, explain
+from controller.cli.command import FAILED, attempt, connect, explain
 from controller.cli.deployments import SHOWN_NAMES, Holder, is_served, read_holder, read_if_exists, server_time
 from controller.cli.output import dump_as, one_line, show, some, to_table
 from controller.formats.helm.program import make_finder
@@ -471,6 +475,30 @@ def _check_policies(client: Client, _namespace: str) -> Iterator[Finding]:
         yield warning(f"none: whoever can write BundleDeployments can install anything; {remedy}")
 
 
+def _check_proxy(client: Client, namespace: str) -> Iterator[Finding]:
+    path = f"/api/v1/namespaces/{namespace}/secrets/{names.PROXY}"
+    found = attempt(partial(read_if_exists, client, path), HTTPStatus.FORBIDDEN)
+    if found is None:
+        return
+    data = {key: base64.b64decode(value).decode() for key, value in (found.value.get("data") or {}).items()}
+    remedy = f'correct it with "{INSTALL} --https-proxy"'
+    yield from describe_proxies(data, f'Secret "{namespace}/{names.PROXY}": ', failed, remedy)
+
+
+def describe_proxies(
+    environment: Mapping[str, str], where: str, level: Callable[[str], Finding], remedy: str
+) -> Iterator[Finding]:
+    """Yield which proxies an environment names, without their credentials; or what is wrong, at this level."""
+    try:
+        proxies = read_proxies(environment)
+    except ValueError as error:
+        yield level(f"{where}{error}; {remedy}")
+        return
+    for scheme, proxy in (("https", proxies.https), ("http", proxies.http)):
+        if proxy:
+            yield ok(f"{where}sources over {scheme} are read through {proxy.authority}")
+
+
 CHECKS: Mapping[str, Check] = {
     "API": _check_api,
     "controller": _check_controller,
@@ -478,6 +506,7 @@ CHECKS: Mapping[str, Check] = {
     "clock": _check_clock,
     "permissions": _check_rights,
     "policies": _check_policies,
+    "proxy": _check_proxy,
     "watched": _check_watched,
     "BundleDeployments": _check_states,
 }
@@ -491,6 +520,7 @@ def check_machine(helm: str) -> Iterator[tuple[str, Finding]]:
     """Yield what was found about the programs of this machine; `helm` is the option --helm."""
     yield "helm", _check_helm(helm)
     yield "git", _check_git()
+    yield from (("proxy", found) for found in describe_proxies(os.environ, "", warning, "correct it"))
     found = Mechanisms.found()
     if lack := found.lack():
         yield "confinement", warning(f"{lack}; use another kernel, or --confinement=best-effort")

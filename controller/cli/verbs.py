@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, cast
 
+from api.proxies import IN_CLUSTER
 from controller.cli.command import FAILED
 from controller.cli.parser import FLAGS, OneOf, Parser, object_name
 from controller.options import add_options
@@ -749,6 +750,16 @@ INSTALLATION = {
                 required=True,
             ),
             _flag("--restricted", "for a cluster with tenants: install bundles only as their ServiceAccounts"),
+            _flag(
+                "--https-proxy URL",
+                "proxy of sources, kept in the Secret rukpak-proxy [default: the one that it has]",
+                default="",
+            ),
+            _flag(
+                "--no-proxy HOSTS",
+                f"with --https-proxy: hosts and networks that are read without it [default: {IN_CLUSTER}]",
+                default=IN_CLUSTER,
+            ),
             _YES,
             _flag("--dry-run", "only show what would be created or changed"),
             *_wait("wait until the API is served and the controller runs"),

@@ -15,6 +15,8 @@ import sys
 import threading
 from pathlib import Path
 
+from controller.certificates import load_key_pair
+
 VALID_DAYS = 3650
 """No client can verify a self-signed certificate, so expiry would help no one."""
 SECONDS = 60.0
@@ -70,12 +72,7 @@ def _make_self_signed() -> ssl.SSLContext:
     if done.returncode:
         raise OSError("failed to generate a self-signed certificate; set --metrics-certificate and --metrics-key")
     context = _new_context()
-    # The standard library loads certificates from files only.
-    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(done.stdout)
-        file.flush()
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    load_key_pair(context, done.stdout)
     return context
 
 

@@ -75,6 +75,7 @@ class Manager:
         about = {"version": version("rukpak"), "namespace": self.settings.namespace, "shard": self.settings.shard}
         log.info("starting", extra={**about, "memory": memory.bytes, "memoryLimit": memory.origin})
         _log_confinement(self.settings)
+        _log_proxies(self.settings)
         sys.setswitchinterval(SWITCH_SECONDS)
         collector = StartCollector()
         collector.begin()
@@ -158,6 +159,13 @@ def _log_plugins() -> None:
                 log.error("plug-in refused", extra={**about, "problem": problem})
             else:
                 log.info("plug-in found", extra=about)
+
+
+def _log_proxies(settings: Settings) -> None:
+    proxies = settings.network(in_pod=False).proxies
+    found = {"httpsProxy": proxies.https, "httpProxy": proxies.http}
+    if told := {name: proxy.authority for name, proxy in found.items() if proxy}:
+        log.info("sources are read through a proxy", extra=told)
 
 
 def _log_confinement(settings: Settings) -> None:

@@ -4,7 +4,8 @@ index.yaml says which versions there are, and where. The content is the director
 writes it, without its own name. A provenance file is read only for `verify`, and before the chart.
 
 Invariants: no chart is unpacked before its digest is verified; credentials are sent over verified https only, and only
-to the host of the repository, wherever index.yaml leads.
+to the host of the repository, wherever index.yaml leads; with `passCredentials` also to the allowed host that it names,
+if the repository itself has sent it. No redirect gets them.
 
 Not here: the meaning of index.yaml, and who shares it (chart_index.py); which version is meant, and registries
 (chart_registry.py).
@@ -27,7 +28,7 @@ from urllib.parse import urlsplit
 
 from api import names
 from api.errors import BundleError
-from api.plugins import Access, Entry, Resolution, Signer
+from api.plugins import Access, Credentials, Entry, Resolution, Signer
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import Spool
 from controller.content.limits import quote
@@ -52,7 +53,7 @@ from controller.sources.chart_registry import (
     request_problems,
 )
 from controller.sources.chart_registry import connected as connected_to_registry
-from controller.sources.hosts import PRINTABLE, Detour, follow, origin_of
+from controller.sources.hosts import PRINTABLE, Detour, check_host, follow
 from controller.sources.http import (
     HTTPS,
     READ_AS,
@@ -80,7 +81,7 @@ _SALT = secrets.token_bytes(32)  # keys of shared answers tell nothing about the
 class ChartSource:
     """The kind `chart`.
 
-    Parameters: repository, name, version, sha256, verify, insecureSkipTLSVerify, certificateData.
+    Parameters: repository, name, version, sha256, passCredentials, verify, insecureSkipTLSVerify, certificateData.
     """
 
     def __init__(self) -> None:
@@ -174,8 +175,14 @@ class Repository:
         self._name = replace(address, query="").url  # a query may contain a secret
         self._index_address = replace(address, path=f"{address.path}/index.yaml")
         self._headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
+        self._passes_credentials = bool(parameters.get("passCredentials"))
+        self._is_own_index = False
+        """Whether the repository itself has sent the index that is used, and not a host that it redirects to."""
         verify = not parameters.get("insecureSkipTLSVerify")
-        shared_by = [address.url, certificates_of(parameters, access), verify, sorted(self._headers.items())]
+        credentials = access.credentials or Credentials()
+        self._has_credentials = bool(self._headers or credentials.client_key)
+        sent = [sorted(self._headers.items()), credentials.client_certificate, credentials.client_key]
+        shared_by = [address.url, certificates_of(parameters, access), verify, sent]
         self._key = hmac.new(_SALT, json.dumps(shared_by).encode(), hashlib.sha256).hexdigest()
         """What calls that may share an answer have in common."""
 
@@ -274,7 +281,9 @@ class Repository:
     # index.yaml
 
     def _index(self, max_age: float) -> Index:
-        return self._shared.indexes.get(self._key, self._access, max_age, self._ask)
+        found = self._shared.indexes.get(self._key, self._access, max_age, self._ask)
+        self._is_own_index = found.is_own
+        return found
 
     def _ask(self, known: Index | None) -> Index:
         """Return the index as the repository has it now, which may be the known one."""
@@ -292,7 +301,8 @@ class Repository:
                 if known and (answer.is_unchanged or known.digest == spool.digest):
                     found = known
                 else:
-                    found = Index(self._read_charts(spool), spool.digest, answer.validator)
+                    own = not answer.is_elsewhere
+                    found = Index(self._read_charts(spool), spool.digest, answer.validator, is_own=own)
         except BundleError as error:
             raise self._transport.conceal(error) from None  # before those that wait for this answer are told
         self._transport.settle()
@@ -353,7 +363,7 @@ class Repository:
         previous = self._access.previous
         if previous and previous.digest == resolution.digest:
             return
-        if not self._headers or release.url.startswith(OCI) or not self._access.is_stored(resolution):
+        if not self._has_credentials or release.url.startswith(OCI) or not self._access.is_stored(resolution):
             return
         if self._gets_credentials(address := self._address_of(release)):
             key = f"{self._key} {address.url}"
@@ -366,8 +376,12 @@ class Repository:
             raise self._transport.conceal(error) from None
         return True
 
+    def _is_elsewhere(self, address: Address) -> bool:
+        return address.origin != self._index_address.origin
+
     def _gets_credentials(self, address: Address) -> bool:
-        return origin_of(address.url) == origin_of(self._index_address.url)
+        """Return whether the server of an address gets the credentials; `_address_of` has checked its host."""
+        return not self._is_elsewhere(address) or (self._passes_credentials and self._is_own_index)
 
     def _download(self, address: Address, missing: Reason = Reason.NOT_FOUND) -> Download:
         wanted = replace(self._wanted(address), missing=missing)
@@ -380,7 +394,23 @@ class Repository:
             field="repository",
             remedy="publish the chart again",
             named=self._index_address.url,
+            named_by=self._describe_elsewhere(address),
         )
+
+    def _describe_elsewhere(self, address: Address) -> str:
+        """Return what is told of another host with a chart, whatever is wrong there.
+
+        Its name is no secret, if the repository that the spec names has told it. What it answers is one.
+        """
+        if not self._is_elsewhere(address) or not self._is_own_index:
+            return ""
+        problem = f"index.yaml at {quote(self._address.authority)} names another host, {quote(address.authority)}"
+        problem = f"{problem}, which cannot be used"
+        if self._has_credentials and not self._passes_credentials:
+            return (
+                f"{problem}: credentials are sent to the repository only; set passCredentials to send them there, too"
+            )
+        return f"{problem}; check that host{' and auth' * self._has_credentials}"
 
     # signatures
 
@@ -436,6 +466,9 @@ class Repository:
             message = f"{subject} {problem} and port as the repository, without a user; correct it there"
             raise BundleError(Reason.INSECURE_REFUSED, message) from None
         is_relative = not urlsplit(release.url).netloc
+        if self._passes_credentials and self._is_elsewhere(address) and self._is_own_index:
+            check_host(f"{self._access.path}.passCredentials", address, self._access.network)
+            self._transport.identify_to(address.origin)
         return replace(address, query=address.query or (self._address.query if is_relative else ""))
 
     def _mismatch(self, request: ChartRequest, release: Release) -> BundleError:

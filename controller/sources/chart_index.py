@@ -79,11 +79,12 @@ class Index:
         charts: the releases of each chart, packed.
         digest: of the file.
         validator: of the response, for a conditional request; '' for none.
+        is_own: whether the repository itself has sent it, and not a host that it redirects to.
     """
 
-    def __init__(self, charts: Mapping[str, bytes], digest: str, validator: str) -> None:
+    def __init__(self, charts: Mapping[str, bytes], digest: str, validator: str, *, is_own: bool = True) -> None:
         self.names = charts.keys()
-        self.digest, self.validator = digest, validator
+        self.digest, self.validator, self.is_own = digest, validator, is_own
         self.size = sum(len(name) + len(packed) for name, packed in charts.items())
         """Bytes that it takes."""
         self._charts = charts

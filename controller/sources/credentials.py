@@ -1,8 +1,8 @@
 """The values of a Secret that a source uses. Pure: revisions/credentials.py reads the Secret.
 
 Types and keys are Kubernetes' (kubernetes.io/docs/concepts/configuration/secret/#secret-types) and, in a Secret of any
-type, Flux's: `identity`, `known_hosts`, `bearerToken`, `ca.crt`. A line break at the end of a value, which editors
-leave, is ignored.
+type, Flux's: `identity`, `known_hosts`, `bearerToken`, `ca.crt`, `tls.crt` and `tls.key`. A line break at the end of a
+value, which editors leave, is ignored.
 
 Invariant: no message contains a value, and no exception raised here keeps one, not even as its context.
 
@@ -28,20 +28,30 @@ from api.plugins import Credentials, RegistryCredentials
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.sources.image.reference import HUB, HUB_NAMES
-from controller.sources.trust import is_certificate_data
+from controller.sources.trust import client_problem, is_certificate_data
 
 DOCKER_CONFIG_JSON = "kubernetes.io/dockerconfigjson"
 DOCKER_CONFIG = "kubernetes.io/dockercfg"
 _DOCKER_KEYS = {DOCKER_CONFIG_JSON: ".dockerconfigjson", DOCKER_CONFIG: ".dockercfg"}
 _CERTIFICATES = "ca.crt"
+_CLIENT, _CLIENT_KEY = "tls.crt", "tls.key"
 _IDENTITY_TOKEN_USER = "<token>"  # noqa: S105 - the user name that Docker's credential helpers then return
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # The keys that a kind of source uses, for the message that lists them.
 _USEFUL = {
-    "image": "type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg, or keys username and password, or ca.crt",
-    "git": "keys username and password, bearerToken, ssh-privatekey (or identity) and known_hosts, or ca.crt",
-    "http": "keys username and password, bearerToken, or ca.crt",
-    "chart": "keys username and password, bearerToken, or ca.crt, or type kubernetes.io/dockerconfigjson for oci://",
+    "image": (
+        "type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg, or keys username and password, tls.crt and "
+        "tls.key, or ca.crt"
+    ),
+    "git": (
+        "keys username and password, bearerToken, ssh-privatekey (or identity) and known_hosts, tls.crt and tls.key, "
+        "or ca.crt"
+    ),
+    "http": "keys username and password, bearerToken, tls.crt and tls.key, or ca.crt",
+    "chart": (
+        "keys username and password, bearerToken, tls.crt and tls.key, or ca.crt, or type "
+        "kubernetes.io/dockerconfigjson for oci://"
+    ),
 }
 _WITHOUT_REGISTRIES = ("git", "http")
 _WITHOUT_SSH = ("image", "http", "chart")
@@ -59,7 +69,14 @@ def parse_secret(secret: Mapping[str, Any], kind: str, path: str) -> Credentials
     """
     data = _Data(secret, path)
     if secret.get("type") in _DOCKER_KEYS and kind not in _WITHOUT_REGISTRIES:
-        return Credentials(registries=data.registries(secret["type"]), certificate_authority=data.certificates())
+        certificate, key = data.client()
+        return Credentials(
+            registries=data.registries(secret["type"]),
+            certificate_authority=data.certificates(),
+            client_certificate=certificate,
+            client_key=key,
+        )
+    certificate, key = data.client()
     found = Credentials(
         username=data.line("username"),
         password=data.line("password"),
@@ -67,6 +84,8 @@ def parse_secret(secret: Mapping[str, Any], kind: str, path: str) -> Credentials
         ssh_private_key="" if kind in _WITHOUT_SSH else data.text("ssh-privatekey") or data.text("identity"),
         known_hosts="" if kind in _WITHOUT_SSH else data.text("known_hosts") or data.text("ssh-knownhosts"),
         certificate_authority=data.certificates(),
+        client_certificate=certificate,
+        client_key=key,
     )
     _check(found, kind, data)
     return found
@@ -87,7 +106,8 @@ def _check(found: Credentials, kind: str, data: _Data) -> None:
         raise data.invalid(f"key {quote(missing)} is missing; add it")
     if ":" in found.username:
         raise data.invalid('key "username" contains a colon, which Basic authentication does not allow; correct it')
-    if not any((found.username, found.bearer_token, found.ssh_private_key, found.certificate_authority)):
+    usable = (found.username, found.bearer_token, found.ssh_private_key, found.client_key, found.certificate_authority)
+    if not any(usable):
         raise data.invalid(f"has no usable credentials; add {_USEFUL.get(kind, 'credentials')}")
 
 
@@ -131,6 +151,15 @@ class _Data:
         if not is_certificate_data(pem):
             raise self.invalid(f"key {quote(_CERTIFICATES)} is not a bundle of PEM certificates; replace it")
         return pem
+
+    def client(self) -> tuple[str, str]:
+        """Return the client certificate and its key; '' if there is none. Raises: as `text`."""
+        certificate, key = self.text(_CLIENT), self.text(_CLIENT_KEY)
+        if bool(certificate) != bool(key):
+            raise self.invalid(f"key {quote(_CLIENT_KEY if certificate else _CLIENT)} is missing; add it")
+        if key and (problem := client_problem(certificate, key)):
+            raise self.invalid(problem)
+        return certificate, key
 
     def registries(self, secret_type: str) -> tuple[RegistryCredentials, ...]:
         """Return the entries of a Docker configuration, without empty ones. Raises: as `text`."""

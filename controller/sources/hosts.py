@@ -109,6 +109,7 @@ def _split(pattern: str) -> tuple[str, int | None]:
 
 
 Origin = tuple[str, str | None, int | None]
+_DIRECT = Network()
 PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 """What a URL may contain; browsers and clients encode anything else in one (quote of urllib.parse)."""
 log = logging.getLogger(__name__)
@@ -131,6 +132,10 @@ class Place:
     """Host and port that the user named, wherever the request goes."""
     is_elsewhere: bool = False
     """Whether the request goes to another origin than the named one."""
+    proxy: str = ""
+    """Host and port of the proxy that the request goes through, for messages."""
+    named_by: str = ""
+    """What names the other origin, and which remedy there is, if it is no redirect; in messages."""
 
     def show(self, error: BundleError) -> BundleError:
         """Return an error as the user may see it."""
@@ -138,7 +143,8 @@ class Place:
 
     def unusable(self) -> ElsewhereError:
         """Return the only error that users see about a place that was not named."""
-        message = f"{self.subject}: {quote(self.host)} redirects to an address that cannot be used; check that server"
+        problem = self.named_by or f"{quote(self.host)} redirects to an address that cannot be used; check that server"
+        message = f"{self.subject}: {problem}"
         return ElsewhereError(Reason.UNREACHABLE, message)
 
     def not_followed(self) -> BundleError:
@@ -150,9 +156,17 @@ class Place:
         return self.show(BundleError(Reason.INSECURE_REFUSED, message))
 
 
-def place_of(subject: str, named: str, url: str) -> Place:
+def place_of(subject: str, named: str, url: str, network: Network = _DIRECT, named_by: str = "") -> Place:
     """Return the place of a request for `url` on behalf of the URL that was named."""
-    return Place(subject=subject, host=host_of(named), is_elsewhere=origin_of(url) != origin_of(named))
+    origin = scheme, host, port = origin_of(url)
+    proxy = network.proxies.find(scheme, host or "", port or 0)
+    return Place(
+        subject=subject,
+        host=host_of(named),
+        is_elsewhere=origin != origin_of(named),
+        proxy=proxy.authority if proxy else "",
+        named_by=named_by,
+    )
 
 
 def follow(url: str, location: str) -> str:

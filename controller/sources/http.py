@@ -36,10 +36,11 @@ from controller.content.tar import is_tar, read_tar
 from controller.content.zip import Seekable, Unsupported, is_zip, read_zip
 from controller.sources.hosts import PORTS, Location, check_host
 from controller.sources.pace import check_deadline
+from controller.sources.routes import describe_host
 from controller.sources.signatures import SignatureError, cosign, minisign
 from controller.sources.signatures.verdicts import checking
 from controller.sources.transport import Response, StatusError, Transport
-from controller.sources.trust import certificate_problems, certificates_of, credential_headers
+from controller.sources.trust import certificate_problems, certificates_of, client_certificate_of, credential_headers
 
 HTTP, HTTPS = "http", "https"
 _NOT_VISIBLE = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
@@ -104,6 +105,8 @@ class Answer:
     """Whether the file still matches the validator that was sent; then there is no body."""
     validator: str
     """Of this response; '' for none."""
+    is_elsewhere: bool = False
+    """Whether another host than the named one has answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +136,8 @@ class Wanted:
     """If it does not exist."""
     named: str = ""
     """URL that the user named, if it is another one: messages reveal nothing about other origins."""
+    named_by: str = ""
+    """What is told of another origin, if the address is there."""
 
 
 class Download:
@@ -160,9 +165,16 @@ class Download:
 
         Raises: BundleError as `ask`.
         """
-        address, named = self._wanted.address.url, self._wanted.named
+        wanted = self._wanted
         try:
-            response = self._transport.send("HEAD", address, self._wanted.headers, named=named, leaves=False)
+            response = self._transport.send(
+                "HEAD",
+                wanted.address.url,
+                wanted.headers,
+                named=wanted.named,
+                leaves=False,
+                named_by=wanted.named_by,
+            )
         except StatusError as error:
             if error.status == HTTPStatus.TOO_MANY_REQUESTS:
                 raise
@@ -194,7 +206,8 @@ class Download:
         url, named, sent = self._wanted.address.url, self._wanted.named, {**self._wanted.headers, **headers}
         if "Range" in headers and self._part.url:
             url, named, sent = self._part.url, named or url, dict(headers)
-        response = self._transport.send("GET", url, sent, named=named, leaves=leaves)
+        named_by = self._wanted.named_by
+        response = self._transport.send("GET", url, sent, named=named, leaves=leaves, named_by=named_by)
         expected = {HTTPStatus.OK}
         if "Range" in headers:
             expected |= {HTTPStatus.PARTIAL_CONTENT, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE}
@@ -208,7 +221,8 @@ class Download:
     def _failure(self, response: Response) -> BundleError:
         if response.place.is_elsewhere:
             return response.place.unusable()
-        host, path, field = quote(response.host), quote(self._wanted.address.path), self._wanted.field
+        host, path = describe_host(response.host, response.place.proxy), quote(self._wanted.address.path)
+        field = self._wanted.field
         if response.status in _GONE:
             remedy = self._wanted.remedy
             if self._wanted.missing is Reason.PINNED_CONTENT_GONE:
@@ -313,7 +327,8 @@ def _condition(validator: str) -> dict[str, str]:
 
 
 def _answer(response: Response) -> Answer:
-    return Answer(is_unchanged=response.status == HTTPStatus.NOT_MODIFIED, validator=_validator(response))
+    is_unchanged, is_elsewhere = response.status == HTTPStatus.NOT_MODIFIED, response.place.is_elsewhere
+    return Answer(is_unchanged=is_unchanged, validator=_validator(response), is_elsewhere=is_elsewhere)
 
 
 def _validator(response: Response) -> str:
@@ -675,9 +690,11 @@ def connect(address: Address, parameters: Mapping[str, Any], access: Access, fie
     Raises: BundleError (InsecureRefused for a host that is not allowed; SecretInvalid).
     """
     check_host(f"{access.path}.{field}", address, access.network)
+    verify = not parameters.get("insecureSkipTLSVerify")
     return Transport(
         replace(access, path=f"{access.path}.{field}"),
         certificate_data=certificates_of(parameters, access),
-        verify=not parameters.get("insecureSkipTLSVerify"),
+        verify=verify,
         loopback=address.is_loopback,
+        keys=client_certificate_of(access, address.origin, plain=address.scheme != HTTPS, verify=verify),
     )

@@ -2,17 +2,18 @@
 
 Invariants: no call outlives `Access.deadline`, or continues with a server that is silent or too slow in any phase;
 nothing is read beyond its limit, and only documents are decoded, never files; nothing is taken from the environment (no
-netrc, no proxy); `Authorization` is sent only to the origin that it is for. Messages name host and status, never a URL,
-and nothing about the target of a redirect. The texts of requests and the libraries below it are never used: they
-contain URLs, ports and object addresses.
+netrc; proxies are those of `Network`); `Authorization` and client certificates are for the origin that they are sent to
+only, and the credentials of a proxy for that. Messages name host, proxy and status, never a URL, and nothing about the
+target of a redirect. The texts of requests and the libraries below it are never used: they contain URLs, ports and
+object addresses.
 
 A name is resolved once, and only its allowed addresses are connected to: neither a redirect nor a changing name can
 bypass that, and nothing is sent to other addresses, not even to probe them. Connecting to all addresses of a name takes
 a bounded time. Name resolution has the resolver's own timeout.
 
-Not here: which addresses are allowed (addresses.py), TLS contexts (trust.py), which redirects are followed, and what is
-told of where they lead (hosts.py), how slow is too slow (pace.py), the meaning of responses (image/registry.py), tokens
-(image/login.py).
+Not here: which addresses are allowed, and what a proxy is asked for (routes.py), TLS contexts (trust.py), which
+redirects are followed, and what is told of where they lead (hosts.py), how slow is too slow (pace.py), the meaning of
+responses (image/registry.py), tokens (image/login.py).
 """
 
 from __future__ import annotations
@@ -26,10 +27,9 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Self, TypeAlias
 from urllib.parse import quote as quote_url
@@ -41,18 +41,20 @@ import tenacity
 import urllib3
 import urllib3.util.ssl_match_hostname
 from requests.adapters import HTTPAdapter
+from requests.utils import urldefragauth
 from urllib3.util.connection import create_connection
 
 from api.bounds import read_count, read_retry_after
 from api.errors import BundleError
 from api.plugins import Access, Network
+from api.proxies import Proxies, Proxy
 from api.v1alpha2.conditions import Reason
 from controller.certificates import find_causes, find_date_problem
 from controller.content.limits import describe_bytes, quote
-from controller.sources.addresses import admit
-from controller.sources.hosts import PRINTABLE, Detour, Place, follow, host_of, origin_of, place_of
+from controller.sources.hosts import PRINTABLE, Detour, Location, Origin, Place, follow, host_of, origin_of, place_of
 from controller.sources.pace import TIMED_OUT, Pace, check_deadline
-from controller.sources.trust import CONTEXTS
+from controller.sources.routes import NOT_RESOLVED, Route, describe_host, find_route, of_proxy, unreachable
+from controller.sources.trust import CONTEXTS, ClientCertificate
 
 _LEAST_SECONDS = 0.001
 _CONNECTING_SECONDS = 15.0  # for all addresses of a name; each also has the timeout of the connection
@@ -74,11 +76,33 @@ _UNUSABLE = (
     urllib3.exceptions.LocationValueError,
 )
 _NOT_VERIFIED = (ssl.SSLCertVerificationError, urllib3.util.ssl_match_hostname.CertificateError)
-NOT_RESOLVED = "its name cannot be resolved"
 REFUSED = "it refuses the connection"
 NO_TLS = "the TLS handshake failed"
 CUT = "the connection was closed"
 _PLAIN_ANSWERS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # OpenSSL 3.0, and since 3.5
+NO_CLIENT_CERTIFICATE = (
+    "requires a client certificate; add tls.crt and tls.key to the Secret of auth, or name one with these keys"
+)
+MAY_WANT_CERTIFICATE = f"{NO_TLS}; it may demand a client certificate, in tls.crt and tls.key of the Secret of auth"
+BAD_CLIENT_CERTIFICATE = "does not accept the client certificate; check tls.crt in the Secret of auth"
+_ALERTS = {
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": NO_CLIENT_CERTIFICATE,
+    **dict.fromkeys(
+        (
+            "SSLV3_ALERT_BAD_CERTIFICATE",
+            "SSLV3_ALERT_CERTIFICATE_EXPIRED",
+            "SSLV3_ALERT_CERTIFICATE_REVOKED",
+            "SSLV3_ALERT_CERTIFICATE_UNKNOWN",
+            "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE",
+            "TLSV1_ALERT_ACCESS_DENIED",
+            "TLSV1_ALERT_DECRYPT_ERROR",
+            "TLSV1_ALERT_UNKNOWN_CA",
+        ),
+        BAD_CLIENT_CERTIFICATE,
+    ),
+}
+"""What a server says of the certificate of a client (RFC 8446, section 6.2), by OpenSSL's name of the alert."""
+_HANDSHAKE_FAILURE = "SSLV3_ALERT_HANDSHAKE_FAILURE"
 _PROBLEMS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((urllib3.exceptions.NameResolutionError, socket.gaierror), NOT_RESOLVED),
     ((ConnectionRefusedError,), REFUSED),
@@ -93,6 +117,7 @@ _ENCODINGS = frozenset((*_GZIP, "compress", "x-compress", "deflate", "br", "zstd
 that do not, such as aws-chunked and utf-8, or none."""
 _GZIP_WINDOW = 31  # zlib's: a gzip header, and any window
 _CONNECT_SECONDS = 5.0
+_TUNNEL_SECONDS = 15.0  # for a proxy to connect to a server
 _TICK = 0.1  # seconds between two checks of the deadline, the cancel token and the pace
 _ATTEMPTS = 3
 _LONGEST_WAIT = 5.0  # seconds; the work queue waits for longer
@@ -124,26 +149,35 @@ class Guard:
         """When the next connection must be established, in monotonic seconds, if that is sooner than usual."""
 
     def connect(self, connection: urllib3.connection.HTTPConnection, host: str, *, plain: bool) -> socket.socket:
-        """Return a socket connected to the first address of a host that accepts the connection.
+        """Return a socket connected to the first address of a host that accepts the connection, or through a proxy.
 
-        Raises: BundleError (InsecureRefused if no address is allowed); what urllib3 and sockets raise.
+        Raises: BundleError (InsecureRefused if no address is allowed, Unreachable for a proxy); what urllib3 and
+            sockets raise.
         """
+        server = Location(scheme="http" if plain else "https", host=host.strip("[]").lower(), port=connection.port)
         try:
-            addresses = resolve(host.strip("[]"), connection.port)
+            route = find_route(self._subject, server, self._network, plain=plain and not self._plain)
         except UnicodeError:
             raise urllib3.exceptions.LocationParseError(host) from None
-        peer = _connect_first(self.admit(host, addresses, plain=plain), connection, self.until)
+        peer = self._connect(route, server, connection)
         self._close_opening()
         # During the TLS handshake the socket cannot be reached, but its duplicate can.
         self._opening = peer.dup()
+        if route.proxy and not plain:
+            until = min(time.monotonic() + _TUNNEL_SECONDS, self.until)
+            peer.settimeout(max(until - time.monotonic(), _LEAST_SECONDS))
+            _open_tunnel(peer, server, route.proxy, self._subject)
+            peer.settimeout(connection.timeout)
         return peer
 
-    def admit(self, host: str, addresses: list[str], *, plain: bool) -> list[str]:
-        """Return the allowed addresses of a host; plain http may be allowed to all by the guard itself.
-
-        Raises: BundleError (InsecureRefused if none is allowed).
-        """
-        return admit(self._subject, host, addresses, self._network, plain=plain and not self._plain)
+    def _connect(self, route: Route, server: Location, connection: urllib3.connection.HTTPConnection) -> socket.socket:
+        try:
+            return _connect_first(route, connection, self.until)
+        except OSError as error:
+            if route.proxy is None:
+                raise
+            problem = of_proxy(_problem_of(tuple(find_causes(error))))
+            raise unreachable(self._subject, server.authority, problem, proxy=route.proxy.authority) from None
 
     def keep(self, connection: urllib3.connection.HTTPConnection) -> None:
         """Register a connection that is ready for requests."""
@@ -172,27 +206,62 @@ class Guard:
             opening.close()
 
 
-def resolve(host: str, port: int) -> list[str]:
-    """Return the addresses of a host in the resolver's order, without brackets.
-
-    Raises: OSError; UnicodeError for an impossible name.
-    """
-    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
-
-
-def _connect_first(addresses: list[str], connection: urllib3.connection.HTTPConnection, latest: float) -> socket.socket:
+def _connect_first(route: Route, connection: urllib3.connection.HTTPConnection, latest: float) -> socket.socket:
     until = min(time.monotonic() + _CONNECTING_SECONDS, latest)
     failure = OSError("no address")
-    for address in addresses:
+    for address in route.addresses:
         try:
             timeout = min(connection.timeout or math.inf, max(until - time.monotonic(), _LEAST_SECONDS))
-            return create_connection((address, connection.port), timeout, socket_options=connection.socket_options)
+            return create_connection((address, route.port), timeout, socket_options=connection.socket_options)
         except OSError as error:
             failure = error
         if time.monotonic() >= until:
             break
     raise failure
+
+
+class ProxyError(BundleError):
+    """A proxy does not connect to a server."""
+
+    def __init__(self, unreachable: BundleError, status: int) -> None:
+        super().__init__(unreachable.reason, unreachable.message)
+        self.status = status
+
+
+def _open_tunnel(peer: socket.socket, server: Location, proxy: Proxy, subject: str) -> None:
+    """Have a proxy connect a socket to a server (RFC 9110, section 9.3.6).
+
+    Raises: BundleError (Unreachable; ProxyError if the proxy answers that it does not).
+    """
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    authority = f"{host}:{server.port}"
+    lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}", "User-Agent: rukpak"]
+    if proxy.authorization:
+        lines.append(f"Proxy-Authorization: {proxy.authorization}")
+    failure: BundleError | None = None
+    answer = http.client.HTTPResponse(peer, method="CONNECT")
+    try:
+        peer.sendall("\r\n".join((*lines, "", "")).encode("ascii"))
+        answer.begin()
+        if answer.status // 100 != http.HTTPStatus.OK // 100:
+            refused = unreachable(subject, server.authority, describe_refusal(answer.status), proxy=proxy.authority)
+            failure = ProxyError(refused, answer.status)
+    except (OSError, http.client.HTTPException) as error:
+        problem = f"the proxy does not answer: {_problem_of((error,))}"
+        failure = unreachable(subject, server.authority, problem, proxy=proxy.authority)
+    answer.close()  # not the socket
+    if failure:
+        peer.close()
+        raise failure
+
+
+def describe_refusal(status: int) -> str:
+    """Return what it means that a proxy answers with a status instead of the server."""
+    if status in (http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.PROXY_AUTHENTICATION_REQUIRED):  # tinyproxy says 401
+        return f"the proxy does not accept the user and password of the controller (status {status})"
+    if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+        return f"the proxy cannot connect to it (status {status})"
+    return f"the proxy does not allow it (status {status})"
 
 
 class _PlainConnection(urllib3.connection.HTTPConnection):
@@ -237,11 +306,11 @@ class GuardedPools(urllib3.PoolManager):
 
     Args:
         guard: of all connections.
-        context: returns the TLS context; called only if there is a connection over https.
+        context: returns the TLS context for an origin; called only if there is a connection to it over https.
         options: urllib3's.
     """
 
-    def __init__(self, guard: Guard, context: Callable[[], ssl.SSLContext], **options: Any) -> None:
+    def __init__(self, guard: Guard, context: Callable[[Origin], ssl.SSLContext], **options: Any) -> None:
         super().__init__(**options)
         self._context = context
         self.pool_classes_by_scheme = {
@@ -254,7 +323,7 @@ class GuardedPools(urllib3.PoolManager):
     ) -> urllib3.HTTPConnectionPool:
         options = dict(self.connection_pool_kw if request_context is None else request_context)
         if scheme == "https":
-            options["ssl_context"] = self._context()
+            options["ssl_context"] = self._context((scheme, host.strip("[]"), port))
         return super()._new_pool(scheme, host, port, options)
 
 
@@ -274,35 +343,39 @@ class StatusError(BundleError):
         self.status = status
 
 
-def translate(error: BaseException, subject: str, host: str) -> BundleError:
+def translate(error: BaseException, subject: str, host: str, proxy: str = "") -> BundleError:
     """Return the error for one of `LIBRARY_ERRORS`.
 
     Args:
         error: its text is never used.
         subject: field path that starts the message.
         host: of the request.
+        proxy: host and port of the one in between; '' for none.
     """
-    causes = tuple(find_causes(error))
+    causes, where = tuple(find_causes(error)), describe_host(host, proxy)
     if problem := find_date_problem(error):
-        message = f"{subject}: the certificate of {quote(host)} {problem}"
+        message = f"{subject}: the certificate of {where} {problem}"
         return BundleError(Reason.TLS_VERIFICATION_FAILED, message)
     for cause in causes:
         if isinstance(cause, _NOT_VERIFIED):
             why = getattr(cause, "verify_message", "") or "it is for another name"
-            message = f"{subject}: cannot verify the certificate of {quote(host)}: {why}; check certificateData"
+            message = f"{subject}: cannot verify the certificate of {where}: {why}; check certificateData"
             return BundleError(Reason.TLS_VERIFICATION_FAILED, message)
-        if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", "") in _PLAIN_ANSWERS:
-            return PlainServerError(Reason.UNREACHABLE, unreachable(subject, host, NO_TLS).message)
+        alert = getattr(cause, "reason", "") if isinstance(cause, ssl.SSLError) else ""
+        if alert in _PLAIN_ANSWERS:
+            return PlainServerError(Reason.UNREACHABLE, unreachable(subject, host, NO_TLS, proxy=proxy).message)
+        if alert in _ALERTS:
+            return BundleError(Reason.UNAUTHORIZED, f"{subject}: {where} {_ALERTS[alert]}")
     if isinstance(error, _UNUSABLE):
         return BundleError(Reason.INVALID_REFERENCE, f"{subject}: the URL of {quote(host)} is invalid; correct it")
+    return unreachable(subject, host, _problem_of(causes), proxy=proxy)
+
+
+def _problem_of(causes: Sequence[BaseException]) -> str:
+    if any(getattr(cause, "reason", "") == _HANDSHAKE_FAILURE for cause in causes):
+        return MAY_WANT_CERTIFICATE  # so that servers without TLS 1.3 say it
     matching = (text for kinds, text in _PROBLEMS if any(isinstance(cause, kinds) for cause in causes))
-    return unreachable(subject, host, next(matching, CUT))
-
-
-def unreachable(subject: str, host: str, problem: str, retry_after: float | None = None) -> BundleError:
-    """Return the error for a host that cannot be reached, or that fails."""
-    message = f"{subject}: cannot read from {quote(host)}: {problem}; check the address and the network"
-    return BundleError(Reason.UNREACHABLE, message, retry_after=retry_after)
+    return next(matching, CUT)
 
 
 class Transport:
@@ -315,6 +388,7 @@ class Transport:
         loopback: whether loopback addresses are allowed, as far as `access.network` allows them. Only for a source that
             names one: then no redirect or name of another source leads there.
         detour: if the spec does not name any host of this call. Otherwise one begins at a redirect to another host.
+        keys: the client certificate, if there is one.
     """
 
     def __init__(
@@ -325,6 +399,7 @@ class Transport:
         verify: bool = True,
         loopback: bool = False,
         detour: Detour | None = None,
+        keys: ClientCertificate | None = None,
     ) -> None:
         self._access = access
         network = replace(access.network, allow_loopback=access.network.allow_loopback and loopback)
@@ -334,7 +409,13 @@ class Transport:
         self._session.headers.clear()
         self._session.headers.update({"User-Agent": "rukpak", "Accept-Encoding": "identity"})
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        adapter = _Adapter(self._guard, partial(_context, certificate_data, verify=verify))
+        self._keys = keys
+
+        def make_context(origin: Origin) -> ssl.SSLContext:
+            own = self._keys if self._keys and self._keys.is_for(origin) else None
+            return _context(certificate_data, own, verify=verify)
+
+        adapter = _Adapter(self._guard, network.proxies, make_context)
         for scheme in ("https://", "http://"):
             self._session.mount(scheme, adapter)
         self._own_pace = self._pace = Pace(access.network)
@@ -373,6 +454,7 @@ class Transport:
         body: bytes | None = None,
         named: str = "",
         leaves: bool = True,
+        named_by: str = "",
     ) -> Response:
         """Send a request and return the response, with its body still unread.
 
@@ -386,12 +468,13 @@ class Transport:
             body: of a POST.
             named: URL that the user named, if it is another one: messages reveal nothing about other origins.
             leaves: whether a redirect to another origin than the named one is followed, and not returned.
+            named_by: what is told of another origin than the named one if `url` is there.
 
         Raises: BundleError (Unreachable, with the delay of Retry-After; TLSVerificationFailed; InsecureRefused;
             InvalidReference); ElsewhereError for any failure at an origin that was not named.
         """
         request = _Request(method=method, url=url, headers=headers, body=body, named=named or url)
-        place = place_of(self._access.path, request.named, url)
+        place = place_of(self._access.path, request.named, url, self._access.network, named_by)
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(self._is_worth_retrying),
             wait=_wait,
@@ -419,8 +502,14 @@ class Transport:
                 kept = {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
                 request = replace(request, headers=kept)
             request = replace(request, url=target)
-            place = place_of(self._access.path, request.named, target)
-        raise place.show(unreachable(place.subject, place.host, f"it redirects more than {_REDIRECTS} times"))
+            place = place_of(self._access.path, request.named, target, self._access.network, named_by)
+        problem = f"it redirects more than {_REDIRECTS} times"
+        raise place.show(unreachable(place.subject, place.host, problem, proxy=place.proxy))
+
+    def identify_to(self, origin: Origin) -> None:
+        """Present the client certificate to another server, too, if there is one."""
+        if self._keys:
+            self._keys = replace(self._keys, origins=self._keys.origins | {origin})
 
     def settle(self) -> None:
         """Note that what another host has sent is what was looked for: failures may be told from now on."""
@@ -436,6 +525,7 @@ class Transport:
             isinstance(error, BundleError)
             and error.reason is Reason.UNREACHABLE
             and not isinstance(error, PlainServerError)
+            and not (isinstance(error, ProxyError) and error.status < http.HTTPStatus.INTERNAL_SERVER_ERROR)
             and not self._access.cancelled.is_set()
             and not self._pace.problem()
         )
@@ -471,8 +561,9 @@ class Transport:
                 raise problem
         except LIBRARY_ERRORS as error:
             self.check(place)
-            raise _shown(translate(error, place.subject, host_of(request.url)), place) from None
+            raise _shown(translate(error, place.subject, host_of(request.url), place.proxy), place) from None
         except BundleError as error:
+            self.check(place)
             raise _shown(error, place) from None
         finally:
             self._pace.answered()
@@ -509,7 +600,7 @@ class Transport:
         """
         check_deadline(self._access)
         if problem := self._pace.problem():
-            raise place.show(unreachable(place.subject, place.host, problem))
+            raise place.show(unreachable(place.subject, place.host, problem, proxy=place.proxy))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -533,13 +624,16 @@ def _shown(error: BundleError, place: Place) -> BundleError:
 
 def _find_problem(response: Response) -> BundleError | None:
     """Return the error for a response that no caller can use."""
-    subject, host, status, headers = response.place.subject, response.place.host, response.status, response.headers
+    place, status, headers = response.place, response.status, response.headers
+    subject, host, proxy = place.subject, place.host, place.proxy
+    if proxy and status == http.HTTPStatus.PROXY_AUTHENTICATION_REQUIRED and urlsplit(response.url).scheme == "http":
+        return ProxyError(unreachable(subject, host, describe_refusal(status), proxy=proxy), status)
     if status in _TRANSIENT_STATUS or status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
         wait = read_retry_after(headers.get("Retry-After", ""), time.time())
-        return StatusError(unreachable(subject, host, f"it returned status {status}", wait), status)
+        return StatusError(unreachable(subject, host, f"it returned status {status}", wait, proxy=proxy), status)
     if sum(len(name) + len(value) for name, value in headers.items()) > _HEADER_BYTES:
         problem = f"its response header exceeds the limit of {describe_bytes(_HEADER_BYTES)}"
-        return unreachable(subject, host, problem)
+        return unreachable(subject, host, problem, proxy=proxy)
     return None
 
 
@@ -591,7 +685,7 @@ class Response:
             data = self._transport.read(self._raw, size)
         except LIBRARY_ERRORS as error:
             self._transport.check(self.place)
-            raise self.place.show(translate(error, self.place.subject, self.host)) from None
+            raise self.place.show(translate(error, self.place.subject, self.host, self.place.proxy)) from None
         if not data:
             self._transport.check(self.place)  # a connection that was cut looks like the end of the body
         return data
@@ -653,7 +747,9 @@ def _wait(state: tenacity.RetryCallState) -> float:
 # TLS
 
 
-def _context(certificate_data: str, *, verify: bool) -> ssl.SSLContext:
+def _context(certificate_data: str, keys: ClientCertificate | None, *, verify: bool) -> ssl.SSLContext:
+    if keys:
+        return keys.make_context(certificate_data, requests.utils.DEFAULT_CA_BUNDLE_PATH)
     if not verify:
         return CONTEXTS.trusting_anyone()
     if certificate_data:
@@ -670,10 +766,10 @@ class _Session(requests.Session):
 
 
 class _Adapter(HTTPAdapter):
-    """An adapter with guarded pools and our TLS context, without requests' own certificates."""
+    """An adapter with guarded pools and our TLS context, without requests' own certificates and proxies."""
 
-    def __init__(self, guard: Guard, context: Callable[[], ssl.SSLContext]) -> None:
-        self._guard, self._context = guard, context
+    def __init__(self, guard: Guard, proxies: Proxies, context: Callable[[Origin], ssl.SSLContext]) -> None:
+        self._guard, self._proxies, self._context = guard, proxies, context
         super().__init__(max_retries=0)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **_: Any) -> None:
@@ -684,6 +780,20 @@ class _Adapter(HTTPAdapter):
         """Return what selects a pool: scheme, host and port, and none of requests' TLS options."""
         parts = urlsplit(request.url)
         return {"scheme": parts.scheme, "host": parts.hostname, "port": parts.port}, {}
+
+    def request_url(self, request: Any, proxies: Any) -> str:  # noqa: ARG002
+        """Return what the first line of a request contains: all of the URL for a proxy, which sends it on."""
+        return str(urldefragauth(request.url) if self._forwarder(request.url) else request.path_url)
+
+    def add_headers(self, request: Any, **_: Any) -> None:
+        """Add the credentials of the proxy that gets this request; over https it gets only one to connect."""
+        proxy = self._forwarder(request.url)
+        if proxy and proxy.authorization:
+            request.headers["Proxy-Authorization"] = proxy.authorization
+
+    def _forwarder(self, url: str) -> Proxy | None:
+        scheme, host, port = origin_of(url)
+        return self._proxies.find(scheme, host or "", port or 0) if scheme == "http" else None
 
     def cert_verify(self, *_: Any) -> None:
         """Do nothing: the TLS context decides."""

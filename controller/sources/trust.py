@@ -5,9 +5,10 @@ each set of trust has one, created when the first connection over TLS needs it; 
 roots.
 
 Invariants: credentials are sent over verified https only. Calls share a context only if they trust exactly the same
-certificates. A context has no client certificate and no credentials, and a connection never resumes the session of
-another one, so that calls have nothing but trust in common. Certificates of sources are known by their digest only: a
-Secret may contain more than certificates.
+certificates. A shared context has no client certificate and no credentials, and a connection never resumes the session
+of another one, so that calls have nothing but trust in common. Certificates of sources are known by their digest only:
+a Secret may contain more than certificates. A context with a client certificate is that of one call, and its key is
+never in a file that another process could open.
 
 Not here: connections, which are never shared (transport.py).
 """
@@ -22,16 +23,20 @@ import ssl
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from api.errors import BundleError
 from api.plugins import Access, Credentials
 from api.v1alpha2.conditions import Reason
+from controller.certificates import load_key_pair
+from controller.sources.hosts import Origin
 
 log = logging.getLogger(__name__)
 _CONTEXTS = 64
 _CHARACTERS = 2 << 20  # of PEM, which takes three times as much memory in a context
 _TOKEN = re.compile(r"[\x21-\x7e]+")
+_NO_PASSPHRASE = ""
 
 
 class TLSContexts:
@@ -115,6 +120,58 @@ def _trust_anyone() -> ssl.SSLContext:
 
 CONTEXTS = TLSContexts()
 """Those of this process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClientCertificate:
+    """What identifies the controller to the servers that it is for. It contains a secret, so it has no repr."""
+
+    certificate: str
+    key: str
+    origins: frozenset[Origin]
+    """Of the servers."""
+
+    def is_for(self, origin: Origin) -> bool:
+        """Return whether a server may see it."""
+        return origin in self.origins
+
+    def make_context(self, certificates: str, roots: str) -> ssl.SSLContext:
+        """Return a context that presents it, and trusts the certificates, or those of the system and the roots.
+
+        Raises: ssl.SSLError or ValueError for what `client_problem` finds.
+        """
+        context = ssl.create_default_context(cadata=certificates) if certificates else _trust_system(roots)
+        _load(context, self.certificate, self.key)
+        return context
+
+
+def client_problem(certificate: str, key: str) -> str:
+    """Return what is wrong with a client certificate and its key; '' if nothing is."""
+    if "ENCRYPTED" in key:
+        return 'key "tls.key" has a passphrase; use a key without one'
+    try:
+        _load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate, key)
+    except (ssl.SSLError, ValueError, OSError):
+        return 'keys "tls.crt" and "tls.key" are not a certificate and its private key, in PEM; correct them'
+    return ""
+
+
+def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    load_key_pair(context, f"{key.strip()}\n{certificate.strip()}\n".encode(), _NO_PASSPHRASE)
+
+
+def client_certificate_of(access: Access, origin: Origin, *, plain: bool, verify: bool) -> ClientCertificate | None:
+    """Return the client certificate for the server of a source; None without one.
+
+    Raises: BundleError (InsecureRefused for plain http and unverified https).
+    """
+    credentials = access.credentials or Credentials()
+    if not credentials.client_key:
+        return None
+    check_secure(access.path, plain=plain, verify=verify)
+    return ClientCertificate(
+        certificate=credentials.client_certificate, key=credentials.client_key, origins=frozenset((origin,))
+    )
 
 
 def is_certificate_data(pem: str) -> bool:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from api import names
+from api.proxies import IN_CLUSTER, VARIABLES
 from controller.options import describe_options
 from hack.packaging.manifests import Manifest, render, write, write_documents
 
@@ -98,6 +100,10 @@ image:
   pullSecrets: []       # names of Secrets in the namespace of the release
 replicas: {replicas}
 flags: {{}}               # options of the controller, such as log-level: debug; config/README.md lists them
+proxy:                  # for sources; a controller that runs already has to be restarted
+  httpsProxy: ""        # http://proxy.example.com:3128, with user and password if it wants them
+  httpProxy: ""
+  noProxy: {no_proxy}
 restricted: false       # for a cluster with tenants: everything is installed with a ServiceAccount of theirs
 policies: false         # who may write which BundleDeployments; part of restricted
 strictPolicies: false   # only signed and pinned sources, and no secrets in spec.config
@@ -108,6 +114,20 @@ KEEP = {"annotations": {"helm.sh/resource-policy": "keep"}}
 IMAGE = 'printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote'
 # Numbers of a values file are floats, and large ones would be written with an exponent.
 FLAG = 'printf "--%s=%v" $name (ternary (int64 $value) $value (kindIs "float64" $value)) | quote'
+HAS_PROXY = "or .Values.proxy.httpsProxy .Values.proxy.httpProxy"
+PROXY = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {
+        "name": names.PROXY,
+        "namespace": _RELEASE_NAMESPACE,
+        "labels": {"app.kubernetes.io/name": "rukpak"},
+    },
+    "stringData": {
+        variable: expression(f".Values.proxy.{value} | quote")
+        for variable, value in zip(VARIABLES, ("httpsProxy", "httpProxy", "noProxy"), strict=True)
+    },
+}
 
 
 def chart_files(config: Path) -> dict[str, str]:
@@ -118,11 +138,13 @@ def chart_files(config: Path) -> dict[str, str]:
     repository, _, version = _container(deployment)["image"].rpartition(":")
     return {
         "Chart.yaml": HEADER + write(_chart(version)),
-        "values.yaml": HEADER + VALUES.format(repository=repository, replicas=deployment["spec"]["replicas"]),
+        "values.yaml": HEADER
+        + VALUES.format(repository=repository, replicas=deployment["spec"]["replicas"], no_proxy=IN_CLUSTER),
         "values.schema.json": json.dumps(_schema(), indent=2) + "\n",
         "templates/NOTES.txt": NOTES,
         "templates/crd.yaml": _text([{**each, "metadata": each["metadata"] | KEEP} for each in parts["crd"]]),
         "templates/manager.yaml": _manager(parts["manager"], plain, restricted),
+        "templates/proxy.yaml": HEADER + write_templates([PROXY], HAS_PROXY),
         "templates/rbac.yaml": _text(parts["rbac"]),
         "templates/installer.yaml": _text(_without(plain, always), f"not {RESTRICTED}"),
         "templates/restricted.yaml": _text(_without(restricted, [*always, *parts["policy"]]), RESTRICTED),
@@ -191,6 +213,7 @@ def _schema() -> dict[str, Any]:
     """Return the schema of the values, by which Helm refuses a name that does not exist."""
     flags = {option.flag.removeprefix("--"): {"description": option.help} for option in describe_options()}
     text, switch = {"type": "string"}, {"type": "boolean"}
+    proxy = dict.fromkeys(("httpsProxy", "httpProxy", "noProxy"), text)
     image = {"repository": text, "tag": text, "pullSecrets": {"type": "array", "items": text}}
     return _object(
         {
@@ -198,6 +221,7 @@ def _schema() -> dict[str, Any]:
             "image": _object(image),
             "replicas": {"type": "integer", "minimum": 0},
             "flags": _object(flags),
+            "proxy": _object(proxy),
             **dict.fromkeys(("restricted", "policies", "strictPolicies", "finalizerPolicy", "prometheus"), switch),
         }
     ) | {"$schema": "http://json-schema.org/draft-07/schema#"}

@@ -229,6 +229,7 @@ def verification_cases() -> Iterator[Refused]:
         ("an object that cannot be signed", git({"verify": {"secret": SECRET, "object": "Tree"}}), "git.verify.object"),
         ("a registry with provenance", chart({"verify": {"provenance": {"secret": SECRET}}}), "chart.verify"),
         ("a repository with cosign", chart({"verify": KEYS}, scheme="https"), "chart.verify"),
+        ("a registry with passCredentials", chart({"passCredentials": True}), "chart.passCredentials"),
     ]:
         yield Refused(name=name, spec={"sources": [source]}, where=f"spec.sources[0].{where}")
     root = {"cosign": {"identities": [WORKFLOW], "trustedRoot": {"configMap": {"name": "root"}}}}
@@ -367,7 +368,7 @@ ACCEPTED: dict[str, Json] = {
             http({"verify": MINISIGN}),
             http({"verify": KEYS}),
             chart({"verify": KEYS}),
-            chart({"verify": {"provenance": {"secret": SECRET}}}, scheme="https"),
+            chart({"verify": {"provenance": {"secret": SECRET}}, "passCredentials": True}, scheme="https"),
         ]
     },
     "keys in the install namespace": {"installNamespace": "foo", "sources": [image({"verify": BARE_KEYS})]},

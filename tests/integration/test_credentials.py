@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,17 +15,32 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 from urllib.request import urlopen
 
 import pytest
+import trustme
 
 from controller.playground.binaries import Binaries
 from controller.playground.cluster import Cluster
 from controller.playground.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name, new_world
-from tests.support.git_servers import serve_ssh
-from tests.support.private_sources import PASSWORD, USER, PrivateSources, secret_manifest, serve_private_sources
+from tests.support.controller import Controller
+from tests.support.git_servers import GitHttpServer, GitRepository, serve_ssh
+from tests.support.private_sources import (
+    FORGE,
+    PASSWORD,
+    USER,
+    PrivateSources,
+    archive_of,
+    commit_bundle,
+    secret_manifest,
+    serve_private_sources,
+)
+from tests.support.proxies import NAMES, Squid, running_squid
+from tests.support.proxies import PASSWORD as CANARY
 from tests.support.registry import LocalRegistry
+from tests.support.web_servers import FaultyServer
 
 VAULT = "test-vault"
 """The namespace that the administrator allows."""
@@ -352,6 +368,64 @@ def test_no_credential_is_seen_anywhere(is_right: bool, kind: str, bank: Bank) -
     said = "\n".join((since, json.dumps(deployed.read()), json.dumps(deployed.events()), kept_files(bank.world.store)))
     assert found == []
     assert not [canary for canary in forms(password) if canary in said.encode()]
+
+
+@pytest.fixture
+def squid() -> Iterator[Squid]:
+    with running_squid(has_password=True) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxied_world(squid: Squid, cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    """A world whose controller reads sources through a proxy that wants a password."""
+
+    def make(*arguments: Any, environment: dict[str, str]) -> Controller:
+        proxies = {"HTTPS_PROXY": squid.url, "HTTP_PROXY": squid.url, "NO_PROXY": ".svc"}
+        return Controller(*arguments, environment={**environment, **proxies})
+
+    with new_world(cluster, registry, settings.running, make=make) as world:
+        yield world
+
+
+def test_sources_are_read_through_the_proxy_of_the_controller_whose_credentials_are_seen_nowhere(
+    squid: Squid, proxied_world: World, tmp_path: Path
+) -> None:
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(*NAMES).configure_cert(context)
+    trust = {"certificateData": authority.cert_pem.bytes().decode()}
+    commit_bundle(GitRepository(tmp_path / "git" / "a.git", config=FORGE), config_map("committed", color="blue"))
+    with FaultyServer(context) as files, GitHttpServer(tmp_path / "git", context) as forge:
+        files.add("/a.tar.gz", archive_of(SETTINGS))
+        hosts = [f"{NAMES[0]}:{files.host.rpartition(':')[2]}", f"{NAMES[1]}:{forge.port}"]
+        sources = [
+            {"kind": "http", "http": {"url": f"https://{hosts[0]}/a.tar.gz", **trust}},
+            {
+                "kind": "git",
+                "git": {"repository": f"https://{hosts[1]}/a.git", "directory": "deploy", **trust},
+                "destination": "manifests/more",
+            },
+        ]
+        canaries = [each.encode() for each in (CANARY, quote(CANARY, safe=""), squid.url)]
+        with watching_processes(canaries) as found:
+            deployed = proxied_world.deploy(name=new_name(), ref="none", sources=sources)
+            deployed.wait_for("Unpacked", "True")
+            nowhere = {"kind": "http", "http": {"url": "https://nowhere.acme.example/a.yaml"}}
+            failed = proxied_world.deploy(name=new_name(), ref="none", sources=[nowhere])
+            message = failed.wait_for("Unpacked", "False", "Unreachable")["message"]
+    assert f'through proxy "{squid.authority}": the proxy cannot connect to it' in message
+    connected = squid.requests()
+    assert all(any(line == f"200 CONNECT {host}" for line in connected) for host in hosts)
+    said = "\n".join(
+        (
+            proxied_world.controller.log,
+            *(json.dumps(each.read()) + json.dumps(each.events()) for each in (deployed, failed)),
+            kept_files(proxied_world.store),
+        )
+    )
+    assert "sources are read through a proxy" in said
+    assert found == []
+    assert not [canary for canary in canaries if canary in said.encode()]
 
 
 def kept_files(folder: Path) -> str:

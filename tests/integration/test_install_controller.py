@@ -21,6 +21,9 @@ def rukpak(fresh_kwok_cluster: ControlPlane) -> Rukpak:
     return command(fresh_kwok_cluster.kubeconfig)
 
 
+PROXY = "http://robot:canary@proxy.example:3128"
+
+
 def test_it_installs_upgrades_restricts_and_is_uninstalled(fresh_kwok_cluster: ControlPlane, rukpak: Rukpak) -> None:
     kubectl = fresh_kwok_cluster.kubectl
     install = ("install-controller", *IMAGE)
@@ -46,6 +49,15 @@ def test_it_installs_upgrades_restricts_and_is_uninstalled(fresh_kwok_cluster: C
     assert {line.rpartition(" ")[2] for line in again.stdout.splitlines()} == {"unchanged"}
     upgraded = rukpak("install-controller", "--image=registry.example.com/rukpak:v2", "--yes").stdout.splitlines()
     assert [line for line in upgraded if not line.endswith(" unchanged")] == ["deployment.apps/rukpak configured"]
+
+    proxied = (*install[:1], "--image=registry.example.com/rukpak:v2", "--yes", f"--https-proxy={PROXY}")
+    done = rukpak(*proxied)
+    assert [line for line in done.stdout.splitlines() if not line.endswith(" unchanged")] == [
+        "secret/rukpak-proxy created"
+    ]
+    assert "rollout restart deployment/rukpak" in done.stderr
+    assert {line.rpartition(" ")[2] for line in rukpak(*proxied).stdout.splitlines()} == {"unchanged"}
+    assert "sources over https are read through proxy.example:3128" in rukpak("check", status=1).stdout
 
     restricted = rukpak(*install, "--restricted", "--yes").stdout.splitlines()
     assert f"{INSTALLER} deleted" in restricted

@@ -4,9 +4,10 @@ Git takes `ext::` and `file://` for a transport, a leading "-" for an option and
 forms are passed on: https, http, ssh and scp-like URLs (git-clone(1), "GIT URLS"), and refs that
 git-check-ref-format(1) accepts.
 
-Invariants: git connects only to addresses that were checked, even if the name resolves to others later; credentials are
-sent over verified https to the host that they are for, or used as a key over ssh to a host in known_hosts. They are in
-the environment of the child and in files of its scratch folder. Git follows no redirects.
+Invariants: git connects only to addresses that were checked, even if the name resolves to others later; with a proxy
+only to that. Credentials are sent over verified https to the host that they are for, or used as a key over ssh to a
+host in known_hosts. They, and those of the proxy, are in the environment of the child and in files of its scratch
+folder. Git follows no redirects. Ssh uses no proxy.
 
 Not here: following redirects (source.py).
 """
@@ -18,7 +19,7 @@ import ipaddress
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,16 @@ from api.plugins import Access, Credentials
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.processes.programs import STARTING
-from controller.sources.addresses import admit
 from controller.sources.hosts import PORTS, Location, check_host
 from controller.sources.pace import RATE_SECONDS
-from controller.sources.transport import NOT_RESOLVED, resolve, unreachable
-from controller.sources.trust import authorization_of, certificates_of, check_secure
+from controller.sources.routes import NOT_RESOLVED, Route, find_route, unreachable
+from controller.sources.trust import (
+    ClientCertificate,
+    authorization_of,
+    certificates_of,
+    check_secure,
+    client_certificate_of,
+)
 
 FULL_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 """A full object name, SHA-1 or SHA-256."""
@@ -210,9 +216,12 @@ def connect(repository: Repository, parameters: Mapping[str, Any], access: Acces
     """
     check_host(f"{access.path}.repository", repository, access.network)
     is_plain, verify = repository.scheme == HTTP, not parameters.get("insecureSkipTLSVerify")
-    addresses = _resolve(repository, access, plain=is_plain and verify)
+    keys = None
+    if repository.scheme != SSH:
+        keys = client_certificate_of(access, repository.origin, plain=is_plain, verify=verify)
+    route = _find_route(repository, access, keys, plain=is_plain and verify)
     if repository.scheme == SSH:
-        return _connect_ssh(repository, addresses, access.credentials or Credentials(), access)
+        return _connect_ssh(repository, route.addresses, access.credentials or Credentials(), access)
     header = authorization_of(access, repository.user)
     if header:
         check_secure(access.path, plain=is_plain, verify=verify)
@@ -222,25 +231,26 @@ def connect(repository: Repository, parameters: Mapping[str, Any], access: Acces
         "http.sslVerify": "true" if verify else "false",
         "http.lowSpeedLimit": str(access.network.bytes_per_second),
         "http.lowSpeedTime": f"{RATE_SECONDS:.0f}",
-        **_pin(repository, addresses),
+        **_pin(route),
+        **_pass_through(route),
         **_trust(certificates_of(parameters, access), access),
+        **_identify(route, access),
     }
     if header:
         config[f"http.{repository.scheme}://{repository.authority}/.extraHeader"] = f"Authorization: {header}"
-    return Connection(protocols=repository.scheme, config=config, port=repository.port)
+    return Connection(protocols=repository.scheme, config=config, port=route.port)
 
 
 # the address
 
 
-def _resolve(repository: Repository, access: Access, *, plain: bool) -> list[str]:
-    """Return the allowed addresses of the host, in the resolver's order."""
+def _find_route(repository: Repository, access: Access, keys: ClientCertificate | None, *, plain: bool) -> Route:
+    """Return how to reach the host, at allowed addresses."""
     subject = f"{access.path}.repository"
     try:
-        addresses = resolve(repository.host, repository.port)
+        return find_route(subject, repository, access.network, plain=plain, keys=keys)
     except (OSError, UnicodeError):
         raise unreachable(subject, repository.host, NOT_RESOLVED) from None
-    return admit(subject, repository.host, addresses, access.network, plain=plain)
 
 
 def _is_address(host: str) -> bool:
@@ -251,12 +261,19 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _pin(repository: Repository, addresses: list[str]) -> dict[str, str]:
+def _pin(route: Route) -> dict[str, str]:
     """Return the setting that makes curl use exactly these addresses, whatever the name resolves to later."""
-    if _is_address(repository.host):
+    if _is_address(route.host):
         return {}
-    shown = ",".join(f"[{address}]" if ":" in address else address for address in addresses)
-    return {"http.curloptResolve": f"{repository.host}:{repository.port}:{shown}"}
+    shown = ",".join(f"[{address}]" if ":" in address else address for address in route.addresses)
+    return {"http.curloptResolve": f"{route.host}:{route.port}:{shown}"}
+
+
+def _pass_through(route: Route) -> dict[str, str]:
+    """Return the settings of the proxy."""
+    if route.proxy is None:
+        return {}
+    return {"http.proxy": route.proxy.url, "http.proxyAuthMethod": "basic"}
 
 
 # http
@@ -273,10 +290,22 @@ def _trust(certificates: str, access: Access) -> dict[str, str]:
     }
 
 
+def _identify(route: Route, access: Access) -> dict[str, str]:
+    """Return the settings of the client certificate, which is for this host: git follows no redirects."""
+    if route.keys is None:
+        return {}
+    return {
+        "http.sslCert": str(_write(access.scratch / "client.pem", _lines(route.keys.certificate))),
+        "http.sslKey": str(_write(access.scratch / "client.key", _lines(route.keys.key))),
+    }
+
+
 # ssh
 
 
-def _connect_ssh(repository: Repository, addresses: list[str], credentials: Credentials, access: Access) -> Connection:
+def _connect_ssh(
+    repository: Repository, addresses: Sequence[str], credentials: Credentials, access: Access
+) -> Connection:
     if not credentials.ssh_private_key:
         message = f"{access.path}.auth: ssh requires a private key; use a Secret with ssh-privatekey and known_hosts"
         raise BundleError(Reason.UNAUTHORIZED, message)

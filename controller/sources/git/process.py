@@ -36,7 +36,7 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, Access, Network
 from api.v1alpha2.conditions import Reason
 from controller.certificates import EXPIRED, NOT_YET_VALID
-from controller.content.limits import describe_bytes, quote
+from controller.content.limits import describe_bytes
 from controller.processes.programs import (
     CHUNK,
     TICK,
@@ -50,7 +50,16 @@ from controller.processes.programs import (
 from controller.sources.git.connection import Connection
 from controller.sources.hosts import Place
 from controller.sources.pace import RATE_SECONDS, TIMED_OUT, check_deadline, too_slow
-from controller.sources.transport import CUT, NO_TLS, NOT_RESOLVED, REFUSED, unreachable
+from controller.sources.routes import NOT_RESOLVED, describe_host, of_proxy, unreachable
+from controller.sources.transport import (
+    BAD_CLIENT_CERTIFICATE,
+    CUT,
+    MAY_WANT_CERTIFICATE,
+    NO_CLIENT_CERTIFICATE,
+    NO_TLS,
+    REFUSED,
+    describe_refusal,
+)
 
 _COMPUTING_SECONDS = 1.0
 """Processor time within `RATE_SECONDS` that a child needs far less of while it waits for a server."""
@@ -430,6 +439,24 @@ _FAILURES: tuple[tuple[str, Reason, str], ...] = (
         Reason.TLS_VERIFICATION_FAILED,
         "has a certificate that cannot be verified; check certificateData",
     ),
+    # Of curl with OpenSSL, and of GnuTLS, which often does not say more than that the server has said no.
+    (r"alert certificate required|Certificate is required", Reason.UNAUTHORIZED, NO_CLIENT_CERTIFICATE),
+    (
+        (
+            r"alert (?:unknown ca|(?:bad|unsupported) certificate|certificate (?:expired|revoked|unknown))"
+            r"|gnutls_handshake\(\) failed: (?:CA is unknown|Certificate is bad|Certificate was revoked)"
+        ),
+        Reason.UNAUTHORIZED,
+        BAD_CLIENT_CERTIFICATE,
+    ),
+    (
+        (
+            r"alert handshake failure|gnutls_handshake\(\) failed: Handshake failed|A TLS fatal alert has been received"
+            r"|Send failure: Broken pipe|getpeername\(\) failed"
+        ),
+        Reason.UNREACHABLE,
+        MAY_WANT_CERTIFICATE,
+    ),
     (r"gnutls_handshake\(\) failed|SSL_ERROR|TLS connect error|SSL_connect", Reason.UNREACHABLE, NO_TLS),
     (
         r"could not read (?:Username|Password)|Authentication failed|returned error: 40[13]\b|Permission denied \(",
@@ -507,6 +534,10 @@ _FAILURES: tuple[tuple[str, Reason, str], ...] = (
 _ABSENT = re.compile(r"not our ref")
 _NOT_BY_NAME = re.compile(r"unadvertised object|want [0-9a-f]+ not valid|couldn't find remote ref")
 
+# Of curl, since 7.87 and before.
+_REFUSED_BY_PROXY = re.compile(
+    r"(?:CONNECT tunnel failed, response |Received HTTP code |returned error: (?=407))(\d{3})"
+)
 _REDIRECTED = re.compile(r"returned error: 30\d")
 
 
@@ -541,7 +572,11 @@ def translate(complaint: str, place: Place) -> BundleError:
     """Return the error for a complaint, the standard error of git, about a request to a place."""
     text = "\n".join(line for line in complaint.splitlines() if not line.startswith("remote: "))
     reason, problem = next((reason, problem) for pattern, reason, problem in _FAILURES if re.search(pattern, text))
+    if place.proxy and (refusal := _REFUSED_BY_PROXY.search(text)):
+        reason, problem = Reason.UNREACHABLE, describe_refusal(int(refusal[1]))
+    elif place.proxy and problem in (NOT_RESOLVED, REFUSED):
+        problem = of_proxy(problem)  # which is all that curl connects to
     if reason is Reason.UNREACHABLE:
-        return unreachable(place.subject, place.host, problem)
+        return unreachable(place.subject, place.host, problem, proxy=place.proxy)
     kind = RedirectedError if _REDIRECTED.search(text) else BundleError
-    return kind(reason, f"{place.subject}: {quote(place.host)} {problem}")
+    return kind(reason, f"{place.subject}: {describe_host(place.host, place.proxy)} {problem}")

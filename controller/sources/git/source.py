@@ -49,7 +49,12 @@ from controller.sources.signatures import SignatureError
 from controller.sources.signatures.git import COMMIT, TAG, read_commit, read_keys, read_tag, verify
 from controller.sources.signatures.verdicts import checking
 from controller.sources.transport import Transport
-from controller.sources.trust import authorization_of, certificate_problems, certificates_of
+from controller.sources.trust import (
+    authorization_of,
+    certificate_problems,
+    certificates_of,
+    client_certificate_of,
+)
 from controller.sources.versions import Choice, Range, checked, range_problems
 
 Found = TypeVar("Found")
@@ -529,7 +534,10 @@ def reach(
 
     Raises: BundleError; whatever `work` raises.
     """
-    place = Place(subject=f"{access.path}.repository", host=repository.authority)
+    proxy = access.network.proxies.find(repository.scheme, repository.host, repository.port)
+    place = Place(
+        subject=f"{access.path}.repository", host=repository.authority, proxy=proxy.authority if proxy else ""
+    )
     try:
         return work(Objects(connect(repository, parameters, access), access, place, counted))
     except RedirectedError:
@@ -570,13 +578,14 @@ def _follow(repository: Repository, parameters: Mapping[str, Any], access: Acces
     own = access.network.allow_loopback and repository.is_loopback
     guarded = replace(access, network=replace(access.network, allow_loopback=own, allowed_hosts=()))
     header = authorization_of(access, repository.user)
+    is_private = bool(header or (access.credentials and access.credentials.client_key))
     url = _find_target(repository, parameters, guarded, header)
-    place = place_of(f"{access.path}.repository", repository.url, url)
+    place = place_of(f"{access.path}.repository", repository.url, url, access.network)
     try:
         target = parse_repository(url.removesuffix(_QUERY))
     except ValueError:
         raise refused from None
-    if not url.endswith(_QUERY) or target.normal == repository.normal or (header and place.is_elsewhere):
+    if not url.endswith(_QUERY) or target.normal == repository.normal or (is_private and place.is_elsewhere):
         raise refused
     try:
         return connect(target, parameters, guarded), place
@@ -587,7 +596,8 @@ def _follow(repository: Repository, parameters: Mapping[str, Any], access: Acces
 def _find_target(repository: Repository, parameters: Mapping[str, Any], access: Access, header: str) -> str:
     """Send git's first request; return the URL that responds in the end, or the first one at another host."""
     certificates, named = certificates_of(parameters, access), replace(access, path=f"{access.path}.repository")
-    with Transport(named, certificate_data=certificates, loopback=repository.is_loopback) as transport:
+    keys = client_certificate_of(access, repository.origin, plain=False, verify=True)
+    with Transport(named, certificate_data=certificates, loopback=repository.is_loopback, keys=keys) as transport:
         headers = {"Authorization": header} if header else {}
         response = transport.send("GET", repository.url.rstrip("/") + _QUERY, headers, leaves=False)
         return (response.follow() if response.is_redirect else "") or response.url

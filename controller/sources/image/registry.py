@@ -30,7 +30,7 @@ from api.plugins import MEBIBYTE, Access, Room, endless
 from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of
 from controller.content.limits import describe_bytes, quote
-from controller.sources.hosts import PORTS, Detour, Location, Place, check_host
+from controller.sources.hosts import PORTS, Detour, Location, Place, check_host, origin_of
 from controller.sources.image.login import Login
 from controller.sources.image.manifest import ACCEPT, Descriptor, parse_manifest
 from controller.sources.image.reference import (
@@ -41,7 +41,7 @@ from controller.sources.image.reference import (
     parse_reference,
 )
 from controller.sources.transport import PlainServerError, Response, StatusError, Transport
-from controller.sources.trust import certificates_of, check_secure
+from controller.sources.trust import certificates_of, check_secure, client_certificate_of
 from controller.sources.versions import Check, proceed
 
 _PAGE_BYTES = 4 * MEBIBYTE
@@ -96,18 +96,22 @@ def connected(
     check_host(subject, location, access.network)
     endpoint = find_endpoint(reference, access.network.registry_mirrors)
     certificates, verify = certificates_of(parameters, access), not parameters.get("insecureSkipTLSVerify")
+    keys = None
+    if not endpoint.is_mirror:  # which the spec does not name
+        keys = client_certificate_of(access, origin_of(f"https://{endpoint.host}"), plain=False, verify=verify)
     with Transport(
         replace(access, path=subject),
         certificate_data=certificates,
         verify=verify,
         loopback=endpoint.is_loopback,
         detour=detour,
+        keys=keys,
     ) as transport:
         login = Login(transport, endpoint, access, verify=verify)
         if login.has_credentials:
             check_secure(access.path, plain=False, verify=verify)
         schemes: tuple[str, ...] = ("https",) if verify else ("https", "http")
-        if verify and endpoint.is_loopback and not (certificates or login.has_credentials):
+        if verify and endpoint.is_loopback and not (certificates or keys or login.has_credentials):
             schemes = ("http", "https")
         yield kind(login, schemes=schemes, field=field, missing=missing)
 

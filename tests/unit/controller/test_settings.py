@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from api.plugins import Network
+from api.proxies import VARIABLES, Proxy
 from controller.settings import MOST_STORES, Settings, parse_address
 from tests.support.controller import parse_options
 
@@ -89,7 +90,26 @@ WAYS = [
 @pytest.mark.parametrize("case", WAYS, ids=attrgetter("name"))
 def test_how_sources_may_be_reached(case: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    for name in (*VARIABLES, *map(str.lower, VARIABLES)):
+        monkeypatch.delenv(name, raising=False)
     assert parse_options(case.arguments, {}).network(in_pod=case.in_pod) == case.expect
+
+
+def test_sources_are_read_through_the_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://robot:canary@proxy.example:3128")
+    monkeypatch.setenv("no_proxy", ".svc, 10.0.0.0/8")
+    for in_pod in (False, True):
+        found = parse_options([], {}).network(in_pod=in_pod)
+        assert found.proxies.https == Proxy(host="proxy.example", port=3128, username="robot", password="canary")
+        assert (found.proxies.http, found.proxies.direct) == (None, (".svc", "10.0.0.0/8"))
+        assert "canary" not in repr(found)
+
+
+def test_a_proxy_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5h://robot:canary@proxy.example:1080")
+    problem = Settings().problem()
+    assert problem.startswith('HTTPS_PROXY: a proxy of type "socks5h" is not supported; use an http proxy')
+    assert "canary" not in problem
 
 
 @pytest.mark.parametrize(

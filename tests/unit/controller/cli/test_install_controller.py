@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import copy
 import json
 from typing import Any
@@ -128,6 +129,46 @@ def test_manifests_are_printed_without_a_cluster(capsys: pytest.CaptureFixture[s
     assert main(["install-controller", "--image", IMAGE, "-o", "yaml", "--kubeconfig=/nonexistent"]) == 0
     printed = [document.value for document in read_documents(capsys.readouterr().out.encode(), "printed")]
     assert printed == read_manifests(restricted=False, image=IMAGE, namespace=names.DEFAULT_NAMESPACE)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    assert main(["install-controller", "--image", IMAGE, "-o", "yaml", *arguments]) == 0
+    return [document.value for document in read_documents(capsys.readouterr().out.encode(), "printed")]
+
+
+PROXY = "http://robot:secret@proxy.example:3128"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "direct"),
+    [([], ".svc,.cluster.local"), (["--no-proxy=10.0.0.0/8,.acme.example"], "10.0.0.0/8,.acme.example")],
+)
+def test_the_proxy_is_in_a_secret_that_the_controller_reads(
+    arguments: list[str], direct: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = printed(capsys, f"--https-proxy={PROXY}", "--namespace=bundles", *arguments)
+    kinds = [each["kind"] for each in found]
+    secret = find(found, "Secret")
+    assert kinds.index("Namespace") < kinds.index("Secret") < kinds.index("Deployment")
+    assert (secret["metadata"]["namespace"], secret["metadata"]["name"]) == ("bundles", names.PROXY)
+    values = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+    assert values == {"HTTPS_PROXY": PROXY, "NO_PROXY": direct}
+    deployment = find(found, "Deployment")
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["envFrom"] == [{"secretRef": {"name": names.PROXY, "optional": True}}]
+    assert "secret@" not in json.dumps(deployment)
+
+
+def test_without_a_proxy_the_secret_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Secret" not in {each["kind"] for each in printed(capsys)}
+
+
+@pytest.mark.parametrize("url", ["socks5h://robot:secret@proxy.example:1080", "http://robot:secret@:3128"])
+def test_a_proxy_that_cannot_be_used(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install-controller", "--image", IMAGE, "-o", "yaml", "--https-proxy", url]) == 2
+    told = capsys.readouterr()
+    assert "--https-proxy: " in told.err
+    assert "secret" not in told.out + told.err
 
 
 def test_an_image_is_required(capsys: pytest.CaptureFixture[str]) -> None:

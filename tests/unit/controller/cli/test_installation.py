@@ -5,6 +5,7 @@ What `rukpak check` finds out about a cluster, and the remedies that it names.
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from api.proxies import VARIABLES
 from api.v1alpha2.schema import crd
 from controller.build import plugins
 from controller.cli import main
@@ -25,7 +27,9 @@ from controller.cli.installation import (
     POLICIES,
     REVIEWS,
     WORKLOADS,
+    Level,
     check_kubernetes,
+    check_machine,
     compare_definitions,
 )
 from controller.formats.manifests import read_documents
@@ -167,6 +171,7 @@ def test_the_definition_is_the_one_of_config(form: str, capsys: pytest.CaptureFi
 
 
 NAMESPACE = "rukpak-system"
+PROXY = f"/api/v1/namespaces/{NAMESPACE}/secrets/rukpak-proxy"
 LEASE = LEASES.path(NAMESPACE, "rukpak")
 ESTABLISHED = {"conditions": [{"type": "Established", "status": "True"}]}
 WORKLOAD = {"spec": {"template": {"spec": {"serviceAccountName": "rukpak"}}}}
@@ -191,6 +196,10 @@ def lease(*, seconds: float = 0, release: str = OWN) -> dict[str, Any]:
 def listed(*items: dict[str, Any]) -> dict[str, Any]:
     values = [{**item, "metadata": {"name": f"a{n}", "uid": str(n)}} for n, item in enumerate(items)]
     return {"metadata": {}, "items": values}
+
+
+def secret(**values: str) -> dict[str, Any]:
+    return {"data": {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}}
 
 
 class Case(NamedTuple):
@@ -225,6 +234,10 @@ CASES = [
          "lacks: list bundledeployments.core.rukpak.io, "),
     Case("no policies", "policies", {POLICIES.path(): listed()}, "warning", "none: whoever can write"),
     Case("policies", "policies", {POLICIES.path(): listed({})}, "ok", "a0"),
+    Case("a proxy", "proxy", {PROXY: secret(HTTPS_PROXY="http://robot:canary@proxy.example:3128")}, "ok",
+         'Secret "rukpak-system/rukpak-proxy": sources over https are read through proxy.example:3128'),
+    Case("a proxy that cannot be used", "proxy", {PROXY: secret(HTTPS_PROXY="socks5h://robot:canary@proxy.example")},
+         "failed", 'HTTPS_PROXY: a proxy of type "socks5h" is not supported; use an http proxy'),
     Case("stalled ones", "BundleDeployments",
          {DEFINITION: installed(),
           DEPLOYMENTS.path(): listed({"status": {"conditions": [{"type": "Stalled", "status": "True"}]}})}, "warning",
@@ -245,6 +258,28 @@ def test_what_is_found(case: Case, served_api: FakeApi) -> None:
     *_, found = CHECKS[case.subject](served_api.client(), NAMESPACE)
     assert found.level.value == case.level
     assert case.says in found.text
+    assert "canary" not in found.text
+
+
+@pytest.mark.parametrize("faults", [[], [Fault(403)]], ids=["none", "forbidden"])
+def test_without_a_proxy_nothing_is_said_of_it(faults: list[Fault], served_api: FakeApi) -> None:
+    served_api.faults = faults
+    assert [*CHECKS["proxy"](served_api.client(), NAMESPACE)] == []
+
+
+def test_the_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    assert "proxy" not in dict(check_machine(""))
+    monkeypatch.setenv("https_proxy", "http://robot:canary@proxy.example:3128")
+    assert dict(check_machine(""))["proxy"] == (Level.OK, "sources over https are read through proxy.example:3128")
+    monkeypatch.setenv("https_proxy", "socks5h://robot:canary@proxy.example:1080")
+    level, text = dict(check_machine(""))["proxy"]
+    assert (level, text.partition(";")[0]) == (
+        Level.WARNING,
+        'HTTPS_PROXY: a proxy of type "socks5h" is not supported',
+    )
 
 
 @pytest.mark.parametrize(

@@ -553,13 +553,100 @@ def test_a_stored_chart_is_not_asked_for_without_credentials_or_when_it_is_known
     assert check_stored(server, client, previous=known) == []
 
 
-def test_nothing_is_said_about_another_host(server: FaultyServer, other: FaultyServer, client: Client) -> None:
+def test_of_another_host_only_what_the_repository_has_told_is_said(
+    server: FaultyServer, other: FaultyServer, client: Client
+) -> None:
     serve_privately(server, f"{other.address}/web-1.0.0.tgz")
     parameters = client.parameters(f"{server.address}/private")
     found = client.resolve(parameters, credentials=BASIC)
     message = failure(lambda: client.fetch(parameters, found, credentials=BASIC), Reason.UNREACHABLE)
-    assert other.host not in message
-    assert "an address that cannot be used" in message
+    assert f'index.yaml at "{server.host}" names another host, "{other.host}", which cannot be used' in message
+    assert "credentials are sent to the repository only; set passCredentials" in message
+
+
+def fetch_with_credentials(client: Client, repository: str, **options: Any) -> dict[str, str]:
+    parameters = client.parameters(repository, passCredentials=True)
+    return client.fetch(
+        parameters, client.resolve(parameters, credentials=BASIC, **options), credentials=BASIC, **options
+    )
+
+
+@pytest.mark.parametrize("allowed", ["", "named"])
+def test_another_host_gets_the_credentials_if_the_spec_says_so(
+    allowed: str, server: FaultyServer, other: FaultyServer, client: Client
+) -> None:
+    serve_privately(server, f"{other.address}/web-1.0.0.tgz")
+    other.add("/web-1.0.0.tgz", packed_chart("web", "1.0.0"), authorization=AUTHORIZATION)
+    network = Network(allowed_hosts=(server.host, other.host) if allowed else ())
+    assert "Chart.yaml" in fetch_with_credentials(client, f"{server.address}/private", network=network)
+    assert other.sent("Authorization") == [AUTHORIZATION]
+
+
+def test_another_host_that_is_not_allowed_gets_no_credentials(
+    server: FaultyServer, other: FaultyServer, client: Client
+) -> None:
+    serve_privately(server, f"{other.address}/web-1.0.0.tgz")
+    network = Network(allowed_hosts=(server.host,))
+    fetching = lambda: fetch_with_credentials(client, f"{server.address}/private", network=network)  # noqa: E731
+    message = failure(fetching, Reason.INSECURE_REFUSED)
+    assert f'passCredentials: host "{other.host}" is not in --allowed-hosts' in message
+    assert other.requests == []
+
+
+@pytest.mark.parametrize("status", [200, 401, 404, 503])
+def test_attack_whatever_another_host_says_to_the_credentials_looks_the_same(
+    status: int, server: FaultyServer, other: FaultyServer, client: Client
+) -> None:
+    serve_privately(server, f"{other.address}/web-1.0.0.tgz")
+    other.add("/web-1.0.0.tgz", b"<html>", status=status)
+    message = failure(lambda: fetch_with_credentials(client, f"{server.address}/private"), Reason.UNREACHABLE)
+    assert message.endswith(f'names another host, "{other.host}", which cannot be used; check that host and auth')
+
+
+def test_attack_a_redirect_of_another_host_gets_no_credentials(
+    server: FaultyServer, other: FaultyServer, certificates: Path, client: Client
+) -> None:
+    serve_privately(server, f"{other.address}/web-1.0.0.tgz")
+    with serving(certificates) as third:
+        other.add("/web-1.0.0.tgz", redirect=f"{third.address}/web-1.0.0.tgz")
+        third.add("/web-1.0.0.tgz", packed_chart("web", "1.0.0"))
+        assert "Chart.yaml" in fetch_with_credentials(client, f"{server.address}/private")
+        assert (other.sent("Authorization"), third.sent("Authorization")) == ([AUTHORIZATION], [None])
+
+
+def test_attack_an_index_of_another_host_does_not_say_who_gets_credentials(
+    server: FaultyServer, other: FaultyServer, certificates: Path, client: Client
+) -> None:
+    with serving(certificates) as third:
+        serve_privately(server, f"{third.address}/web-1.0.0.tgz")
+        put(other, {"/index.yaml": server.files["/private/index.yaml"].body})
+        server.add("/private/index.yaml", redirect=f"{other.address}/index.yaml")
+        third.add("/web-1.0.0.tgz", packed_chart("web", "1.0.0"))
+        assert "Chart.yaml" in fetch_with_credentials(client, f"{server.address}/private")
+        assert third.sent("Authorization") == [None]
+
+
+SAME_ORIGIN = ("https://localhost:{port}/web-1.0.0.tgz", "HTTPS://LOCALHOST:{port}/web-1.0.0.tgz")
+
+
+@pytest.mark.parametrize("url", SAME_ORIGIN)
+def test_the_same_host_in_another_spelling_gets_the_credentials(url: str, server: FaultyServer, client: Client) -> None:
+    port = server.host.rpartition(":")[2]
+    serve_privately(server, url.format(port=port))
+    parameters = client.parameters(f"https://LocalHost:{port}/private")
+    client.fetch(parameters, client.resolve(parameters, credentials=BASIC), credentials=BASIC)
+    assert server.sent("Authorization") == [AUTHORIZATION] * 2
+
+
+def test_what_another_host_says_in_place_of_the_repository_is_not_told(
+    server: FaultyServer, other: FaultyServer, client: Client
+) -> None:
+    serve_privately(server, "https://canary.example/web-1.0.0.tgz")
+    index = server.files.pop("/private/index.yaml").body
+    put(other, {"/index.yaml": index})
+    server.add("/private/index.yaml", redirect=f"{other.address}/index.yaml")
+    message = failure(lambda: fetch_with_credentials(client, f"{server.address}/private"), Reason.UNREACHABLE)
+    assert "redirects to an address that cannot be used" in message
 
 
 @pytest.mark.parametrize(

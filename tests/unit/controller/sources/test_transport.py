@@ -35,7 +35,7 @@ from api.v1alpha2.conditions import Reason
 from controller.certificates import EXPIRED, NOT_YET_VALID
 from controller.sources import pace
 from controller.sources import transport as connections
-from controller.sources.transport import LIBRARY_ERRORS, Guard, Transport, translate
+from controller.sources.transport import LIBRARY_ERRORS, Transport, translate
 from tests.support.clock import Clock
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.web_servers import FaultyServer
@@ -399,17 +399,6 @@ def test_an_administrator_forbids_loopback(registry: FaultyRegistry, access: Acc
     with pytest.raises(BundleError, match="it is a loopback address"):
         get(registry, strict)
     assert get(registry, replace(access, network=Network(allow_loopback=False, allowed_networks=("127.0.0.0/8",))))
-
-
-def test_plain_http_beyond_loopback_takes_that_tls_was_given_up() -> None:
-    assert Guard(PATH, Network(), plain=True).admit("host", ["10.0.0.1"], plain=True) == ["10.0.0.1"]
-    with pytest.raises(BundleError, match="plain http"):
-        Guard(PATH, Network()).admit("host", ["10.0.0.1"], plain=True)
-
-
-def test_of_the_addresses_of_a_name_those_that_may_be_talked_to_are_used() -> None:
-    guard = Guard(PATH, Network(denied_networks=("10.0.0.0/8",)))
-    assert guard.admit("host", ["10.0.0.1", "8.8.8.8", "169.254.169.254"], plain=False) == ["8.8.8.8"]
 
 
 def test_a_name_that_means_another_address_a_moment_later_gains_nothing(

@@ -151,3 +151,14 @@ def test_its_version_is_that_of_the_release() -> None:
     [chart] = [document.value for document in read_documents((CHART / "Chart.yaml").read_bytes(), "Chart.yaml")]
     release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert {chart["version"], chart["appVersion"]} == {release}
+
+
+def test_the_proxy_of_sources_is_in_a_secret() -> None:
+    key = ("Secret", "rukpak-proxy")
+    assert key not in by_key(template())
+    secret = by_key(template("proxy.httpsProxy=http://robot:canary@proxy.example:3128"))[key]
+    assert secret["stringData"] == {
+        "HTTPS_PROXY": "http://robot:canary@proxy.example:3128",
+        "HTTP_PROXY": "",
+        "NO_PROXY": ".svc,.cluster.local",
+    }

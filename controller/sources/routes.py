@@ -1,0 +1,142 @@
+"""The way to a server: which host to connect to, at which addresses, through which proxy, and with which keys.
+
+A proxy is no hole in the address guard. What it is asked for is judged here first: addresses, names of this machine and
+of the cluster are refused in any spelling; a name that is resolved here must have an allowed address, as without a
+proxy; one that is not resolved here, as in networks without DNS for the rest of the world, must be a public name. The
+address of the proxy itself is the administrator's choice: it is allowed for this connection, and for no source.
+
+A proxy resolves names itself. What it answers for a name that is not resolved here, or that has another address there,
+is left to its own rules.
+
+Not here: which proxy is meant (api/proxies.py), which addresses are allowed (addresses.py), connecting (transport.py,
+git/connection.py).
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+
+from api.errors import BundleError
+from api.plugins import Network
+from api.proxies import Proxy, is_literal, plain_name
+from api.v1alpha2.conditions import Reason
+from controller.content.limits import quote
+from controller.sources.addresses import admit
+from controller.sources.hosts import Location
+from controller.sources.trust import ClientCertificate
+
+NOT_RESOLVED = "its name cannot be resolved"
+_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?")
+_OF_CLUSTER = ("localhost", "svc", "cluster.local")
+"""Domains of this machine and of the cluster, which mean another one to a proxy."""
+_PRIVATE = ("local", "internal", "localdomain", "home.arpa", "corp", "home", "intranet", "lan", "private")
+"""Domains that are not in the DNS of the world (RFC 6762, appendix G; RFC 8375; ICANN on .internal)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How to reach a server. Without a proxy host and port are the server's, else the proxy's."""
+
+    host: str
+    port: int
+    addresses: tuple[str, ...]
+    """Of the host, in the resolver's order: the only ones to connect to."""
+    proxy: Proxy | None = None
+    keys: ClientCertificate | None = None
+    """What identifies the controller to the server."""
+
+
+def find_route(
+    subject: str, location: Location, network: Network, *, plain: bool = False, keys: ClientCertificate | None = None
+) -> Route:
+    """Return how to reach a server.
+
+    Args:
+        subject: field path that starts messages.
+        location: of the server.
+        network: the administrator's settings.
+        plain: whether plain http would be used for a source that requires TLS.
+        keys: used if they are for this server.
+
+    Raises: BundleError (InsecureRefused if the server must not be asked; Unreachable if the name of a proxy cannot be
+        resolved); OSError if that of a server cannot be; UnicodeError for an impossible name.
+    """
+    keys = keys if keys and keys.is_for(location.origin) else None
+    proxy = network.proxies.find(location.scheme, location.host, location.port)
+    if proxy is None:
+        found = resolve(location.host, location.port)
+        addresses = admit(subject, location.host, found, network, plain=plain)
+        return Route(host=location.host, port=location.port, addresses=tuple(addresses), keys=keys)
+    _check(subject, location, network, proxy, plain=plain)
+    try:
+        addresses = resolve(proxy.host, proxy.port)
+    except (OSError, UnicodeError):
+        raise unreachable(subject, location.host, of_proxy(NOT_RESOLVED), proxy=proxy.authority) from None
+    return Route(host=proxy.host, port=proxy.port, addresses=tuple(addresses), proxy=proxy, keys=keys)
+
+
+def _check(subject: str, location: Location, network: Network, proxy: Proxy, *, plain: bool) -> None:
+    """Refuse a server that a proxy must not be asked for."""
+    name = plain_name(location.host)
+    if plain:
+        raise _refused(subject, location, proxy, "plain http is allowed only to loopback addresses", "use https")
+    if is_literal(name):
+        remedy = "use a name, or ask the administrator to add it to NO_PROXY"
+        raise _refused(subject, location, proxy, "it is an address, and a proxy is asked for names only", remedy)
+    if not _NAME.fullmatch(name):
+        raise UnicodeError
+    if _is_below(name, _OF_CLUSTER):
+        remedy = "use another name, or ask the administrator to add it to NO_PROXY"
+        raise _refused(subject, location, proxy, "its name is one of this machine or of the cluster", remedy)
+    try:
+        found = resolve(location.host, location.port)
+    except OSError:
+        if "." not in name or _is_below(name, _PRIVATE):
+            remedy = "use its public name, or ask the administrator to have it resolved in the cluster"
+            problem = "its name is a local one, which cannot be resolved here"
+            raise _refused(subject, location, proxy, problem, remedy) from None
+        return
+    admit(subject, location.host, found, network, plain=False)
+
+
+def _refused(subject: str, location: Location, proxy: Proxy, problem: str, remedy: str) -> BundleError:
+    name, through = quote(location.host), quote(proxy.authority)
+    message = f"{subject}: {name} is not asked for through proxy {through}: {problem}; {remedy}"
+    return BundleError(Reason.INSECURE_REFUSED, message)
+
+
+def _is_below(name: str, domains: tuple[str, ...]) -> bool:
+    return any(name == domain or name.endswith(f".{domain}") for domain in domains)
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """Return the addresses of a host in the resolver's order, without brackets.
+
+    Raises: OSError; UnicodeError for an impossible name.
+    """
+    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+
+
+# messages
+
+
+def unreachable(
+    subject: str, host: str, problem: str, retry_after: float | None = None, *, proxy: str = ""
+) -> BundleError:
+    """Return the error for a host that cannot be reached, or that fails; `proxy` is in between."""
+    check = "check the address, the proxy and the network" if proxy else "check the address and the network"
+    message = f"{subject}: cannot read from {describe_host(host, proxy)}: {problem}; {check}"
+    return BundleError(Reason.UNREACHABLE, message, retry_after=retry_after)
+
+
+def describe_host(host: str, proxy: str) -> str:
+    """Return a host for messages, with the proxy in between if there is one."""
+    return f"{quote(host)} through proxy {quote(proxy)}" if proxy else quote(host)
+
+
+def of_proxy(problem: str) -> str:
+    """Return a problem of a connection as one with the proxy, not with the server."""
+    return f"the proxy cannot be reached: {problem}"
