@@ -95,7 +95,7 @@ class PluginCalls:
 
         Raises: BundleError if the credentials or keys cannot be read, or the administrator demands what cannot be.
         """
-        parameters, access = source.parameters_json, self.access(index, source, scratch, call)
+        parameters, access = source.request_json, self.access(index, source, scratch, call)
         if not source.needs_signature:
             return [(parameters, access)]
         unchecked, previous = _at(call.context.unchecked, index), _at(call.context.previous, index)
@@ -339,7 +339,7 @@ class Fetcher:
             written.append(folder)
             with self._store.scratch() as scratch:
                 access = self._calls.access(index, source, scratch, call)
-                entries = plugin.fetch(source.parameters_json, resolution, access)
+                entries = plugin.fetch(source.request_json, resolution, access)
                 return write_entries(entries, folder, self._settings.limits, access.path, call.use, records=True)
 
         with self._calls.asking(Phase.FETCH, index, source, call):

@@ -368,10 +368,18 @@ def verify_digest(source: Source) -> str:
     """Return the digest of who must have signed a source: that is checked again only when it changes; '' for nobody."""
     if not source.needs_signature:
         return ""
-    value: Any = verify_json(source.verification)
-    if demanded := source.demanded:
-        value = {"verify": value, "demanded": verify_json(demanded.verification), "keys": demanded.keys}
-    return "v1:" + digest_of_json(value)
+    return "v1:" + digest_of_json(verify_json(source.verification)) + _demand_digest(source)
+
+
+def meets_demand(source: Source, pin: SourcePin) -> bool:
+    """Whether a pin has passed what the administrator demands of a source, whatever its `verify` was."""
+    return pin.verify_digest.endswith(_demand_digest(source))
+
+
+def _demand_digest(source: Source) -> str:
+    demanded = source.demanded
+    value = demanded and {"demanded": verify_json(demanded.verification), "keys": demanded.keys}
+    return f"+{digest_of_json(value)}" if value else ""
 
 
 def verify_json(verification: Verification | None) -> dict[str, Any] | None:
