@@ -114,6 +114,8 @@ class Signer:
     key: str = ""
     identity: str = ""
     issuer: str = ""
+    version: str = ""
+    """That what was signed says it is (`verifiedVersion`): a name that leads to it may say another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

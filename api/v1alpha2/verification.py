@@ -87,6 +87,10 @@ class ImageVerification(Api):
 
     cosign: CosignVerification
     """A signature of cosign, stored in the repository of the image."""
+    version: Literal["Signed", "Tag"] = "Signed"
+    """Which version counts where semver leads to a tag. Signed: the annotation org.opencontainers.image.version of the
+    signed manifest must be that version. Tag: it need not be; whoever may push tags can let a higher version lead to
+    any image that was ever signed."""
 
 
 class GitVerification(Api):

@@ -291,6 +291,7 @@ class Fetcher:
         verified = previous.verified if previous and is_known else _verified(resolution.signer, self._now())
         return {
             "verified": verified,
+            "verified_version": resolution.signer.version,
             "verify_digest": verify_digest(source),
             "keys_digest": access.trusted.identity,
         }
