@@ -235,6 +235,7 @@ class FaultyRegistry:
             if name.startswith("sha256:") and document.get("subject", {}).get("digest") == digest:
                 entry = {"mediaType": media_type, "digest": name, "size": len(data)}
                 about = {key: document[key] for key in ("artifactType", "annotations") if key in document}
+                about.setdefault("artifactType", document.get("config", {}).get("mediaType", ""))
                 found.append({**entry, **about})
         return found
 

@@ -146,6 +146,9 @@ class HelmFormat:
         root, limits, copy = request.tree.root, means.limits, scratch_of(means) / _CHART
         folder = gather_chart(root, chart, copy, limits, means.occupy, refused=refused)
         request.tree.check(lambda path: any(covers(path, name) for name in configuration.values_files))
+        for index, name in enumerate(configuration.values_files):
+            request.tree.check_prepared(name, f"spec.config.valuesFiles[{index}]")
+        request.tree.check_prepared(f"{chart.path}/values.yaml".removeprefix("/"), chart.path or "values.yaml")
         files = find_values_files(root, configuration.values_files)
         values = write_values(configuration.values)
         texts = [values, *(file.text for file in files)]

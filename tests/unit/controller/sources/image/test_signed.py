@@ -34,6 +34,7 @@ from tests.support.cosigned import (
     sign,
     signed_bundle,
     store_bundle,
+    store_referring,
     store_simply,
 )
 from tests.support.faulty_registry import OCI_MANIFEST, Faults, FaultyRegistry, digest_of
@@ -100,6 +101,61 @@ def as_message(registry: FaultyRegistry) -> None:
 
 def as_cosign_2_lists_it(registry: FaultyRegistry) -> None:
     store_bundle(registry, digest(registry), signed_bundle(key(), digest(registry)), listed_as=EMPTY)
+
+
+def as_referrer(registry: FaultyRegistry) -> None:
+    payload = make_payload(digest(registry), f"{registry.host}/org/bundle")
+    store_referring(registry, digest(registry), (payload, sign(key(), payload)))
+
+
+def as_referrer_beside_a_bundle_by_another_key(registry: FaultyRegistry) -> None:
+    store_bundle(registry, digest(registry), signed_bundle(key(1), digest(registry)))
+    as_referrer(registry)
+
+
+@pytest.mark.parametrize("lists_referrers", [True, False], ids=["referrers", "tags"])
+@pytest.mark.parametrize("store", [as_referrer, as_referrer_beside_a_bundle_by_another_key])
+def test_simple_signing_may_refer_to_the_image(
+    store: Store, lists_referrers: bool, registry: FaultyRegistry, access: Access
+) -> None:
+    registry.lists_referrers = lists_referrers
+    store(registry)
+    assert SOURCE.resolve(parameters(registry), access).signer
+    other = make_payload("sha256:" + "0" * 64, f"{registry.host}/org/bundle")
+    store_referring(registry, digest(registry), (other, sign(key(), other)))
+    assert SOURCE.resolve(parameters(registry), access).signer, "one that is of no use is passed over"
+
+
+def test_simple_signing_by_another_key_that_refers_to_the_image_is_told(
+    registry: FaultyRegistry, access: Access
+) -> None:
+    payload = make_payload(digest(registry), f"{registry.host}/org/bundle")
+    store_referring(registry, digest(registry), (payload, sign(key(1), payload)))
+    assert "none of the keys" in failure(lambda: SOURCE.resolve(parameters(registry), access))
+
+
+SIGNED_AS = ["ghcr.io/acme/shop", "docker.io/library/nginx", "nginx"]
+
+
+@pytest.mark.parametrize("repository", SIGNED_AS)
+def test_a_signature_that_was_copied_with_its_image_names_where_it_was_made(
+    repository: str, registry: FaultyRegistry, access: Access
+) -> None:
+    """As by cosign copy, or the replication of Harbor."""
+    payload = make_payload(digest(registry), repository)
+    store_simply(registry, digest(registry), (payload, sign(key(), payload)))
+    message = failure(lambda: SOURCE.resolve(parameters(registry), access))
+    assert (
+        f'another repository ("{repository}"); if it was copied from there, name that in verify.cosign.sig' in message
+    )
+    assert SOURCE.resolve(parameters(registry, signedAs=repository), access).signer
+    failure(lambda: SOURCE.resolve(parameters(registry, signedAs="ghcr.io/acme/other"), access))
+
+
+@pytest.mark.parametrize("text", ["ghcr.io/acme/shop:v1", "https://ghcr.io/acme/shop", "A B", f"a/b@sha256:{'a' * 64}"])
+def test_what_was_signed_as_is_a_repository(text: str, registry: FaultyRegistry, access: Access) -> None:
+    message = failure(lambda: SOURCE.resolve(parameters(registry, signedAs=text), access), Reason.INVALID_VERIFICATION)
+    assert message.startswith(f"{PATH}.verify.cosign.signedAs: ")
 
 
 STORES: list[Store] = [simply, as_bundle, without_predicate_type, as_message, as_cosign_2_lists_it]
