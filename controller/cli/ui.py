@@ -118,8 +118,8 @@ def _listen(address: str, port: int) -> list[socket.socket]:
             found.append(socket.create_server((each, port), family=family))
             port = found[0].getsockname()[1]
     except OSError as error:
-        for each in found:
-            each.close()
+        for listener in found:
+            listener.close()
         raise FailedError(f"cannot listen on {address} port {port}: {error.strerror or error}") from None
     return found
 

@@ -396,6 +396,26 @@ def test_what_is_refused_matters_only_if_it_is_read(render: Render) -> None:
 
 
 @pytest.mark.parametrize(
+    ("generator", "field"),
+    [
+        ("secretGenerator: [{name: a, files: [key=b.env]}]", "secretGenerator[0].files[0]"),
+        ("configMapGenerator: [{name: a, envs: [b.env]}]", "configMapGenerator[0].envs[0]"),
+    ],
+)
+def test_a_file_that_a_processor_could_not_prepare_is_refused_where_a_generator_names_it(
+    generator: str, field: str, render: Render
+) -> None:
+    """As of a file for the key of another cluster, by SOPS."""
+    files = {"kustomization.yaml": "resources: [a.yaml]", "a.yaml": CONFIG_MAP, "b.env": "A=ENC[]"}
+    unprepared = {"b.env": Refusal(problem="encrypted for another key", reason=Reason.INVALID_CONFIG)}
+    assert len(render(files, unprepared=unprepared).objects) == 1
+    files["kustomization.yaml"] = generator
+    with pytest.raises(BundleError) as caught:
+        render(files, unprepared=unprepared)
+    assert caught.value.message == f"kustomization.yaml: {field}: encrypted for another key"
+
+
+@pytest.mark.parametrize(
     ("text", "namespace"),
     [
         ("namespace: shop", "shop"),
