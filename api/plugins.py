@@ -122,6 +122,8 @@ class Signer:
     key: str = ""
     identity: str = ""
     issuer: str = ""
+    version: str = ""
+    """That what was signed says it is (`verifiedVersion`): a name that leads to it may say another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +319,9 @@ class ContentTree:
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     """What must not be read, by path; `root` contains nothing of it. Each problem starts with the path of its source in
     the spec."""
+    unprepared: Mapping[str, Refusal] = field(default_factory=dict)
+    """Files that a processor could not prepare, by path; `root` has them as they were. A format that reads one because
+    the user names it, and not because it is there, must refuse it with `check_prepared`."""
 
     def check(self, is_read: Callable[[str], bool]) -> None:
         """Refuse a tree that cannot be read as a format reads it.
@@ -329,6 +334,14 @@ class ContentTree:
         if found := list(filter(is_read, self.refused)):
             first = self.refused[min(found)]
             raise BundleError(first.reason, first.problem)
+
+    def check_prepared(self, path: str, place: str) -> None:
+        """Refuse a file that a processor could not prepare; `place` is what names the file, and starts the message.
+
+        Raises: BundleError.
+        """
+        if found := self.unprepared.get(path):
+            raise BundleError(found.reason, f"{place}: {found.problem}")
 
     def describe_refused(self) -> str:
         """Return the end of a message about content that was not found; empty if nothing was left out."""
@@ -577,6 +590,8 @@ class Prepared:
     """The new content of existing files, by path in the tree."""
     secrets: Sequence[str] = field(default=(), repr=False)
     """As in Rendering."""
+    unprepared: Mapping[str, Refusal] = field(default_factory=dict)
+    """Why files could not be prepared, by path. They stay as they are: nothing may read them."""
 
 
 @runtime_checkable

@@ -340,6 +340,7 @@ class Source(Api):
     """Parameters of a kind that is not built in, as its plug-in documents them."""
 
     _demanded: Demanded | None = PrivateAttr(default=None)
+    _requested: str = PrivateAttr(default="")
 
     @property
     def target(self) -> str:
@@ -374,6 +375,17 @@ class Source(Api):
         if block is None:
             return {}
         return block.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"auth", "destination"})
+
+    def requesting(self, repository: str) -> Source:
+        """Return the source with the spelling of its repository that requests use; what identifies it stays."""
+        made = self.model_copy()
+        made._requested = repository  # noqa: SLF001 - of the same class
+        return made
+
+    @property
+    def request_json(self) -> dict[str, Any]:
+        """`parameters_json` as requests use it."""
+        return {**self.parameters_json, **({"repository": self._requested} if self._requested else {})}
 
     @property
     def secret(self) -> SecretReference | None:

@@ -104,6 +104,9 @@ class SourcePin(Api):
     """ETag or Last-Modified of an http body, which makes polling cheap."""
     verified: Verified | None = None
     """Who has signed the content, if verify asks for a signature."""
+    verified_version: Annotated[str, Field(max_length=256)] = ""
+    """The version that the signed content says it is: of an image its annotation org.opencontainers.image.version, of a
+    chart in a registry that of its config. Empty: it was not looked for, or there is none."""
     verify_digest: Digest = ""
     """Digest of the verify that was passed: the signature of the same content is checked again when it changes. Empty:
     the content was not checked."""

@@ -77,6 +77,9 @@ class CosignVerification(Api):
     checked offline."""
     trusted_root: TrustedRoot | None = None
     """Sigstore services to trust. Default: the public ones, as the release knows them."""
+    signed_as: Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[!-~]+$")] | None = None
+    """Repository that was signed, where the image was copied from there together with its signature:
+    ghcr.io/acme/shop. Only the form of cosign 2 names one. Default: the repository of the source."""
     attestation: Annotated[str, Field(max_length=512)] = ""
     """Predicate type of an attestation that one of the signers must have made, in addition to the signature:
     https://slsa.dev/provenance/v1. Empty: none."""
@@ -87,14 +90,18 @@ class ImageVerification(Api):
 
     cosign: CosignVerification
     """A signature of cosign, stored in the repository of the image."""
+    version: Literal["Signed", "Tag"] = "Signed"
+    """Which version counts where semver leads to a tag. Signed: the annotation org.opencontainers.image.version of the
+    signed manifest must be that version. Tag: it need not be; whoever may push tags can let a higher version lead to
+    any image that was ever signed."""
 
 
 class GitVerification(Api):
     """Who must have signed a commit or a tag."""
 
     secret: SecretReference
-    """The Secret with the keys of signers: PGP public keys in keys of its data that end in .asc, and keys for ssh in
-    the key allowed_signers, in the format of ssh-keygen."""
+    """The Secret with the keys of signers: PGP public keys in any keys of its data, and keys for ssh in the key
+    allowed_signers, in the format of ssh-keygen."""
     object: Literal["Commit", "Tag"] = "Commit"
     """Commit: the commit must be signed. Tag: the annotated tag that ref or semver leads to must be, and the commit
     need not."""
@@ -127,7 +134,7 @@ class ChartProvenance(Api):
     """The provenance file of a chart, as helm package --sign writes it."""
 
     secret: SecretReference
-    """The Secret with the PGP public keys of signers, in keys of its data that end in .asc or .gpg."""
+    """The Secret with the PGP public keys of signers, in any keys of its data."""
 
 
 class ChartVerification(Api):

@@ -28,6 +28,7 @@ from controller.build.request import (
     Places,
     Request,
     Resolved,
+    describe_versions,
     rendering_digest,
     terms_of,
     verified_sources,
@@ -94,6 +95,7 @@ class Builder:
                 made = self._render(request, tree, capabilities, call)
             namespace = made.terms.install_namespace
             terms = terms_of(request, namespace, rendering_digest(request, namespace, capabilities))
+            told = describe_versions(request.pins)
             same = next((each for each in kept if each.terms.rendered_from == terms.rendered_from), None)
             # A single difference may be due to a new release of this program, and the new rendering counts. A
             # rendering that differs each time is random.
@@ -102,9 +104,9 @@ class Builder:
                 and made.digest != same.digest
                 and made.digest != self._render(request, tree, capabilities, call).digest
             ):
-                warnings = tuple(dict.fromkeys((*same.warnings, *_describe_random(request.spec))))
+                warnings = tuple(dict.fromkeys((*same.warnings, *told, *_describe_random(request.spec))))
                 return replace(same, terms=terms, warnings=warnings)
-        return replace(made, terms=terms)
+        return replace(made, terms=terms, warnings=(*told, *made.warnings))
 
     @contextmanager
     def content(

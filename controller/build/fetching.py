@@ -95,7 +95,7 @@ class PluginCalls:
 
         Raises: BundleError if the credentials or keys cannot be read, or the administrator demands what cannot be.
         """
-        parameters, access = source.parameters_json, self.access(index, source, scratch, call)
+        parameters, access = source.request_json, self.access(index, source, scratch, call)
         if not source.needs_signature:
             return [(parameters, access)]
         unchecked, previous = _at(call.context.unchecked, index), _at(call.context.previous, index)
@@ -291,6 +291,7 @@ class Fetcher:
         verified = previous.verified if previous and is_known else _verified(resolution.signer, self._now())
         return {
             "verified": verified,
+            "verified_version": resolution.signer.version,
             "verify_digest": verify_digest(source),
             "keys_digest": access.trusted.identity,
         }
@@ -339,7 +340,7 @@ class Fetcher:
             written.append(folder)
             with self._store.scratch() as scratch:
                 access = self._calls.access(index, source, scratch, call)
-                entries = plugin.fetch(source.parameters_json, resolution, access)
+                entries = plugin.fetch(source.request_json, resolution, access)
                 return write_entries(entries, folder, self._settings.limits, access.path, call.use, records=True)
 
         with self._calls.asking(Phase.FETCH, index, source, call):

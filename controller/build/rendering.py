@@ -226,6 +226,9 @@ def prepare(
         except BundleError as error:
             raise _withhold(error, hidden, {}) from None
         hidden += prepared.secrets
+        if prepared.unprepared:
+            unprepared = {**request.tree.unprepared, **prepared.unprepared}
+            request = replace(request, tree=replace(request.tree, unprepared=unprepared))
         if prepared.files:
             request = replace(request, tree=_replace_files(request, prepared.files, asked.path, index))
     return request, hidden
@@ -533,6 +536,7 @@ def _write_request(format_name: str, request: RenderRequest, processors: Sequenc
         "root": str(request.tree.root),
         "destinations": list(request.tree.destinations),
         "refused": refused_to_json(request.tree.refused),
+        "unprepared": refused_to_json(request.tree.unprepared),
         "config": request.config,
         "kubernetesVersion": request.capabilities.kubernetes_version,
         "kinds": [[*kind, scope] for kind, scope in request.capabilities.kinds.items()],
@@ -558,6 +562,7 @@ def _read_request(value: Mapping[str, Any]) -> RenderRequest:
             root=Path(value["root"]),
             destinations=tuple(value["destinations"]),
             refused=refused_from_json(value["refused"]),
+            unprepared=refused_from_json(value["unprepared"]),
         ),
         config=value["config"],
         capabilities=Capabilities(

@@ -55,8 +55,9 @@ from controller.build.config_values import Confidential, SecretValues, check_nes
 from controller.build.plugins import format_of, processor_of, source_of
 from controller.build.revision import Terms
 from controller.content.digests import digest_of, digest_of_json
-from controller.content.limits import Use, describe_bytes
+from controller.content.limits import Use, describe_bytes, quote
 from controller.sharing import Admission
+from controller.sources.versions import is_version, parse_version
 
 _ANYWHERE = Network()
 _USUAL = Means()
@@ -274,7 +275,7 @@ def store_keys(request: Request) -> list[str]:
 Pins = tuple[SourcePin | None, ...]
 """One for each source, in spec order; None if it is not resolved yet."""
 _RECORDED = {"kind", "resolved", "digest", "spec_digest", "origin", "resolved_at"}
-_RECORDED_IF_SET = ("destination", "version", "reference", "auth_digest", "verify_digest")
+_RECORDED_IF_SET = ("destination", "version", "reference", "auth_digest", "verified_version", "verify_digest")
 
 
 def origin_of(plugin: Plugin, source: Source, install_namespace: str | None) -> str:
@@ -327,12 +328,12 @@ def resolution_of(pin: SourcePin) -> Resolution:
         validator=pin.validator,
         version=pin.version,
         reference=pin.reference,
-        signer=_signer_of(pin.verified) if pin.verified else None,
+        signer=_signer_of(pin.verified, pin.verified_version) if pin.verified else None,
     )
 
 
-def _signer_of(verified: Verified) -> Signer:
-    return Signer(by=verified.by, key=verified.key, identity=verified.identity, issuer=verified.issuer)
+def _signer_of(verified: Verified, version: str) -> Signer:
+    return Signer(by=verified.by, key=verified.key, identity=verified.identity, issuer=verified.issuer, version=version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,10 +369,18 @@ def verify_digest(source: Source) -> str:
     """Return the digest of who must have signed a source: that is checked again only when it changes; '' for nobody."""
     if not source.needs_signature:
         return ""
-    value: Any = verify_json(source.verification)
-    if demanded := source.demanded:
-        value = {"verify": value, "demanded": verify_json(demanded.verification), "keys": demanded.keys}
-    return "v1:" + digest_of_json(value)
+    return "v1:" + digest_of_json(verify_json(source.verification)) + _demand_digest(source)
+
+
+def meets_demand(source: Source, pin: SourcePin) -> bool:
+    """Whether a pin has passed what the administrator demands of a source, whatever its `verify` was."""
+    return pin.verify_digest.endswith(_demand_digest(source))
+
+
+def _demand_digest(source: Source) -> str:
+    demanded = source.demanded
+    value = demanded and {"demanded": verify_json(demanded.verification), "keys": demanded.keys}
+    return f"+{digest_of_json(value)}" if value else ""
 
 
 def verify_json(verification: Verification | None) -> dict[str, Any] | None:
@@ -424,13 +433,24 @@ def _without_check(source: Source, pin: SourcePin | None) -> SourcePin | None:
         return pin
     if source.needs_signature:
         return None
-    return pin.model_copy(update={"verified": None, "verify_digest": "", "keys_digest": ""})
+    return pin.model_copy(update={"verified": None, "verified_version": "", "verify_digest": "", "keys_digest": ""})
 
 
 def verified_sources(request: Request) -> tuple[bool, ...]:
     """Return whether the content of each source has the signature that its `verify` asks for."""
     pairs = zip(request.spec.sources, request.pins, strict=True)
     return tuple(source.needs_signature and pin.verify_digest == verify_digest(source) for source, pin in pairs)
+
+
+def describe_versions(pins: Iterable[SourcePin]) -> tuple[str, ...]:
+    """Return warnings about names of versions that lead to what was signed as another one."""
+    named = [(index, pin, pin.version or pin.reference) for index, pin in enumerate(pins)]
+    return tuple(
+        f"spec.sources[{index}]: {quote(tag)} leads to what was signed as version {quote(pin.verified_version)}; "
+        "find out who has pushed it"
+        for index, pin, tag in named
+        if pin.verified_version and parse_version(tag) and not is_version(tag, pin.verified_version)
+    )
 
 
 def record_pins(pins: Iterable[SourcePin]) -> tuple[dict[str, str], ...]:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -40,8 +40,9 @@ def main(options: argparse.Namespace) -> int:
     client = connect(options, CONNECTIONS)
     logging.getLogger("controller").setLevel(logging.ERROR)  # the page itself says that the cluster is away
     board = Board(client, options.namespace)
-    with _listen(options.listen, options.port) as listener:
-        port = listener.getsockname()[1]
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(each) for each in _listen(options.listen, options.port)]
+        port = listeners[0].getsockname()[1]
         guard = Guard(hosts=hosts, port=port, is_secure=bool(options.certificate))
         site = Site(
             board=board,
@@ -57,7 +58,7 @@ def main(options: argparse.Namespace) -> int:
             with announce(
                 f"{guard.scheme}://{_shown_host(options.listen, hosts)}:{port}/?token={guard.token}", options
             ):
-                make_server(site, options.certificate).run(sockets=[listener])
+                make_server(site, options.certificate).run(sockets=listeners)
         finally:
             board.stop()
     return 0
@@ -68,7 +69,7 @@ def _own_names(options: argparse.Namespace) -> frozenset[str]:
 
     Raises: MisuseError.
     """
-    from controller.ui.guard import LOOPBACK, is_loopback  # noqa: PLC0415 - not for --help
+    from controller.ui.guard import LOOPBACK, is_loopback, name_run  # noqa: PLC0415 - not for --help
 
     is_local = is_loopback(options.listen)
     if not (options.certificate or is_local):
@@ -76,8 +77,14 @@ def _own_names(options: argparse.Namespace) -> frozenset[str]:
             f'--listen "{options.listen}": other machines could read what is sent; give a --certificate, or listen on '
             "127.0.0.1 and forward the port with ssh -L"
         )
-    own = LOOPBACK | {options.listen} if is_local else LOOPBACK
-    return own | (_names_of(options.certificate) if options.certificate else frozenset())
+    if options.certificate:
+        return (LOOPBACK | {options.listen} if is_local else LOOPBACK) | _names_of(options.certificate)
+    if options.listen not in LOOPBACK:
+        raise MisuseError(
+            f'--listen "{options.listen}": browsers look for this page at 127.0.0.1 and ::1; leave it out, or give a '
+            "--certificate"
+        )
+    return frozenset({name_run()})
 
 
 def _names_of(name: str) -> frozenset[str]:
@@ -98,12 +105,32 @@ def _names_of(name: str) -> frozenset[str]:
     return frozenset({*(each.lower() for each in names.get_values_for_type(x509.DNSName)), *addresses})
 
 
-def _listen(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+def _listen(address: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen: on loopback of both families, or another user could be the other one of the name."""
+    from controller.ui.guard import LOOPBACK  # noqa: PLC0415 - not for --help
+
+    found = list[socket.socket]()
     try:
-        return socket.create_server((address, port), family=family)
+        for each in ("127.0.0.1", "::1") if address in LOOPBACK else (address,):
+            family = socket.AF_INET6 if ":" in each else socket.AF_INET
+            if found and not _has_address(family, each):
+                continue
+            found.append(socket.create_server((each, port), family=family))
+            port = found[0].getsockname()[1]
     except OSError as error:
+        for listener in found:
+            listener.close()
         raise FailedError(f"cannot listen on {address} port {port}: {error.strerror or error}") from None
+    return found
+
+
+def _has_address(family: socket.AddressFamily, address: str) -> bool:
+    try:
+        with socket.socket(family) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 def _shown_host(address: str, hosts: frozenset[str]) -> str:

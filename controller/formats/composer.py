@@ -69,6 +69,13 @@ class CompositionError(Exception):
         self.problem = problem
 
 
+class DuplicateKeyError(CompositionError):
+    """A mapping has a key twice. Those who are not strict take the last one."""
+
+    def __init__(self, line: int, key: str) -> None:
+        super().__init__(line, f'duplicate key "{key}"; remove one')
+
+
 class OverBudgetError(CompositionError):
     """The text exceeds a budget."""
 
@@ -200,7 +207,7 @@ class Composer:
                 continue
             key = self._key(event, depth)
             if key in result and self._strict and key not in merged:
-                raise CompositionError(_line(event), f'duplicate key "{key}"; remove one')
+                raise DuplicateKeyError(_line(event), key)
             result[key] = self._value(next_event(), depth)
             merged.discard(key)
         return result

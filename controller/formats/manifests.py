@@ -39,6 +39,7 @@ from controller.formats.composer import (
     TOO_DEEP,
     Composer,
     CompositionError,
+    DuplicateKeyError,
     NodeBudget,
     OverBudgetError,
     hide_colons,
@@ -126,7 +127,7 @@ class _Stream:
         result = {share(key): share(value) if value.__class__ is str else value for key, value in pairs}
         if self._strict and len(result) != len(pairs):
             duplicate = Counter(key for key, _ in pairs).most_common(1)[0][0]
-            raise CompositionError(self._line, f'duplicate key "{duplicate}"; remove one')
+            raise DuplicateKeyError(self._line, duplicate)
         return result
 
     def _integer(self, literal: str) -> Any:
@@ -212,6 +213,18 @@ def read_documents(
         raise _invalid(file, *_describe(error, data)) from error
     except yaml.reader.ReaderError as error:
         raise _invalid(file, _line_at(data, error.position), f"{error.reason}; remove the characters") from error
+
+
+def find_duplicate_key(data: bytes, budget: NodeBudget) -> str:
+    """Return where a file that can be read has a key twice, as `LINE: duplicate key "KEY"; …`; '' if it has none."""
+    try:
+        for _ in _read(_normalize(end_last_line(data)), strict=True, budget=budget):
+            pass
+    except DuplicateKeyError as error:
+        return f"{error.line}: {error.problem}"
+    except (CompositionError, yaml.YAMLError):  # what is strict refuses more
+        pass
+    return ""
 
 
 def _read(data: bytes, *, strict: bool, budget: NodeBudget) -> Iterable[tuple[int, Any]]:

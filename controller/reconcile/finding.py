@@ -170,7 +170,7 @@ def _find_wanted(context: Context) -> Wanted:
 def _recall_revision(context: Context, digest: str, sources: Sources | None) -> Wanted:
     """Return a revision that is kept, without asking sources or rendering.
 
-    Raises: BundleError (RevisionNotKept), CrowdedError, ApiError.
+    Raises: BundleError (RevisionNotKept, VerificationFailed), CrowdedError, ApiError.
     """
     _cancel(context)
     _note_success(context)

@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from controller.build.request import Request, renew_terms, terms_of
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.build.request import Request, meets_demand, recall_pins, renew_terms, terms_of
 from controller.build.revision import PackedRevision, Revision, Terms, measure
+from controller.content.limits import quote
 from controller.reconcile.context import Context
 from controller.revisions.accounts import account_to_keep
 from controller.revisions.approval import NEW, REPLACED, keeps_account
 from controller.revisions.store import unpack_whole
+from controller.sources.demands import OPTION, source_of
+from controller.status.report import list_some, short
 
 
 def read(context: Context, digest: str) -> Revision | None:
@@ -165,12 +170,14 @@ def recall(context: Context, digest: str) -> Revision | None:
 
     From then on it counts as one that may have objects on the cluster.
 
-    Raises: BundleError (TooLarge, QuotaExceeded) if its terms cannot be kept; CrowdedError, ApiError.
+    Raises: BundleError (VerificationFailed; TooLarge, QuotaExceeded if its terms cannot be kept); CrowdedError,
+        ApiError.
     """
     name, uid = context.name, context.metadata.uid
     kept = read(context, digest) if context.services.revisions.has(name, digest, uid) else None
     if kept is None:
         return None
+    _refuse_unverified(context, kept)
     if context.services.revisions.is_retired(name, digest):
         context.services.revisions.recall(name, digest)
         context.memory.kept = None
@@ -178,6 +185,21 @@ def recall(context: Context, digest: str) -> Revision | None:
     if keeps_account(context.spec, kept.terms):
         terms = _with_account_of(terms, kept.terms)
     return _write_terms(context, kept, terms)
+
+
+def _refuse_unverified(context: Context, kept: Revision) -> None:
+    """Refuse a revision that was made without what the administrator demands by now: no source is asked for it.
+
+    Raises: BundleError (VerificationFailed).
+    """
+    signatures, pins = context.services.signatures, recall_pins(kept.terms.pins)
+    unmet = [quote(pin.resolved) for pin in pins if not meets_demand(signatures.with_demand(source_of(pin)), pin)]
+    if signatures.demands and (unmet or not pins):
+        problem = f"it was made without the check of signatures that {OPTION} of the administrator demands now"
+        problem = f"revision {short(kept.digest)} is not applied: {problem} of {list_some(unmet) or 'its sources'}"
+        remedy = "name another revision" if context.spec.pinned_revision else "pin another revision"
+        path = "spec.pinnedRevision" if context.spec.pinned_revision else "spec.onFailure"
+        raise BundleError(Reason.VERIFICATION_FAILED, f"{path}: {problem}; {remedy}, or have the sources signed")
 
 
 def hold(context: Context, kept: Revision, why: str) -> Revision:

@@ -18,7 +18,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin, Spec
 from controller.build.revision import Revision, Terms
 from controller.content.limits import quote
-from controller.sources.versions import Version, parse_version
+from controller.sources.versions import Version, is_version, parse_version
 
 _Place = tuple[str, str, str]
 NEW = "New"
@@ -32,20 +32,25 @@ def refuse_downgrade(wanted: Sequence[SourcePin], installed: Iterable[SourcePin]
 
     Raises: BundleError (Downgrade).
     """
-    versions = {_place_of(pin): (pin.version, found) for pin in installed if (found := _version_of(pin))}
+    versions = {
+        _place_of(pin): (pin.verified_version or pin.version, found) for pin in installed if (found := _version_of(pin))
+    }
     for index, pin in enumerate(wanted):
         now = _version_of(pin)
         name, before = versions.get(_place_of(pin), ("", None))
         if now and before and now < before:
-            problem = (
-                f"the range leads to {quote(pin.version)}, which is lower than {quote(name)}, the installed version"
-            )
+            signed = pin.verified_version
+            told = f", signed as {quote(signed)}" if signed and not is_version(pin.version, signed) else ""
+            told = f"the range leads to {quote(pin.version)}{told}"
+            problem = f"{told}, which is lower than {quote(name)}, the installed version"
             remedy = "publish a higher version, or set spec.allowDowngrade: true"
             raise BundleError(Reason.DOWNGRADE, f"spec.sources[{index}]: {problem}; {remedy}")
 
 
 def _version_of(pin: SourcePin) -> Version | None:
-    return parse_version(pin.version.replace("_", "+"))
+    """Return the version that was signed, if one is known: the name that the range leads to may say anything."""
+    found = (pin.verified_version or pin.version) if pin.version else ""
+    return parse_version(found.replace("_", "+"))
 
 
 def _place_of(pin: SourcePin) -> _Place:

@@ -443,7 +443,7 @@ class Repository:
 
     def _check_signature(self, request: ChartRequest, release: Release, digest: str, provenance: bytes) -> Signer:
         with checking(f"{self._access.path}.verify", _KEYS):
-            if not (keyring := read_keys(self._access.trusted.data.get(_KEYS, {}), (".asc", ".gpg"))):
+            if not (keyring := read_keys(self._access.trusted.data.get(_KEYS, {}))):
                 raise UnusableKeysError("the Secret has no keys; add OpenPGP keys as *.asc or *.gpg")
             chart = ChartArchive(name=request.name, version=release.version, digest=digest)
             return verify_provenance(chart, provenance, keyring, self._access, now=time.time())

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from api.errors import BundleError
-from api.plugins import Access, Entry, Resolution, Signer
+from api.plugins import MEBIBYTE, Access, Entry, Resolution, Signer
 from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of
 from controller.content.disk import Spool
@@ -26,7 +26,15 @@ from controller.content.limits import Rejection, describe_bytes, quote
 from controller.content.tar import is_compressed, read_tar
 from controller.sources.hosts import Detour
 from controller.sources.http import sha256_problems, strip_components, without_ignore_file
-from controller.sources.image.manifest import CHART, OLD_CHART, Image, Index, parse_manifest
+from controller.sources.image.manifest import (
+    CHART,
+    OLD_CHART,
+    Descriptor,
+    Image,
+    Index,
+    parse_manifest,
+    read_chart_config,
+)
 from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
 from controller.sources.image.registry import Registry, read_tags
 from controller.sources.image.registry import connected as connected_to_registry
@@ -37,6 +45,7 @@ from controller.sources.versions import (
     Choice,
     Range,
     checked,
+    is_version,
     parse_loosely,
     parse_version,
     range_problems,
@@ -148,6 +157,7 @@ OCI = "oci://"
 _CONFIG = "application/vnd.cncf.helm.config.v1+json"
 _FIELD = "repository"
 _MOST_ENTRIES = 8
+_CONFIG_BYTES = MEBIBYTE
 _CHUNK = 64 * 1024
 
 
@@ -174,6 +184,14 @@ def registry_address(repository: str, name: str) -> str:
     return f"{OCI}{reference.registry}/{reference.repository}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chart:
+    """A packaged chart in a registry, and its config, which says what it is."""
+
+    config: Descriptor
+    layer: Descriptor
+
+
 class RegistryRepository:
     """The repository of one chart in a registry, for one call of the source."""
 
@@ -187,7 +205,8 @@ class RegistryRepository:
         """
         pinned = self._access.pinned
         version, manifest = self._read_pinned(pinned) if pinned else self._choose(request)
-        digest = self._read_digest(manifest)
+        chart = self._read_chart(manifest)
+        digest = chart.layer.digest
         if pinned and digest != pinned.digest:
             problem = f"version {quote(version)} has another digest by now, so that its signature cannot be checked"
             remedy = "push the recorded one again, or request a new resolution"
@@ -195,7 +214,13 @@ class RegistryRepository:
         if request.digest and digest != request.digest:
             problem = f"version {quote(version)} has another digest; find out who changed it, or correct sha256"
             raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
-        signer = self._access.known_signer(digest) or self._find_signer(manifest)
+        signer = self._access.known_signer(digest)
+        if signer is None and (signer := self._find_signer(manifest)):
+            signer = replace(signer, version=self._signed_version(request, chart))
+        if signer and not is_version(version, signer.version):
+            problem = f"version {quote(version)} is not that of the signed chart, which is {quote(signer.version)}"
+            remedy = "find out who has pushed it, and push the chart again"
+            raise BundleError(Reason.VERIFICATION_FAILED, f"{self._access.path}.verify: {problem}; {remedy}")
         return replace(pinned or request.pin(self._repository, version, digest), signer=signer)
 
     def _read_pinned(self, pinned: Resolution) -> tuple[str, bytes]:
@@ -246,16 +271,29 @@ class RegistryRepository:
     def _read_manifest(self, version: str) -> bytes:
         return self._registry.read_manifest(version.replace("+", "_"))
 
-    def _read_digest(self, manifest: bytes) -> str:
+    def _signed_version(self, request: ChartRequest, chart: _Chart) -> str:
+        """Return the version in the signed config of a chart, which must have its name.
+
+        Raises: BundleError (VerificationFailed, UnsupportedContent, and those of the registry).
+        """
+        with closing(self._registry.open_blob(chart.config)) as blob:
+            name, version = read_chart_config(blob.read_all(_CONFIG_BYTES))
+        if name != request.name:
+            problem = f"the signed chart is {quote(name)}, and not {quote(request.name)}"
+            remedy = "find out who has pushed it, and push the chart again"
+            raise BundleError(Reason.VERIFICATION_FAILED, f"{self._access.path}.verify: {problem}; {remedy}")
+        return version
+
+    def _read_chart(self, manifest: bytes) -> _Chart:
         image = self._find_chart(parse_manifest(manifest, self._access.path, _FIELD))
-        if image is None:
+        if image is None or image.config is None:
             problem = 'it contains something else than a Helm chart; use kind image, or push a chart with "helm push"'
             raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{self._access.path}.{_FIELD}: {problem}")
         layers = [layer for layer in image.layers if layer.media_type in (CHART, OLD_CHART)]
         if len(layers) != 1:
             problem = f'the artifact has {len(layers)} packaged charts in place of one; push it with "helm push"'
             raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{self._access.path}.{_FIELD}: {problem}")
-        return layers[0].digest
+        return _Chart(config=image.config, layer=layers[0])
 
     def _find_chart(self, document: Image | Index) -> Image | None:
         """Return the artifact that is a chart: this one, or the first one in an index, perhaps beside images."""

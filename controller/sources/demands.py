@@ -3,11 +3,11 @@
 A demand is a pattern and where the keys are: `ghcr.io/acme/*=/etc/rukpak/keys`. The pattern is a host and a path, `*`
 at its end stands for anything. The longest one that matches counts.
 
-What matters is what servers take a location for, not how it is written. So each spelling that some server may use is
-tried: without user, port, query and `.git`, in lower case, by the other names of Docker Hub and of hosts of Git,
-percent-encoded once or more often, with and without `.` and `..`, as the API of a registry has it, and on both sides of
-a mirror. If they lead to different demands, none is guessed: the source is refused. So is a source that no such key can
-sign.
+What matters is what servers take a location for, not how it is written. So each place has one canonical form, made from
+what the request is made from, and a location that some server may read in another way has none: wherever anything is
+demanded, it is refused. A place may have several names, and the demands for all of them count: with and without its
+port, on both sides of a mirror, and over ssh, where paths begin at any folder of the server, from each folder on. If
+they lead to different demands, none is guessed: the source is refused. So is a source that no such key can sign.
 
 Not here: reading the keys (`revisions/credentials.py`), checking signatures (`signatures/`), and copies of content at
 places that no pattern covers: `--allowed-hosts` keeps sources from those.
@@ -16,15 +16,15 @@ places that no pattern covers: `--allowed-hosts` keeps sources from those.
 from __future__ import annotations
 
 import ipaddress
-import posixpath
 import re
-import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from urllib.parse import unquote
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from api.v1alpha2.references import SecretReference
-from api.v1alpha2.types import BundleDeployment, Source
+from api.v1alpha2.types import BundleDeployment, Source, SourcePin
 from api.v1alpha2.verification import (
     ChartProvenance,
     ChartVerification,
@@ -36,8 +36,14 @@ from api.v1alpha2.verification import (
     ImageVerification,
     Verification,
 )
+from controller.content.limits import quote
+from controller.sources.addresses import embedded
 from controller.sources.hosts import PORTS
-from controller.sources.image.reference import HUB, HUB_NAMES, parse_reference
+from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
+
+if TYPE_CHECKING:
+    from controller.sources.git.connection import Repository
+    from controller.sources.http import Address
 
 OPTION = "--require-verified"
 SCHEME = "secret:"
@@ -45,16 +51,21 @@ SCHEME = "secret:"
 _ALIASES = {
     **dict.fromkeys((*HUB_NAMES, "registry.hub.docker.com"), HUB),
     "ssh.github.com": "github.com",
-    "www.github.com": "github.com",
+    **dict.fromkeys(("www.github.com", "codeload.github.com", "raw.githubusercontent.com"), "github.com"),
     "altssh.gitlab.com": "gitlab.com",
     "altssh.bitbucket.org": "bitbucket.org",
 }
-"""Other names of a host that serve the same paths, such as those for SSH through firewalls; to its usual name."""
+"""Other names of a host, which serve the same below the same paths; to its usual name."""
 _PATTERN = re.compile(r"\*|[^\s*/=,]*[.:\]][^\s*/=,]*/(?!/)[^\s*=,]*\*?|localhost/[^\s*=,]*\*?")
-_PORT = re.compile(r":([0-9]*)$")
-_USUAL_PORTS = frozenset({"", *map(str, PORTS.values())})
-_SCP_LIKE = re.compile(r"(?:[^/@:]+@)?(\[[^\]]+\]|[^/:\[]+):(.*)", re.DOTALL)
-_MOST_DECODINGS = 4
+_HOST = re.compile(r"([a-z0-9_-]+\.)*(?!0x|[0-9]+$)[a-z0-9_-]+")
+"""Not what resolvers read as an IPv4 address."""
+_SERVICE = re.compile(r"\.svc(\..*)?$")
+"""What the search list of Pods adds to the name of a Service."""
+_ELEMENT = re.compile(r"~?[\w.+=@(-][\w.+,=@:()& -]*(?<![.: ])", re.ASCII)
+"""What every server reads alike: not empty, no dots alone, no parameters (`;`), and nothing at the end that Windows
+removes."""
+_PORT = re.compile(r":[0-9]+(?=/|$)")
+_SUFFIX = re.compile(r"(/?\.git)+$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +73,15 @@ class Demand:
     """Whose signature the content of some places must have."""
 
     pattern: str
-    """In lower case."""
+    """In canonical form."""
     keys: str
     """Where the keys are: a file or folder, or `secret:NAMESPACE/NAME`."""
 
-    def matches(self, location: str) -> bool:
-        """Whether it is about a location in normal form."""
+    def matches(self, name: str) -> bool:
+        """Whether it is about a place; without a port, it is for all ports."""
         prefix, star, _ = self.pattern.partition("*")
-        return location.startswith(prefix) if star else location == prefix
+        names = (name, _PORT.sub("", name))
+        return name.startswith(prefix) or names[1].startswith(prefix) if star else prefix in names
 
 
 def name_demand(path: str) -> str:
@@ -96,7 +108,11 @@ def _parse(pair: str, namespace: str) -> Demand:
     name = keys.removeprefix(SCHEME)
     if not name:
         raise ValueError(f'{OPTION}: "{pair}" has no keys; name a file, a folder, or a Secret as secret:NAME')
-    return Demand(pattern=_normal_place(pattern), keys=f"{SCHEME}{namespace}/{name}" if name != keys else keys)
+    try:
+        place = pattern if pattern == "*" else _canonical(pattern)
+    except ValueError as error:
+        raise ValueError(f'{OPTION}: "{pair}" {error}; write it plainly') from None
+    return Demand(pattern=place, keys=f"{SCHEME}{namespace}/{name}" if name != keys else keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,23 +127,28 @@ class SignaturePolicy:
         if not self.demands:
             return deployment
         spec = deployment.spec
-        sources = tuple(map(self._with_demand, spec.sources))
+        sources = tuple(map(self.with_demand, spec.sources))
         return deployment.model_copy(update={"spec": spec.model_copy(update={"sources": sources})})
 
-    def _with_demand(self, source: Source) -> Source:
-        found = {demand for each in find_locations(source, self.mirrors) if (demand := self._demand_for(each))}
+    def with_demand(self, source: Source) -> Source:
+        """Return a source that demands the signature that it must have."""
+        try:
+            place = locate(source)
+        except ValueError as error:
+            problem = f"{error} that servers may read in several ways, and the administrator demands signatures"
+            problem = f"{problem} by place ({OPTION}); spell it plainly"
+            return source.demanding(Demanded(verification=None, keys="", problem=problem))
+        if place.request and any(each.pattern.startswith(f"{place.address}/") for each in self.demands):
+            source = source.requesting(place.request)
+        found = {demand for each in place.names(self.mirrors) if (demand := self._demand_for(each))}
         if not found:
             return source
-        problem = ""
-        verification = None
+        problem, verification = "", _verification_of(source)
         if len(found) > 1:
-            problem = (
-                f"the administrator demands other signatures for other spellings of it ({OPTION}); spell it plainly"
-            )
-        elif (verification := _verification_of(source)) is None:
+            problem = f"the administrator demands other signatures for other names of it ({OPTION}); name another"
+        elif verification is None:
             problem = f"the administrator demands a signature ({OPTION}), and sources of this kind have none"
-        [demand, *_] = sorted(found, key=lambda each: each.pattern)
-        return source.demanding(Demanded(verification=verification, keys=demand.keys, problem=problem))
+        return source.demanding(Demanded(verification=verification, keys=found.pop().keys, problem=problem))
 
     def _demand_for(self, location: str) -> Demand | None:
         matching = [demand for demand in self.demands if demand.matches(location)]
@@ -137,6 +158,19 @@ class SignaturePolicy:
 def can_be_signed(source: Source) -> bool:
     """Whether there are signatures of sources of this kind at all."""
     return _verification_of(source) is not None
+
+
+def source_of(pin: SourcePin) -> Source:
+    """Return a source at the place that a pin records."""
+    place = pin.resolved.removesuffix(f"@{pin.digest.partition(':')[2]}")  # of git
+    repository, _, name = place.rpartition("@")[0].rpartition(":")[0].rpartition("/")
+    blocks: dict[str, dict[str, str]] = {
+        "image": {"ref": place},
+        "http": {"url": place},
+        "git": {"repository": place.removesuffix(f"@{pin.version}") if pin.version else place},
+        "chart": {"repository": repository, "name": name},
+    }
+    return Source.model_validate({"kind": pin.kind, **({pin.kind: blocks[pin.kind]} if pin.kind in blocks else {})})
 
 
 def _verification_of(source: Source) -> Verification | None:
@@ -154,91 +188,111 @@ def _verification_of(source: Source) -> Verification | None:
     return ChartVerification(provenance=ChartProvenance(secret=place)) if source.chart else None
 
 
-def find_locations(source: Source, mirrors: Mapping[str, str]) -> set[str]:
-    """Return each spelling of host and path of a source, in normal form; '' for a kind that does not tell."""
-    if source.image:
-        return set(_of_registry(source.image.ref, mirrors))
-    if source.chart and source.chart.is_in_registry:
-        return set(_of_registry(f"{_without_scheme(source.chart.repository).rstrip('/')}/{source.chart.name}", mirrors))
-    if source.chart:
-        return set(_spellings(f"{source.chart.repository.partition('?')[0].rstrip('/')}/{source.chart.name}"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where content comes from, in canonical form."""
+
+    address: str
+    """The host, and its port unless that is a usual one."""
+    paths: Sequence[str]
+    """The path, and others by which the same may be meant."""
+    request: str = ""
+    """The URL to use where the one of the spec begins at the home of a user: from the root, as all users have it."""
+
+    def names(self, mirrors: Mapping[str, str]) -> set[str]:
+        """Return the names of the place, also those at the other side of a mirror."""
+        names = {f"{self.address}/{path}" for path in self.paths}
+        for pair in mirrors.items():
+            origin, mirror = (f"{_canonical(each.strip('/'))}/" for each in pair)
+            for here, there in ((origin, mirror), (mirror, origin)):
+                names |= {f"{there}{name.removeprefix(here)}" for name in names if name.startswith(here)}
+        return names
+
+
+def locate(source: Source) -> Place:
+    """Return where a source gets its content, as the parsers of its requests read it; '' for a kind that does not tell.
+
+    Raises: ValueError with what has no canonical form.
+    """
+    # Slow to import, and needed only where something is demanded.
+    from controller.sources.chart_registry import chart_reference  # noqa: PLC0415
+    from controller.sources.git.connection import parse_repository  # noqa: PLC0415
+    from controller.sources.http import parse_address  # noqa: PLC0415
+
+    chart = source.chart
     if source.git:
-        return set(_spellings(_as_url(source.git.repository)))
-    return set(_spellings(source.http.url)) if source.http else {""}
+        return _locate_repository(parse_repository(source.git.repository))
+    if source.image:
+        return _locate_image(parse_reference(source.image.ref))
+    if source.http:
+        return _locate_file(parse_address(source.http.url))
+    if chart and chart.is_in_registry:
+        return _locate_image(chart_reference(chart.repository, chart.name))
+    return _locate_file(parse_address(chart.repository), f"/{chart.name}") if chart else Place(address="", paths=[""])
 
 
-def _of_registry(reference: str, mirrors: Mapping[str, str]) -> Iterator[str]:
-    try:
-        parsed = parse_reference(reference)
-    except ValueError:  # it is refused before anything is asked
-        return
-    for spelling in _spellings(f"{parsed.registry}/{parsed.repository}"):
-        yield spelling
-        host, _, path = spelling.partition("/")
-        for name, mirror in mirrors.items():
-            place, origin = _normal_place(mirror.strip("/")), _normal_place(name)
-            if host == origin:
-                yield from _spellings(f"{place}/{path}")
-            if spelling.startswith(f"{place}/"):
-                yield from _spellings(f"{origin}/{spelling.removeprefix(f'{place}/')}")
+def _locate_image(reference: ImageReference) -> Place:
+    return Place(address=_address_of(reference.registry), paths=[_canonical_path(reference.repository)])
 
 
-def _without_scheme(url: str) -> str:
-    return url.partition("://")[2]
+def _locate_file(address: Address, below: str = "") -> Place:
+    path = _canonical_path(address.path.removesuffix("/") + below)
+    return Place(address=_address_of(address.authority), paths=[path, path.removeprefix("v2/")])  # or of a registry
 
 
-def _as_url(repository: str) -> str:
-    if "://" not in repository and (match := _SCP_LIKE.fullmatch(repository)):
-        return f"ssh://{match[1]}/{match[2]}"
-    return repository
+def _locate_repository(repository: Repository) -> Place:
+    address, (scheme, _, rest) = _address_of(repository.authority), repository.url.rpartition("://")
+    host, _, path = rest.partition("/" if scheme else ":")
+    name = _canonical_path(path)
+    if repository.scheme != "ssh":
+        return Place(address=address, paths=[name])
+    if name.startswith("~") or (not scheme and "%" in path):  # git decodes paths only in URLs
+        raise ValueError(f"{quote(path)} is a path")
+    elements = name.split("/")
+    # Forges begin at their own root, and other servers at that of the machine: /home/git/acme/shop.
+    paths = ["/".join(elements[start:]) for start in range(len(elements))]
+    return Place(address=address, paths=paths, request="" if scheme else f"ssh://{host}/{path.removeprefix('/')}")
 
 
-def _spellings(url: str) -> Iterator[str]:
-    """Yield what servers may take a URL, or a host with a path, for."""
-    place = _without_scheme(url) if "://" in url else url
-    authority, _, path = re.split(r"[?#]", place, maxsplit=1)[0].partition("/")
-    host, port = _normal_address(authority.rpartition("@")[2].lower())
-    for each in set(_paths(path)):
-        yield f"{host}/{each}"
-        yield f"{host}{port}/{each}"
+def _canonical(place: str) -> str:
+    """Return a pattern, or one side of a mirror, in canonical form. Raises: ValueError."""
+    authority, slash, path = place.partition("/")
+    prefix, star, _ = path.partition("*")
+    # Any letter in place of the star: what is before it need not be a whole element.
+    path = f"{_canonical_path(f'{prefix}x')[:-1]}*" if star else _canonical_path(path)
+    return f"{_address_of(authority)}{slash}{path}"
 
 
-def _normal_place(text: str) -> str:
-    """Return a pattern, or the place of a mirror, in normal form."""
-    authority, slash, path = text.lower().partition("/")
-    host, port = _normal_address(authority)
-    return f"{host}{port}{slash}{path}"
-
-
-def _normal_address(authority: str) -> tuple[str, str]:
-    """Return host and port in normal form, the port with its colon.
+def _address_of(authority: str) -> str:
+    """Return host and port in canonical form.
 
     The usual ports need not be written, so they are left out: a demand for one of them is for all ports.
+
+    Raises: ValueError.
     """
-    found = _PORT.search(authority)
-    host, digits = (authority[: found.start()], found[1]) if found else (authority, "")
-    # Clients read a port as a number: :05000 is :5000.
-    port = digits.lstrip("0")
-    return _normal(host.rstrip(".")), "" if port in _USUAL_PORTS else f":{port}"
+    parts = urlsplit(f"//{authority}")
+    host, port = _canonical_host(parts.hostname or ""), parts.port
+    return f"{host}:{port}" if port and port not in PORTS.values() else host
 
 
-def _normal(host: str) -> str:
-    """Return the usual name of a host, or spelling of an address, as resolvers read all of them: 10.1 is 10.0.0.1."""
-    if host in _ALIASES:
-        return _ALIASES[host]
-    try:
-        if ":" not in host:
-            return socket.inet_ntoa(socket.inet_aton(host))
-        address = ipaddress.IPv6Address(host.strip("[]"))
-    except (OSError, ValueError):
-        return host
-    return str(address.ipv4_mapped) if address.ipv4_mapped else f"[{address}]"
+def _canonical_host(host: str) -> str:
+    name = host.removesuffix(".")
+    with suppress(ValueError):
+        address = ipaddress.ip_address(name)
+        if isinstance(address, ipaddress.IPv4Address):
+            return str(address)
+        if not (address.ipv4_mapped or embedded(address)):
+            return f"[{address}]"
+    if not _HOST.fullmatch(name):  # also other spellings of addresses, such as 10.1
+        raise ValueError(f"{quote(host)} is a host")
+    return _ALIASES.get(name) or _SERVICE.sub("", name)
 
 
-def _paths(path: str) -> Iterator[str]:
-    for _ in range(_MOST_DECODINGS):
-        for each in (path, posixpath.normpath(f"/{path}")):
-            plain = re.sub("/+", "/", each).strip("/").lower().removesuffix(".git")
-            yield plain
-            yield plain.removeprefix("v2/")
-        path = unquote(path)
+def _canonical_path(path: str) -> str:
+    """Return a path as servers that ignore case read it, without slashes around it and `.git`. Raises: ValueError."""
+    whole = path.removeprefix("/").removesuffix("/")
+    elements = [unquote(each) for each in whole.split("/")] if whole else []
+    for each in elements:
+        if not _ELEMENT.fullmatch(each):  # also what could be decoded once more
+            raise ValueError(f"{quote(each)} is a part of the path")
+    return _SUFFIX.sub("", "/".join(elements).lower())

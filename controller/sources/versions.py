@@ -65,6 +65,15 @@ _LOOSE = re.compile(
 )
 
 
+def is_version(name: str, version: str) -> bool:
+    """Whether a name, such as a tag, says a version: without regard to "v" before it, and with `_` or `+`."""
+    return _plain(name) == _plain(version)
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("v").replace("_", "+")
+
+
 def parse_loosely(text: str) -> Version | None:
     """Return a version as Helm reads those of an index: it may lack numbers, which are 0, and start with zeros."""
     found = _LOOSE.fullmatch(text) if len(text) <= _LONGEST else None

@@ -5,7 +5,8 @@ other names         the Host must be one of its own, so that no name that resolv
                     (DNS rebinding)
 other sites         Origin and Sec-Fetch-Site must be its own, the cookie is SameSite=Strict, and acts carry a token
                     that only a page of this server has (CSRF)
-other users         a cookie, which is given for the token in the address that is printed
+other users         a cookie, which is given for the token in the address that is printed; each run has a name of its
+                    own, which other servers of the machine do not know: cookies do not tell ports apart
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Guard:
 
     @property
     def cookie(self) -> str:
-        """The name of its cookie: cookies do not tell ports apart."""
+        """The name of its cookie."""
         return f"rukpak-ui-{self.port}"
 
     def set_cookie(self) -> str:
@@ -127,6 +128,11 @@ def _equal(given: str, expected: str) -> bool:
 
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+def name_run() -> str:
+    """Return the name of one run: browsers find whatever is below `localhost` on this machine (RFC 6761)."""
+    return f"{secrets.token_hex(16)}.localhost"
 
 
 def is_loopback(address: str) -> bool:

@@ -108,3 +108,32 @@ def test_what_is_installed_is_checked_when_a_demand_is_new(
                 deployed.wait_for("Unpacked", "False", "VerificationFailed")
             deployed.edit("settings", color="red")
             deployed.wait(lambda: deployed.data("settings") == {"color": "blue"}, "what is installed is repaired")
+
+
+def test_a_pinned_revision_that_was_made_before_a_demand_is_not_applied(
+    cluster: ControlPlane, registry: LocalRegistry, settings: Settings, tmp_path: Path
+) -> None:
+    """No source is asked for a pinned revision, so it must have recorded the check itself."""
+    file = tmp_path / "acme.pub"
+    file.write_text(pem_of(KEY), encoding="utf-8")
+    with FaultyRegistry() as served, new_world(cluster, registry, settings.running) as world:
+        ref = f"{served.host}/shop/app:v1"
+        push(served, "red", KEY)
+        installed = world.deploy(ref=ref)
+        before = installed.wait_ready()["installedRevision"]
+        world.controller.stop()
+        with new_world(cluster, registry, settings.running, f"--require-verified={served.host}/*={file}") as demanding:
+            deployed = replace(installed, wait=demanding.wait)
+            push(served, "blue", KEY)
+            deployed.request_reconcile("signed")
+            deployed.wait(lambda: deployed.data("settings") == {"color": "blue"}, "what is signed is installed")
+            signed = deployed.wait_ready()["installedRevision"]
+            deployed.change(pinnedRevision=before)
+            deployed.wait_for("Installed", "False", "VerificationFailed", "spec.pinnedRevision: revision")
+            assert deployed.data("settings") == {"color": "blue"}, "what is installed stays"
+            push(served, "green", KEY)
+            deployed.change(pinnedRevision="")
+            deployed.request_reconcile("without a pin")
+            deployed.wait(lambda: deployed.data("settings") == {"color": "green"}, "without a pin, sources are asked")
+            deployed.change(pinnedRevision=signed)
+            deployed.wait(lambda: deployed.data("settings") == {"color": "blue"}, "what was checked may be pinned")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import threading
 import webbrowser
 from collections.abc import Iterator
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -60,6 +62,59 @@ def test_the_address_opens_the_page_also_from_the_file_that_leads_to_it(
         expect(page.locator("tbody tr")).to_have_count(5)
         assert page.url.startswith(f"{served.origin}/")
         assert "token" not in page.url
+
+
+class _Other(BaseHTTPRequestHandler):
+    """The server of another user of this machine, which keeps what browsers tell it."""
+
+    received: ClassVar[list[dict[str, str]]] = []
+
+    def do_GET(self) -> None:
+        self.received.append({name.lower(): text for name, text in self.headers.items()})
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+def test_a_click_on_an_address_of_another_server_of_this_machine_hands_over_nothing(page: Page, served: Served) -> None:
+    """Cookies do not tell ports apart (RFC 6265, section 8.5), so the name of the page must be its own."""
+    expect(page.locator("tbody tr")).to_have_count(5)
+    assert [each["name"] for each in page.context.cookies()] == [served.guard.cookie]
+    add = """address => {
+      const link = Object.assign(document.createElement("a"), {href: address, id: "link", textContent: "other"});
+      document.body.prepend(link);
+    }"""
+    _Other.received.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Other) as other:
+        threading.Thread(target=other.serve_forever).start()
+        try:
+            for host in ("127.0.0.1", "localhost", "other.localhost"):
+                page.evaluate(add, f"http://{host}:{other.server_port}/{host}")
+                page.click("#link")
+                page.wait_for_url(f"http://{host}:*/{host}")
+                page.go_back()
+                expect(page.locator("tbody tr")).to_have_count(5)
+        finally:
+            other.shutdown()
+    assert [each["cookie"] for each in _Other.received if "cookie" in each] == []
+    clicks = [each for each in _Other.received if each["sec-fetch-dest"] == "document"]
+    assert [each.get("referer", "") for each in clicks] == ["", "", ""], "nor the name, to which a cookie would go"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_page_is_not_at_names_that_others_share(browser: Browser, served: Served, host: str) -> None:
+    """A cookie for them would go to any server of this machine."""
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        reply = page.goto(f"http://{host}:{served.guard.port}/?token={served.guard.token}")
+        assert reply
+        assert reply.status == 421
+        assert context.cookies() == []
+    finally:
+        context.close()
 
 
 HIDE = """hidden => {

@@ -69,6 +69,7 @@ def render(
     config: Mapping[str, Any] | None = None,
     capabilities: Capabilities = CAPABILITIES,
     refused: Mapping[str, Refusal] | None = None,
+    unprepared: Mapping[str, Refusal] | None = None,
     **means: Any,
 ) -> Rendering:
     """Render the content below a folder with Helm.
@@ -81,6 +82,7 @@ def render(
         config: of its spec.
         capabilities: of the cluster.
         refused: what must not be read of the content.
+        unprepared: what a processor could not prepare of it.
         means: fields of `Means` other than usual.
     """
     folder = scratch / f"scratch-{len(list(scratch.glob('scratch-*')))}"
@@ -89,7 +91,9 @@ def render(
         RenderRequest(
             name=name,
             install_namespace="shop",
-            tree=ContentTree(root=root, destinations=destinations or ("",), refused=refused or {}),
+            tree=ContentTree(
+                root=root, destinations=destinations or ("",), refused=refused or {}, unprepared=unprepared or {}
+            ),
             config=config or {},
             capabilities=capabilities,
             means=Means(**{"scratch": folder, "programs": PROGRAMS, **means}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from cryptography.hazmat.primitives import hashes, serialization
@@ -15,6 +16,7 @@ PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
+SIMPLE_SIGNATURE = "application/vnd.dev.cosign.artifact.sig.v1+json"
 SIGNATURE = "https://sigstore.dev/cosign/sign/v1"
 EMPTY = "application/vnd.oci.empty.v1+json"
 
@@ -96,14 +98,40 @@ def signed_bundle(key: PrivateKey, digest: str, predicate_type: str = SIGNATURE)
 
 def store_simply(registry: FaultyRegistry, digest: str, *signed: tuple[bytes, bytes]) -> None:
     """Store documents and their signatures as cosign 2 does: at the tag that is named like the digest."""
-    layers = [
+    layers = _documents(registry, signed)
+    registry.add_manifest(f"{digest.replace(':', '-')}.sig", OCI_MANIFEST, layers=layers)
+
+
+def store_referring(registry: FaultyRegistry, digest: str, *signed: tuple[bytes, bytes]) -> None:
+    """Store them as cosign 2 does with --registry-referrers-mode=oci-1-1: in an artifact that refers to the image."""
+    manifest = registry.add_manifest(
+        "",
+        OCI_MANIFEST,
+        subject={"mediaType": OCI_MANIFEST, "digest": digest, "size": 1},
+        config=registry.add_blob(b"{}", SIMPLE_SIGNATURE),
+        layers=_documents(registry, signed),
+    )
+    _list_at_tag(registry, digest, manifest, {"artifactType": SIMPLE_SIGNATURE})
+
+
+def _documents(registry: FaultyRegistry, signed: Iterable[tuple[bytes, bytes]]) -> list[dict[str, Any]]:
+    return [
         {
             **registry.add_blob(payload, SIMPLE_SIGNING),
             "annotations": {"dev.cosignproject.cosign/signature": encode(signature)},
         }
         for payload, signature in signed
     ]
-    registry.add_manifest(f"{digest.replace(':', '-')}.sig", OCI_MANIFEST, layers=layers)
+
+
+def _list_at_tag(registry: FaultyRegistry, digest: str, manifest: str, about: dict[str, Any]) -> None:
+    """List an artifact where registries do that which do not list referrers: in the index at a tag."""
+    if registry.lists_referrers:
+        return
+    tag = digest.replace(":", "-")
+    entries = json.loads(registry.manifests[tag][1])["manifests"] if tag in registry.manifests else []
+    entry = {"mediaType": OCI_MANIFEST, "digest": manifest, "size": len(registry.manifests[manifest][1]), **about}
+    registry.add_manifest(tag, OCI_INDEX, manifests=[*entries, entry])
 
 
 def store_bundle(
@@ -126,10 +154,4 @@ def store_bundle(
         layers=[registry.add_blob(bundle, kind)],
         annotations=annotations,
     )
-    if registry.lists_referrers:
-        return
-    tag = digest.replace(":", "-")
-    entries = json.loads(registry.manifests[tag][1])["manifests"] if tag in registry.manifests else []
-    size = len(registry.manifests[manifest][1])
-    entry = {"mediaType": OCI_MANIFEST, "digest": manifest, "size": size, "artifactType": listed_as or kind}
-    registry.add_manifest(tag, OCI_INDEX, manifests=[*entries, {**entry, "annotations": annotations}])
+    _list_at_tag(registry, digest, manifest, {"artifactType": listed_as or kind, "annotations": annotations})

@@ -126,14 +126,16 @@ class FaultyRegistry:
         self.blobs[digest_of(data)] = data
         return {"mediaType": media_type, "digest": digest_of(data), "size": len(data)}
 
-    def add_image(self, tag: str, *layers: bytes, compression: str = "gzip", docker: bool = False) -> str:
-        """Add an image of these tar archives; return its digest."""
+    def add_image(
+        self, tag: str, *layers: bytes, compression: str = "gzip", docker: bool = False, **document: Any
+    ) -> str:
+        """Add an image of these tar archives, with more fields of its manifest; return its digest."""
         suffix = f"{'.' if docker else '+'}{compression}" if compression else ""
         media_type = (DOCKER_LAYER if docker else OCI_LAYER) + suffix
         descriptors = [self.add_blob(_compress(layer, compression), media_type) for layer in layers]
-        return self.add_manifest(tag, DOCKER_MANIFEST if docker else OCI_MANIFEST, layers=descriptors)
+        return self.add_manifest(tag, DOCKER_MANIFEST if docker else OCI_MANIFEST, layers=descriptors, **document)
 
-    def add_index(self, tag: str, platforms: Mapping[str, str], *, docker: bool = False) -> str:
+    def add_index(self, tag: str, platforms: Mapping[str, str], *, docker: bool = False, **document: Any) -> str:
         """Add an index of platform to digest of an image; the platform '' is not written. Return its digest."""
         entries = []
         for platform, digest in platforms.items():
@@ -143,7 +145,7 @@ class FaultyRegistry:
                 keys = ("os", "architecture", "variant")
                 entry["platform"] = dict(zip(keys, platform.split("/"), strict=False))
             entries.append(entry)
-        return self.add_manifest(tag, DOCKER_LIST if docker else OCI_INDEX, manifests=entries)
+        return self.add_manifest(tag, DOCKER_LIST if docker else OCI_INDEX, manifests=entries, **document)
 
     def add_manifest(self, tag: str, media_type: str, **document: Any) -> str:
         document = {"schemaVersion": 2, "mediaType": media_type, **document}
@@ -232,6 +234,7 @@ class FaultyRegistry:
             if name.startswith("sha256:") and document.get("subject", {}).get("digest") == digest:
                 entry = {"mediaType": media_type, "digest": name, "size": len(data)}
                 about = {key: document[key] for key in ("artifactType", "annotations") if key in document}
+                about.setdefault("artifactType", document.get("config", {}).get("mediaType", ""))
                 found.append({**entry, **about})
         return found
 

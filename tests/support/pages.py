@@ -17,7 +17,7 @@ from controller.apply.execute import REVIEWS
 from controller.kube.client import Client
 from controller.kube.resources import DEPLOYMENTS
 from controller.ui.acts import Rights
-from controller.ui.guard import LOOPBACK, Guard
+from controller.ui.guard import LOOPBACK, Guard, name_run
 from controller.ui.server import Site, make_server
 from controller.ui.watching import Board
 from tests.support.fake_api import FakeApi
@@ -309,16 +309,21 @@ class Served:
     @property
     def url(self) -> str:
         """The address that opens it."""
-        return f"http://127.0.0.1:{self.guard.port}/?token={self.guard.token}"
+        return f"{self.origin}/?token={self.guard.token}"
 
     @property
     def origin(self) -> str:
-        return f"http://127.0.0.1:{self.guard.port}"
+        return f"http://{self.host}"
+
+    @property
+    def host(self) -> str:
+        [name] = self.guard.hosts
+        return f"{name}:{self.guard.port}"
 
     def ask(self, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Reply:
         """Send a request as its page would, with other headers where some are given."""
         own = {
-            "Host": f"127.0.0.1:{self.guard.port}",
+            "Host": self.host,
             "Cookie": f"{self.guard.cookie}={self.guard.session}",
             "Origin": self.origin,
             "X-CSRF-Token": self.guard.csrf,
@@ -338,7 +343,8 @@ class Served:
         found: list[Json] = []
         connection = http.client.HTTPConnection("127.0.0.1", self.guard.port, timeout=30)
         try:
-            connection.request("GET", path, headers={"Cookie": f"{self.guard.cookie}={self.guard.session}"})
+            own = {"Host": self.host, "Cookie": f"{self.guard.cookie}={self.guard.session}"}
+            connection.request("GET", path, headers=own)
             with connection.getresponse() as reply:
                 kind = ""
                 while len(found) < len(kinds):
@@ -364,7 +370,8 @@ def serve(client: Client, *, is_read_only: bool = False, certificate: str = "") 
     """Serve the page of a cluster; with the file of a certificate over https."""
     board = Board(client, names.DEFAULT_NAMESPACE)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        guard = Guard(hosts=LOOPBACK, port=listener.getsockname()[1], is_secure=bool(certificate))
+        hosts = LOOPBACK if certificate else frozenset({name_run()})
+        guard = Guard(hosts=hosts, port=listener.getsockname()[1], is_secure=bool(certificate))
         site = Site(
             board=board,
             guard=guard,

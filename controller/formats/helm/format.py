@@ -124,8 +124,8 @@ class HelmFormat:
         if kept.exists():
             output, warning = kept.read_bytes(), kept_warning.read_text(encoding="utf-8")
         else:
-            result = self._template(request, configuration, release, chart)
-            output, warning = result.output, _describe_unknown_hooks(result.stderr)
+            result, told = self._template(request, configuration, release, chart)
+            output, warning = result.output, "\n".join(filter(None, (*told, _describe_unknown_hooks(result.stderr))))
         try:
             rendering = read_output(output, TextBudget.of(means), skip_tests=configuration.skip_tests)
         except LargeTextError:
@@ -135,17 +135,20 @@ class HelmFormat:
             raise
         is_empty = not (rendering.objects or rendering.hooks)
         nothing = f"{name_chart(chart.path)}: chart renders no objects with these values" if is_empty else ""
-        return replace(rendering, warnings=tuple(filter(None, (warning, nothing))))
+        return replace(rendering, warnings=tuple(filter(None, (*warning.split("\n"), nothing))))
 
     def _template(
         self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart
-    ) -> ProgramResult:
-        """Return the result of `helm template`, which has succeeded."""
+    ) -> tuple[ProgramResult, list[str]]:
+        """Return the result of `helm template`, which has succeeded, and warnings about values files."""
         means = request.means
         refused = find_refused(request.tree, chart)
         root, limits, copy = request.tree.root, means.limits, scratch_of(means) / _CHART
         folder = gather_chart(root, chart, copy, limits, means.occupy, refused=refused)
         request.tree.check(lambda path: any(covers(path, name) for name in configuration.values_files))
+        for index, name in enumerate(configuration.values_files):
+            request.tree.check_prepared(name, f"spec.config.valuesFiles[{index}]")
+        request.tree.check_prepared(f"{chart.path}/values.yaml".removeprefix("/"), chart.path or "values.yaml")
         files = find_values_files(root, configuration.values_files)
         values = write_values(configuration.values)
         texts = [values, *(file.text for file in files)]
@@ -167,7 +170,7 @@ class HelmFormat:
         if result.status:
             given = [configuration.values, *(file.values for file in files)]
             raise explain(result, chart.path, given, partial(needs_lookup, folder))
-        return result
+        return result, [file.warning for file in files]
 
 
 def _describe_unknown_hooks(said: str) -> str:

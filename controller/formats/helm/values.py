@@ -21,7 +21,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import Rejection, check_path, name_key, quote
 from controller.formats.composer import NodeBudget, write_number
-from controller.formats.manifests import read_documents, read_small
+from controller.formats.manifests import find_duplicate_key, read_documents, read_small
 from controller.formats.objects import describe_type
 from controller.formats.programs import scratch_of
 
@@ -43,6 +43,8 @@ class ValuesFile:
 
     text: bytes
     values: Mapping[str, Any]
+    warning: str = ""
+    """About a key that is there twice; Helm takes the last one, without a word."""
 
 
 def find_values_files(root: Path, names: Sequence[str]) -> list[ValuesFile]:
@@ -116,7 +118,9 @@ def _find_values_file(root: Path, name: str, field: str) -> ValuesFile:
         problem = f"no file {quote(name)} in the content; use its path from the root, including the destination"
         raise BundleError(Reason.INVALID_CONFIG, f"{field}: {problem}")
     text = read_small(path, f"{field}: {name}", VALUES_BYTES)
-    return ValuesFile(text=text, values=read_values(text, f"{field}: {name}"))
+    values = read_values(text, f"{field}: {name}")
+    duplicate = find_duplicate_key(text, NodeBudget(VALUES, "remove some"))
+    return ValuesFile(text=text, values=values, warning=f"{field}: {name}:{duplicate}" if duplicate else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

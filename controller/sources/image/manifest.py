@@ -45,6 +45,9 @@ _MANIFESTS, _INDEXES = (_OCI_MANIFEST, _DOCKER_MANIFEST), (_OCI_INDEX, _DOCKER_L
 ACCEPT = ", ".join((*_MANIFESTS, *_INDEXES))
 """The header of that name."""
 
+VERSION = "org.opencontainers.image.version"
+"""Annotation of a manifest. The label of that name in a config is often that of a base image."""
+_MOST_OF_VERSION = 256
 _ATTESTATION = "unknown"  # BuildKit's platform for entries that are not images
 
 
@@ -95,6 +98,7 @@ class _Manifest(_Document):
     # Without FailFast, a million empty descriptors would produce two million errors.
     layers: Annotated[tuple[Descriptor, ...] | None, FailFast()] = None
     manifests: Annotated[tuple[Descriptor, ...] | None, FailFast()] = None
+    annotations: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,8 @@ class Image:
 
     layers: tuple[Descriptor, ...]
     config: Descriptor | None = None
+    version: str = ""
+    """By its annotation."""
 
     @property
     def size(self) -> int:
@@ -115,6 +121,8 @@ class Index:
     """The images of several platforms."""
 
     manifests: tuple[Descriptor, ...]
+    version: str = ""
+    """By its annotation."""
 
     @property
     def indexes(self) -> list[Descriptor]:
@@ -150,9 +158,10 @@ def parse_manifest(data: bytes, path: str, field: str = "ref") -> Image | Index:
     if document.media_type and document.media_type not in admitted:
         problem = f"the manifest has the unsupported media type {quote(document.media_type)}"
         raise _unsupported(subject, f"{problem}; push an image in OCI format")
+    version = document.annotations.get(VERSION, "")[:_MOST_OF_VERSION]
     if document.manifests is not None:
-        return Index(manifests=document.manifests)
-    return Image(layers=document.layers or (), config=document.config)
+        return Index(manifests=document.manifests, version=version)
+    return Image(layers=document.layers or (), config=document.config, version=version)
 
 
 def check_size(image: Image, limits: Limits, path: str) -> None:
@@ -295,6 +304,15 @@ class _Chart(BaseModel):
 _CHART_NAME = re.compile(r"\w[\w.+-]*", re.ASCII)
 
 
+def read_chart_config(config: bytes) -> tuple[str, str]:
+    """Return name and version in the config of a chart; empty for one that has none."""
+    try:
+        chart = _Chart.model_validate_json(config)
+    except ValidationError:
+        return "", ""
+    return chart.name, chart.version[:_MOST_OF_VERSION]
+
+
 def name_chart(config: bytes, path: str) -> str:
     """Return `<name>-<version>`, as `helm package` names a chart.
 
@@ -304,12 +322,7 @@ def name_chart(config: bytes, path: str) -> str:
 
     Raises: BundleError (UnsupportedContent).
     """
-    name = ""
-    try:
-        chart = _Chart.model_validate_json(config)
-        name = f"{chart.name}-{chart.version}"
-    except ValidationError:
-        pass  # refused below, like a name that is a path
+    name = "-".join(read_chart_config(config))  # of a chart without them no name, either
     if not _CHART_NAME.fullmatch(name):
         message = f'{path}.ref: the config of the chart has no valid name and version; push the chart with "helm push"'
         raise BundleError(Reason.UNSUPPORTED_CONTENT, message)

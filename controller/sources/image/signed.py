@@ -1,7 +1,8 @@
 """Who has signed an image: signatures of cosign are found in its repository, in both ways in which they are stored.
 
 - **Sigstore bundles** refer to the digest (OCI 1.1): the registry lists them, or the tag `sha256-<digest>` does.
-- **Simple signing**: the tag `sha256-<digest>.sig`; attestations in that form: `sha256-<digest>.att`.
+- **Simple signing**: the tag `sha256-<digest>.sig`, or an artifact that refers to the digest; attestations of that
+  form: `sha256-<digest>.att`.
 
 At most three requests find a signature that is there: the list or its tag, a manifest, and a blob; one more is sent to
 a registry that does not list referrers, once. Where that is known, the list is asked for after all before a signature
@@ -15,7 +16,7 @@ Not here: what a signature must be (signatures/cosign.py), and the protocol (reg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +34,7 @@ from controller.sources.signatures.cosign import (
     CERTIFICATE,
     ENVELOPE,
     SIGNATURE,
+    SIMPLE_SIGNATURE,
     SIMPLE_SIGNING,
     Checked,
     Subject,
@@ -144,7 +146,21 @@ class _Search:
         yield from self.bundles(SIGNATURE)
         for layer in self._layers(f"{self._tag}.sig", SIMPLE_SIGNING):
             yield partial(self._check_payload, layer)
-        yield from self._bundles_after_all(SIGNATURE)
+        yield from self._referring_documents()
+        if self.is_by_tag:
+            yield from self._bundles_after_all(SIGNATURE)
+            yield from self._referring_documents()
+
+    def _referring_documents(self) -> Iterator[Callable[[], Checked]]:
+        """Yield what artifacts with simple signing have that refer to the digest, the latest first."""
+        found = _of_types(self.referrers or (), SIMPLE_SIGNATURE)
+        if not (found or self.is_by_tag):
+            query = f"artifactType={SIMPLE_SIGNATURE}"
+            listed = self._read_document(lambda: self.registry.find_referrers(self.subject.digest, query))
+            found = _of_types(_entries_of(listed), SIMPLE_SIGNATURE)
+        for descriptor in found[::-1][:MOST_SIGNATURES]:
+            for layer in self._layers(descriptor.digest, SIMPLE_SIGNING):
+                yield partial(self._check_payload, layer)
 
     def attestations(self, predicate_type: str) -> Iterator[Callable[[], Checked]]:
         """Yield what may be an attestation of a type: bundles first, then envelopes."""
@@ -164,7 +180,9 @@ class _Search:
         if self.referrers is None:
             self.is_by_tag = not self.registry.lists_referrers
             self.referrers = self._by_tag() if self.is_by_tag else self._list()
-        found = [each for each in self.referrers if each.annotations.get(_PREDICATE_TYPE) in (predicate_type, None)]
+        # cosign 2 lists bundles at the tag by the type of their empty config.
+        bundles = _of_types(self.referrers, BUNDLE, _EMPTY)
+        found = [each for each in bundles if each.annotations.get(_PREDICATE_TYPE) in (predicate_type, None)]
         found.reverse()  # an index at a tag has no times, and the latest is its last
         found.sort(key=lambda each: each.annotations.get(_CREATED, ""), reverse=True)
         found.sort(key=lambda each: (each.artifact_type != BUNDLE, _PREDICATE_TYPE not in each.annotations))
@@ -178,12 +196,12 @@ class _Search:
         return self.subject.digest.replace(":", "-")
 
     def _list(self) -> list[Descriptor]:
-        """Return the bundles that refer to the digest, without reading them."""
+        """Return the bundles that refer to the digest, and perhaps other artifacts, without reading them."""
         found = self._read_document(lambda: self.registry.find_referrers(self.subject.digest, f"artifactType={BUNDLE}"))
-        return self._by_tag() if found is None else _bundles_in(found)
+        return self._by_tag() if found is None else _entries_of(found)
 
     def _by_tag(self) -> list[Descriptor]:
-        return _bundles_in(self._read_document(lambda: self.registry.find_manifest(self._tag)))
+        return _entries_of(self._read_document(lambda: self.registry.find_manifest(self._tag)))
 
     def _layers(self, target: str, media_type: str) -> list[Descriptor]:
         """Return the layers of a type that a manifest has; none if it does not exist or cannot be read."""
@@ -225,7 +243,9 @@ class _Search:
             return blob.read_all(SIGNATURE_BYTES)
 
 
-def _bundles_in(document: Image | Index | None) -> list[Descriptor]:
-    """Return what may be a bundle: cosign 2 lists them at the tag by the type of their empty config."""
-    found = document.manifests if isinstance(document, Index) else ()
-    return [each for each in found if each.artifact_type in (BUNDLE, _EMPTY)]
+def _entries_of(document: Image | Index | None) -> list[Descriptor]:
+    return list(document.manifests) if isinstance(document, Index) else []
+
+
+def _of_types(descriptors: Iterable[Descriptor], *types: str) -> list[Descriptor]:
+    return [each for each in descriptors if each.artifact_type in types]

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Entry, Resolution
+from api.plugins import MEBIBYTE, Access, Entry, Resolution, Signer
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, quote
 from controller.content.tar import read_tar
 from controller.sources.image.manifest import (
+    VERSION,
     Image,
+    Index,
     Layer,
     Role,
     check_size,
@@ -33,7 +35,15 @@ from controller.sources.image.registry import Blob, Registry, connected, read_ta
 from controller.sources.image.signed import find_signer
 from controller.sources.pace import check_deadline
 from controller.sources.trust import certificate_problems
-from controller.sources.versions import Choice, Range, checked, compile_filter, range_problems
+from controller.sources.versions import (
+    Choice,
+    Range,
+    checked,
+    compile_filter,
+    is_version,
+    parse_version,
+    range_problems,
+)
 
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
 _DEFAULT_PLATFORM = "linux/amd64"
@@ -82,6 +92,8 @@ class ImageSource:
             signer = access.known_signer(found.digest) or find_signer(
                 registry, parameters, access, digest=found.digest, repository=self.origin(parameters)
             )
+            if signer:
+                signer = _with_version(signer, registry, parameters, found, access)
         return replace(found, signer=signer)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
@@ -116,6 +128,39 @@ def _resolve(
     tag = _choose_tag(registry, parameters, reference, access)
     digest = registry.resolve(tag)
     return Resolution(pinned=f"{reference.name}:{tag}@{digest}", digest=digest, version=tag)
+
+
+def _with_version(
+    signer: Signer, registry: Registry, parameters: Mapping[str, Any], found: Resolution, access: Access
+) -> Signer:
+    """Return a signer with the version that the image says it is. A signature is of a digest, and not of a tag.
+
+    Raises: BundleError (VerificationFailed for a tag of another version that a range leads to; as reading a manifest).
+    """
+    must_match = bool(found.version) and parameters["verify"].get("version") != "Tag"
+    is_known = signer is access.known_signer(found.digest) and (bool(signer.version) or not must_match)
+    if not is_known and (found.version or parse_version(found.reference)):
+        signer = replace(signer, version=_read_version(registry, found.digest, parameters, access))
+    if must_match and not is_version(found.version, signer.version):
+        says = f"says {quote(signer.version)}" if signer.version else "is missing"
+        problem = (
+            f"tag {quote(found.version)} is not the version of the signed image, whose annotation {VERSION} {says}"
+        )
+        remedy = "build the image with it and sign it again, or set verify.version: Tag"
+        raise BundleError(Reason.VERIFICATION_FAILED, f"{access.path}.verify.version: {problem}; {remedy}")
+    return signer
+
+
+def _read_version(registry: Registry, digest: str, parameters: Mapping[str, Any], access: Access) -> str:
+    """Return the annotated version; '' for none. Builders annotate an index, or only the images in it.
+
+    Raises: BundleError as reading a manifest.
+    """
+    document = parse_manifest(registry.read_manifest(digest), access.path)
+    if isinstance(document, Index) and not document.version:
+        with suppress(BundleError):  # reading the content reports it
+            document = _read_image(registry, digest, _platform(parameters), access)
+    return document.version
 
 
 def _range_problems(parameters: Mapping[str, Any], path: str) -> list[str]:

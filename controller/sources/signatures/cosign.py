@@ -36,6 +36,7 @@ from api.plugins import Signer
 from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of
 from controller.content.limits import quote
+from controller.sources.image.reference import has_target, parse_reference
 from controller.sources.signatures import SignatureError
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 """Media type of a Sigstore bundle, as cosign stores it."""
 SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
 """Media type of the document that is signed."""
+SIMPLE_SIGNATURE = "application/vnd.dev.cosign.artifact.sig.v1+json"
+"""Type of an artifact with such documents, which refers to the image (OCI 1.1)."""
 ENVELOPE = "application/vnd.dsse.envelope.v1+json"
 """Media type of an envelope with an attestation, as cosign 2 stores it."""
 SIGNATURE = "https://sigstore.dev/cosign/sign/v1"
@@ -101,6 +104,8 @@ class Wanted:
     identities: tuple[Identity, ...] = ()
     trusted_root: bytes = field(default=b"", repr=False)
     """Empty: the public one, as the library has it."""
+    signed_as: str = ""
+    """The repository that was signed, in normal form; empty: that of the image."""
     path: str = ""
     """Of `verify` in the spec; starts messages."""
 
@@ -139,7 +144,24 @@ def read_wanted(verify: Mapping[str, Any], trusted: Mapping[str, Mapping[str, by
         root = data[_ROOT]
     if not (keys or identities):
         raise _invalid(path, "there is neither a key nor an identity; add one")
-    return Wanted(keys=tuple(keys), identities=identities, trusted_root=root, path=path)
+    signed_as = _read_repository(verify["signedAs"], f"{path}.signedAs") if verify.get("signedAs") else ""
+    return Wanted(keys=tuple(keys), identities=identities, trusted_root=root, signed_as=signed_as, path=path)
+
+
+def _read_repository(text: str, path: str) -> str:
+    repository = _repository_of(text)
+    if not repository or has_target(text):
+        raise _invalid(path, f"{quote(text)} is not a repository like ghcr.io/acme/shop, without a tag; correct it")
+    return repository
+
+
+def _repository_of(reference: str) -> str:
+    """Return registry and repository in normal form; '' for what is no reference."""
+    try:
+        found = parse_reference(reference)
+    except ValueError:
+        return ""
+    return f"{found.registry}/{found.repository}"
 
 
 def _keys_of(
@@ -235,8 +257,9 @@ def check_payload(payload: bytes, annotations: Mapping[str, str], subject: Subje
     if digest != subject.digest:
         raise SignatureError("it is the signature of another digest")
     named = _mapping(critical.get("identity")).get("docker-reference")
-    if named and (not isinstance(named, str) or not subject.is_named(named)):
-        raise SignatureError(f"it is the signature of an image of another repository ({quote(str(named))})")
+    if named and _repository_of(str(named)) not in {subject.repository, wanted.signed_as} - {""}:
+        problem = f"it is the signature of an image of another repository ({quote(str(named))})"
+        raise SignatureError(f"{problem}; if it was copied from there, name that in verify.cosign.signedAs")
     return Checked(signer=signer)
 
 
@@ -292,16 +315,6 @@ class Subject:
     """`sha256:…`."""
     repository: str = ""
     """Registry and repository in normal form; empty for what is in no registry."""
-
-    def is_named(self, reference: str) -> bool:
-        """Return whether a reference in a signed document names the repository."""
-        from controller.sources.image.reference import parse_reference  # noqa: PLC0415 - images only
-
-        try:
-            found = parse_reference(reference)
-        except ValueError:
-            return False
-        return f"{found.registry}/{found.repository}" == self.repository
 
     @property
     def hexadecimal(self) -> str:

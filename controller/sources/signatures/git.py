@@ -54,14 +54,29 @@ class Keys:
 
 
 def read_keys(secret: Mapping[str, bytes]) -> Keys:
-    """Return the keys in a Secret: *.asc, and allowed_signers.
+    """Return the keys in a Secret: OpenPGP keys of any name, and allowed_signers.
 
     Raises: UnusableKeysError.
     """
-    keys = Keys(keyring=openpgp.read_keys(secret), allowed_signers=secret.get(_ALLOWED_SIGNERS, b"").strip())
+    signers = secret.get(_ALLOWED_SIGNERS, b"").removeprefix(openpgp.BOM).strip()
+    keys = Keys(keyring=openpgp.read_keys(secret), allowed_signers=signers)
     if not (keys.keyring or keys.allowed_signers):
-        raise UnusableKeysError("the Secret has no keys; add OpenPGP keys as *.asc, or SSH keys as allowed_signers")
+        found = "".join(
+            f"; {quote(name)} is {form}" for name, text in sorted(secret.items()) if (form := _form_of(text))
+        )
+        problem = "add OpenPGP keys as *.asc, or SSH keys as allowed_signers"
+        raise UnusableKeysError(f"the Secret has no keys; {problem}{found}")
     return keys
+
+
+def _form_of(text: bytes) -> str:
+    """Return what keys are that cannot be used as they are; '' for anything else."""
+    text = text.removeprefix(openpgp.BOM).lstrip()
+    if text.startswith((b"ssh-", b"ecdsa-sha2-", b"sk-ssh-", b"sk-ecdsa-")):
+        return "an SSH key, which belongs into allowed_signers behind the name of its owner"
+    if text.startswith(b"---- BEGIN SSH2 PUBLIC KEY"):
+        return "an SSH key in the form of RFC 4716; convert it with ssh-keygen -i"
+    return "a certificate, and X.509 is not supported" if text.startswith(b"-----BEGIN CERTIFICATE") else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

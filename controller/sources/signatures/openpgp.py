@@ -36,6 +36,11 @@ _NEW, _OLD = 0xC0, 0x80
 _TWO_OCTETS, _PARTIAL, _FOUR_OCTETS = 192, 224, 255
 """First octets of the size of a packet, from which on it is longer."""
 _KEYS, _PRIVATE_KEYS, _OF_SIGNATURE = b"PGP PUBLIC KEY BLOCK", b"PGP PRIVATE KEY BLOCK", b"PGP SIGNATURE"
+_SUFFIXES = (".asc", ".gpg")
+"""Of names whose values must be keys."""
+_KEYBOX = b"KBXf"
+BOM = b"\xef\xbb\xbf"
+"""A byte order mark, as editors of Windows write it."""
 _STRONG = {"8": "SHA256", "9": "SHA384", "10": "SHA512", "12": "SHA3-256", "14": "SHA3-512"}
 """Hash algorithms that are accepted, by number (RFC 9580, section 9.5): not MD5, SHA-1, RIPEMD-160 and SHA-224."""
 BINARY, TEXT = "00", "01"
@@ -56,48 +61,67 @@ _PRIMARY = 9
 _Line: TypeAlias = tuple[str, list[str]]
 
 
-def read_keys(secret: Mapping[str, bytes], suffixes: tuple[str, ...] = (".asc",)) -> bytes:
+def read_keys(secret: Mapping[str, bytes]) -> bytes:
     """Return the public keys of a Secret as a keyring for gpgv; it is empty if there are none.
 
     Args:
-        secret: its data by key, with OpenPGP keys, armored or not, and anything else.
-        suffixes: of the keys of the data that have OpenPGP keys.
+        secret: its data by key: OpenPGP keys under any name, armored or not, and anything else.
 
-    Raises: UnusableKeysError for a value without keys, for secret keys, and for a key that is there twice: gpgv would
-        take the first one, although the other one may be revoked.
+    Raises: UnusableKeysError for a value that is named like keys without being such, for secret keys, keyboxes, and for
+        two versions of one key: gpgv would take the first one, although the other one may be revoked.
     """
-    keyring, known = bytearray(), set[bytes]()
-    for name, text in sorted(secret.items()):
-        if not name.endswith(suffixes):
+    known = dict[bytes, bytes]()
+    for name, data in sorted(secret.items()):
+        text = data.removeprefix(BOM)
+        if not (name.endswith(_SUFFIXES) or _has_keys(text)):
             continue
         try:
-            blocks = _read_keys(text)
+            keys = [key for block in _read_blocks(text) for key in _split_keys(block)]
         except ValueError as error:
             raise UnusableKeysError(f"{quote(name)} {error}") from None
-        for block in blocks:
-            for body in [body for tag, body, _ in _packets(block) if tag == _PUBLIC_KEY]:
-                if body in known:
-                    problem = "has a key that is there already; remove the older copy"
-                    raise UnusableKeysError(f"{quote(name)} {problem}")
-                known.add(body)
-            keyring += block
-    return bytes(keyring)
+        for body, whole in keys:
+            if known.setdefault(body, whole) != whole:
+                problem = "has a key that is there already, in another form; remove the older copy"
+                raise UnusableKeysError(f"{quote(name)} {problem}")
+    return b"".join(known.values())
 
 
-def _read_keys(text: bytes) -> list[bytes]:
+def _has_keys(text: bytes) -> bool:
+    """Whether a value is meant as keys, whatever its name."""
+    if b"-----BEGIN PGP P" in text or text[8:12] == _KEYBOX:
+        return True
+    try:
+        return text[:1] >= b"\x80" and next(_packets(text))[0] in (_PUBLIC_KEY, *_SECRET)
+    except (ValueError, StopIteration, IndexError):
+        return False
+
+
+def _read_blocks(text: bytes) -> list[bytes]:
     """Return the blocks of public keys in a file, without armor. Raises: ValueError."""
+    if text[8:12] == _KEYBOX:
+        raise ValueError("is a keybox, which only GnuPG itself reads; write the keys with gpg --export --armor")
     if b"-----BEGIN " + _PRIVATE_KEYS in text:
         raise ValueError("has a private key; replace it by the public key, and do not use it any more")
     blocks = [text] if text[:1] >= b"\x80" else list(_dearmor(text, _KEYS))
     if not blocks:
         raise ValueError("has no public key; write it with gpg --export --armor")
-    for block in blocks:
+    for block in filter(None, blocks):
         tags = [tag for tag, _, _ in _packets(block)]
         if any(tag in _SECRET for tag in tags):
             raise ValueError("has a private key; replace it by the public key, and do not use it any more")
         if tags[:1] != [_PUBLIC_KEY] or not set(tags) <= set(_OF_KEYS):
             raise ValueError("has something else than public keys; write it with gpg --export --armor")
     return blocks
+
+
+def _split_keys(block: bytes) -> list[tuple[bytes, bytes]]:
+    """Return each primary key, and it with all that belongs to it; none of an empty block, as of users without keys."""
+    found: list[tuple[bytes, bytearray]] = []
+    for tag, body, whole in _packets(block):
+        if tag == _PUBLIC_KEY:
+            found.append((body, bytearray()))
+        found[-1][1].extend(whole)
+    return [(body, bytes(whole)) for body, whole in found]
 
 
 def verify(

@@ -315,6 +315,8 @@ class _Run:
     def _results(self, made: Object) -> list[Object]:
         """Return the results, each with a severity and a message."""
         found = made.get("results")
+        if isinstance(found, dict):  # of functions that were built with kyaml before 0.11
+            found = found.get("items")
         results = found if isinstance(found, list) else []
         if found is not None and found is not results:
             raise self._invalid("results that are no list")
@@ -328,6 +330,7 @@ class _Run:
     def _describe(self, result: Object) -> str:
         """Return a result on one line: `ConfigMap a/settings: data.color: must be blue`."""
         about = _mapping(result.get("resourceRef"))
+        about = {**about, **_mapping(about.get("metadata"))}  # in the older form
         name = "/".join(filter(None, (_text(about.get("namespace")), _text(about.get("name")))))
         path = _text(_mapping(result.get("field")).get("path"))
         parts = (" ".join(filter(None, (_text(about.get("kind")), name))), path, result["message"])

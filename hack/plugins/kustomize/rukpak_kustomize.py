@@ -276,7 +276,7 @@ class _Use(Enum):
 # As kustomize's loader decides; git clones whatever looks so before a folder of that name is tried.
 _REMOTE_FILE = re.compile(r"https?:", re.IGNORECASE)
 _REMOTE_FOLDER = re.compile(
-    r"(?:git::)?(?:(?:ssh|https?|file)://|[a-z][a-z0-9-]*@|github\.com[/:])|git::", re.IGNORECASE
+    r"(?:git::)?(?:(?:ssh|https?|file)://|[a-z][a-z0-9-]*@|github\.com[/:][^/]+/+[^/])|git::", re.IGNORECASE
 )
 _REMOTE_REMEDY = "add its content as another source with a destination, and refer to it by its path"
 _CHARTS = ("helmCharts", "helmChartInflationGenerator")
@@ -333,7 +333,7 @@ def _references_of_kustomization(value: Mapping[str, Any]) -> Iterator[_Referenc
 
 def _references_of_generator(value: Mapping[str, Any], place: str = "") -> Iterator[_Reference]:
     for field, text, use in _list_references(value.get("files"), f"{place}files", _Use.DATA):
-        yield _Reference(field, text.rpartition("=")[2], use)
+        yield _Reference(field, text if text.count("=") > 1 else text.rpartition("=")[2], use)
     yield from _list_references(value.get("envs"), f"{place}envs", _Use.LINES)
     yield from _references(value.get("env"), f"{place}env", _Use.LINES)
 
@@ -435,6 +435,8 @@ class _Content:
             return
         path = self._locate(folder, file, reference)
         self._read.add(path)
+        if use in (_Use.DATA, _Use.LINES):
+            self._tree.check_prepared(path, f"{file}: {field}")
         if _is_folder(self._root / path):
             yield _Build(path, owner)
         elif owner is not None:
@@ -464,6 +466,8 @@ class _Content:
         Raises: BundleError (InvalidBundle; the reason of what must not be read).
         """
         field, text, use = reference
+        if use is _Use.DATA and text.count("=") > 1:
+            raise _invalid(file, field, f'{quote(text)} has a key or a file with "=" in its name; rename it')
         if _REMOTE_FILE.match(text):
             raise _invalid(file, field, f"{quote(text)} is remote, and is not fetched; {_REMOTE_REMEDY}")
         path = _normalize(_join(folder, text))
@@ -538,18 +542,21 @@ class _Content:
 
 
 _LAST_ERROR = re.compile(r"(?m)^[Ee]rror: ")
-# Some builds of kubectl log their last error as klog does, with the time and a process id.
-_LOGGED = re.compile(r'(?m)^[EF]\d{4} [\d:.]+ +\d+ \S+:\d+\] "[^"\n]*" err=("(?:[^"\\\n]|\\.)*")')
+# Some builds of kubectl log their last error as klog does, with the time and a process id; one with several lines as a
+# block.
+_PREFIX = r"(?m)^[EFIW]\d{4} [\d:.]+ +\d+ \S+:\d+\] "
+_LOGGED = re.compile(rf'{_PREFIX}"[^"\n]*" err=(?:("(?:[^"\\\n]|\\.)*")|<\n((?:\t.*\n?)*))')
 
 
 def find_message(stderr: str) -> str:
     """Return the last error in what kustomize or kubectl has printed."""
     if found := _LOGGED.findall(stderr):
+        quoted, block = found[-1]
         try:
-            return str(json.loads(found[-1]))
+            return str(json.loads(quoted)) if quoted else block.replace("\t", "")
         except ValueError:  # Go quotes a few characters in other ways
-            return str(found[-1]).strip('"')
-    return _LAST_ERROR.split(stderr)[-1]
+            return str(quoted).strip('"')
+    return re.sub(_PREFIX, "", _LAST_ERROR.split(stderr)[-1])
 
 
 _NESTED = re.compile(r"(?:recursed accumulation of|couldn't make target for) path '([^']*)': ")

@@ -1,8 +1,11 @@
 """The processor `sops.rukpak.io/v1`: decrypts content that was encrypted with SOPS, with age and PGP keys of a Secret.
 
 Encrypted files are decrypted before the format reads them, each as a whole; of YAML with several documents, those that
-were encrypted together. Objects that are still encrypted after rendering are decrypted then. The sops program does it:
-without network, and it verifies the checksum (MAC) of all values.
+were encrypted together. Objects that are still encrypted after rendering are decrypted then, and so are whole documents
+in the data of Secrets. The sops program does it: without network, and it verifies the checksum (MAC) of all values.
+
+One repository often has the files of several clusters, each with a key of its own. So what cannot be opened stays as it
+is, and is refused where it is read: by its name in the spec or in a generator, or as an object.
 
 - Keys are never in arguments, and never in files except for PGP keys, which SOPS reads from a keyring only. It reads
   that itself: gpg and its agent are not used, since a confined program cannot start or reach them.
@@ -38,6 +41,7 @@ from rukpak.plugins import (
     ProgramResult,
     ProgramVersion,
     Reason,
+    Refusal,
     Rendering,
     TextBudget,
     name_key,
@@ -49,6 +53,8 @@ from rukpak.plugins import (
 
 _FIELDS = frozenset({"secret", "allowOtherKinds"})
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?").fullmatch
+_UNOPENED = (Reason.INVALID_CONFIG, Reason.INVALID_BUNDLE, Reason.NOT_SUPPORTED)
+"""Why one file cannot be opened."""
 _VERSION = re.compile(r"sops v?(3\.(?:9|[1-9][0-9])\.[0-9]+)").match
 _MARK = b"ENC[AES256_GCM,"
 """How each encrypted value starts."""
@@ -118,12 +124,22 @@ class SopsProcessor:
             return Prepared()
         files: dict[str, bytes] = {}
         secrets: list[str] = []
+        unopened: dict[str, Refusal] = {}
         with self._sops(request.means, request.secrets, request.parameters, request.path) as sops:
             for path, pieces in found:
-                decrypted = [_decrypt(piece, path, sops, budget) for piece in pieces]
-                files[path] = b"".join(text for text, _ in decrypted)
+                decrypted: list[tuple[bytes, list[str]]] = []
+                for piece in pieces:
+                    try:
+                        decrypted.append(_decrypt(piece, path, sops, budget))
+                    except BundleError as error:
+                        if error.reason not in _UNOPENED:
+                            raise
+                        unopened.setdefault(path, Refusal(problem=error.message, reason=error.reason))
+                        decrypted.append((piece.text, []))
+                if any(text != piece.text for (text, _), piece in zip(decrypted, pieces, strict=True)):
+                    files[path] = b"".join(text for text, _ in decrypted)
                 secrets += (secret for _, texts in decrypted for secret in texts)
-        return Prepared(files=files, secrets=_distinct(secrets))
+        return Prepared(files=files, secrets=_distinct(secrets), unprepared=unopened)
 
     def process(self, request: ProcessRequest) -> Rendering:
         """Return the rendering with the objects decrypted that are still encrypted.
@@ -132,7 +148,7 @@ class SopsProcessor:
         """
         rendering = request.rendering
         manifests = [*rendering.objects, *(hook.manifest for hook in rendering.hooks)]
-        if any(map(_is_encrypted, manifests)):
+        if any(_is_encrypted(item) or any(_find_documents(item)) for item in manifests):
             budget = TextBudget.of(request.means)
             with self._sops(request.means, request.secrets, request.parameters, request.path) as sops:
                 decrypted = [_decrypt_object(item, sops, budget) for item in manifests]
@@ -467,11 +483,11 @@ def _read_assignments(text: str) -> Iterator[tuple[str, str]]:
             yield key.strip(), value.strip()
 
 
-def _decrypt(piece: _Piece, path: str, sops: _Sops, budget: TextBudget) -> tuple[bytes, list[str]]:
-    """Return the decrypted text of a piece, and what was secret of it."""
+def _decrypt(piece: _Piece, path: str, sops: _Sops, budget: TextBudget, place: str = "") -> tuple[bytes, list[str]]:
+    """Return the decrypted text of a piece, and what was secret of it; `place` is how messages name the file."""
     if piece.metadata is None:
         return piece.text, []
-    text = sops.decrypt(piece.text, piece.form, quote(path), _Needed.of(piece.metadata))
+    text = sops.decrypt(piece.text, piece.form, place or quote(path), _Needed.of(piece.metadata))
     if piece.form == "binary":
         return text, [_show(text)]
     if piece.form in ("dotenv", "ini"):
@@ -532,11 +548,42 @@ def _find_encrypted_texts(encrypted: Any, decrypted: Any) -> Iterator[str]:
 def _decrypt_object(item: dict[str, Any], sops: _Sops, budget: TextBudget) -> tuple[dict[str, Any], list[str]]:
     """Return an object decrypted, and what was secret of it."""
     if not _is_encrypted(item):
-        return item, []
+        return _decrypt_data(item, sops, budget)
     place = _describe(item)
     text = sops.decrypt(json.dumps(item).encode(), "json", place, _Needed.of(item["sops"]))
     decrypted = next(read_documents(text, place, budget=budget)).value
     return decrypted, list(_find_secrets(item, decrypted))
+
+
+def _find_documents(item: Mapping[str, Any]) -> Iterator[tuple[str, str, bytes]]:
+    """Yield field, key and text of what may be whole documents of SOPS in the data of a Secret or ConfigMap."""
+    if item.get("apiVersion") != "v1" or item.get("kind") not in ("Secret", "ConfigMap"):
+        return
+    encoded = "data" if item["kind"] == "Secret" else "binaryData"
+    for field in ("data", "stringData", "binaryData"):
+        values = item.get(field)
+        for key, value in values.items() if isinstance(values, Mapping) else ():
+            try:
+                text = base64.b64decode(value) if field == encoded else value.encode()
+            except (AttributeError, TypeError, ValueError):
+                continue  # the API server refuses it
+            if _MARK in text and b"sops" in text:
+                yield field, key, text
+
+
+def _decrypt_data(item: dict[str, Any], sops: _Sops, budget: TextBudget) -> tuple[dict[str, Any], list[str]]:
+    """Return a Secret with whole documents in its data decrypted, as by Flux; those of a ConfigMap are only checked."""
+    changed, secrets = item, list[str]()
+    for field, key, text in _find_documents(item):
+        place = f"{_describe(item)}: {name_key(field, key)}"
+        budget.charge_text(len(text), place)
+        decrypted = [_decrypt(piece, key, sops, budget, place) for piece in _split(text, key, budget)]
+        found = b"".join(part for part, _ in decrypted)
+        if item["kind"] == "Secret" and found != text:
+            value = base64.b64encode(found).decode() if field == "data" else found.decode(errors="replace")
+            changed = {**changed, field: {**changed[field], key: value}}
+            secrets += [value, _show(found), *(each for _, texts in decrypted for each in texts)]
+    return changed, secrets
 
 
 def _describe(item: Mapping[str, Any]) -> str:

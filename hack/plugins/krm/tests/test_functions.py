@@ -260,6 +260,18 @@ def test_other_results_are_warnings(tmp_path: Path, install: Install) -> None:
     assert list(made.warnings) == ["earlier", *said]
 
 
+def test_results_in_the_older_form_are_read(tmp_path: Path, install: Install) -> None:
+    """Of functions that were built with kyaml before 0.11: an object with items."""
+    about = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "a", "name": "settings"}}
+    item = {"message": "must be blue", "severity": "warning", "resourceRef": about, "field": {"path": "data.color"}}
+    script = printing([SETTINGS], results={"name": "check", "items": [item]})
+    _, said = run(request(tmp_path, install("check", script))).warnings
+    assert said.endswith('"check": ConfigMap a/settings: data.color: must be blue')
+    refused = printing([SETTINGS], results={"name": "check", "items": [{**item, "severity": "error"}]})
+    with pytest.raises(BundleError, match=r"ConfigMap a/settings: data\.color: must be blue"):
+        run(request(tmp_path, install("refuse", refused)))
+
+
 def test_many_results_are_counted(tmp_path: Path, install: Install) -> None:
     script = printing([SETTINGS], results=[{"message": f"m{number}"} for number in range(1000)])
     warnings = run(request(tmp_path, install("check", script))).warnings
@@ -365,7 +377,7 @@ FAILING = [
     ),
     (
         "one that prints results of the wrong type",
-        printing([], results={"items": []}),
+        printing([], results="none"),
         "printed results that are no list",
     ),
     ("one with a result without a message", printing([], results=[{}]), "printed a result without a message"),

@@ -28,7 +28,8 @@ def render(kustomize: KustomizeFormat, tmp_path: Path) -> Render:
     def _render(files: Mapping[str, str], *destinations: str, path: str = "", **options: Any) -> Rendering:
         root, scratch = tmp_path / "content", tmp_path / "scratch"
         scratch.mkdir(exist_ok=True)
-        tree = tree_of(write(root, files), *destinations, refused=options.pop("refused", None))
+        unusable = {name: options.pop(name) for name in ("refused", "unprepared") if name in options}
+        tree = tree_of(write(root, files), *destinations, **unusable)
         config = {"path": path} if path else {}
         return kustomize.render(request_of(tree, config, means(scratch, **options)))
 

@@ -17,9 +17,9 @@ def write(root: Path, files: Mapping[str, str]) -> Path:
     return root
 
 
-def tree_of(root: Path, *destinations: str, refused: Mapping[str, Refusal] | None = None) -> ContentTree:
-    """Return the content in a folder."""
-    return ContentTree(root=root, destinations=destinations or ("",), refused=refused or {})
+def tree_of(root: Path, *destinations: str, **unusable: Mapping[str, Refusal]) -> ContentTree:
+    """Return the content in a folder, of which some must not be read (`refused`, `unprepared`)."""
+    return ContentTree(root=root, destinations=destinations or ("",), **unusable)
 
 
 def means(scratch: Path, **given: Any) -> Means:

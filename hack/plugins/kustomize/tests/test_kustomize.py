@@ -84,6 +84,14 @@ replacements:
     assert found["Secret"]["metadata"]["labels"] == {"generated": "yes"}
 
 
+@pytest.mark.parametrize("folder", ["github.com", "github.com/x", "GitHub.com/x"])
+def test_a_folder_that_is_named_like_a_host_is_local_without_an_owner_and_a_repository(
+    folder: str, render: Render
+) -> None:
+    files = {"kustomization.yaml": f"resources: [{folder}]", f"{folder}/kustomization.yaml": "resources: [a.yaml]"}
+    assert [item["metadata"]["name"] for item in render(files | {f"{folder}/a.yaml": CONFIG_MAP}).objects] == ["a"]
+
+
 def test_plug_ins_that_are_built_into_kustomize_run(render: Render) -> None:
     files = {
         "kustomization.yaml": "resources: [a.yaml]\ntransformers: [t.yaml, transformers]\ngenerators:\n- |-\n"
@@ -152,6 +160,18 @@ REFUSED = [
         name="a base in GitHub",
         kustomization="resources: [github.com/kubernetes-sigs/kustomize//examples/helloWorld?ref=v1.0.6]",
         message=f'resources[0]: "github.com/kubernetes-sigs/kustomize//examples/helloWorld?ref=v1.0.6" {REMOTE}',
+    ),
+    Refused(
+        name="a base in GitHub that is also a folder",
+        kustomization="resources: [github.com/acme/shop]",
+        files={"github.com/acme/shop/kustomization.yaml": "resources: []"},
+        message=f'resources[0]: "github.com/acme/shop" {REMOTE}',
+    ),
+    Refused(
+        name="a file of a generator with several keys",
+        kustomization="configMapGenerator: [{name: a, files: [a=b=c.txt]}]",
+        files={"c.txt": "a", "b=c.txt": "a"},
+        message='configMapGenerator[0].files[0]: "a=b=c.txt" has a key or a file with "=" in its name; rename it',
     ),
     Refused(
         name="a base over https",
@@ -376,6 +396,26 @@ def test_what_is_refused_matters_only_if_it_is_read(render: Render) -> None:
 
 
 @pytest.mark.parametrize(
+    ("generator", "field"),
+    [
+        ("secretGenerator: [{name: a, files: [key=b.env]}]", "secretGenerator[0].files[0]"),
+        ("configMapGenerator: [{name: a, envs: [b.env]}]", "configMapGenerator[0].envs[0]"),
+    ],
+)
+def test_a_file_that_a_processor_could_not_prepare_is_refused_where_a_generator_names_it(
+    generator: str, field: str, render: Render
+) -> None:
+    """As of a file for the key of another cluster, by SOPS."""
+    files = {"kustomization.yaml": "resources: [a.yaml]", "a.yaml": CONFIG_MAP, "b.env": "A=ENC[]"}
+    unprepared = {"b.env": Refusal(problem="encrypted for another key", reason=Reason.INVALID_CONFIG)}
+    assert len(render(files, unprepared=unprepared).objects) == 1
+    files["kustomization.yaml"] = generator
+    with pytest.raises(BundleError) as caught:
+        render(files, unprepared=unprepared)
+    assert caught.value.message == f"kustomization.yaml: {field}: encrypted for another key"
+
+
+@pytest.mark.parametrize(
     ("text", "namespace"),
     [
         ("namespace: shop", "shop"),
@@ -464,6 +504,8 @@ def test_a_build_that_grows_without_end_is_stopped(render: Render) -> None:
         'error: invalid Kustomization: json: unknown field "resource"',
         '# Warning: a\nError: invalid Kustomization: json: unknown field "resource"',
         r'E1126 21:39:40.2 16387 run.go:72] "failed" err="invalid Kustomization: json: unknown field \"resource\""',
+        'E1128 07:30:28.7 19062 run.go:72] "failed" err=<\n\tinvalid Kustomization: json: unknown field "resource"\n >',
+        'E1128 07:30:28.7 19062 run.go:72] invalid Kustomization: json: unknown field "resource"',
     ],
 )
 def test_the_last_error_is_found_in_any_form(said: str) -> None:

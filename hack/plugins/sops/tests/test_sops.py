@@ -142,8 +142,15 @@ def values_of(text: bytes) -> list[Any]:
 
 
 def refusal(call: Callable[..., Any], *arguments: Any, **options: Any) -> BundleError:
+    """Return why something is refused, or would be if anything read the file that cannot be opened."""
+
+    def _read_all() -> None:
+        made = call(*arguments, **options)
+        for found in made.unprepared.values():
+            raise BundleError(found.reason, found.problem)
+
     with pytest.raises(BundleError) as caught:
-        call(*arguments, **options)
+        _read_all()
     assert CANARY not in str(caught.value.message)
     assert "\n" not in caught.value.message
     error: BundleError = caught.value
@@ -170,7 +177,6 @@ class TestContract(ProcessorContract):
         cls.bad = [
             (Processing(**given, objects=[other]), Reason.INVALID_CONFIG),
             (Processing(**given, objects=[changed]), Reason.INVALID_BUNDLE),
-            (Processing(**given, files={"a.yaml": both.replace(b"ENC[", b"ENC[AES256_GCM,")}), Reason.INVALID_BUNDLE),
             (Processing(parameters=PARAMETERS, files={"a.yaml": both}), Reason.INVALID_CONFIG),
             (Processing(parameters=PARAMETERS, objects=[item]), Reason.INVALID_CONFIG),
         ]
@@ -361,6 +367,46 @@ def test_what_was_changed_after_encryption_is_refused(
     assert error.message.startswith('"in/a.json": changed after it was encrypted')
 
 
+def for_cloud(encrypt: Encrypt) -> bytes:
+    value = json.loads(encrypt(json.dumps({"a": CANARY}), "json"))
+    value["sops"]["kms"] = [
+        {"arn": "arn:aws:kms:us-east-1:1:key/1", "created_at": "2026-01-01T00:00:00Z", "enc": "AQ=="}
+    ]
+    del value["sops"]["age"]
+    return json.dumps(value).encode()
+
+
+UNOPENED: Mapping[str, Callable[[Encrypt], bytes]] = {
+    "for another key": lambda encrypt: encrypt(SECRET, to=("--age", OTHER)),
+    "for a key of a cloud service only": for_cloud,
+    "damaged": lambda encrypt: encrypt(SECRET).replace(b"ENC[AES256_GCM,data:", b"ENC[AES256_GCM,data:AAAA", 1),
+    "changed": lambda encrypt: tampered(encrypt(json.dumps({"a": CANARY, "b": "c"}), "json")),
+}
+
+
+@pytest.mark.parametrize("case", UNOPENED)
+def test_a_file_that_cannot_be_opened_stays_as_it_is_beside_others_that_can(
+    case: str, encrypt: Encrypt, prepare: Callable[..., Prepared]
+) -> None:
+    """One repository has the files of several clusters, each with a key of its own."""
+    other = UNOPENED[case](encrypt)
+    made = prepare({"overlays/eu/a.yaml": encrypt(SECRET), "overlays/us/a.yaml": other})
+    assert CANARY.encode() in made.files["overlays/eu/a.yaml"]
+    assert "overlays/us/a.yaml" not in made.files, "it stays as it is"
+    assert list(made.unprepared) == ["overlays/us/a.yaml"]
+    assert '"overlays/us/a.yaml"' in made.unprepared["overlays/us/a.yaml"].problem
+
+
+def test_of_a_file_with_several_documents_each_is_opened_that_can_be(
+    encrypt: Encrypt, prepare: Callable[..., Prepared]
+) -> None:
+    other = encrypt(SECRET, to=("--age", OTHER))
+    made = prepare({"a.yaml": encrypt(SECRET) + b"---\n" + other})
+    assert CANARY.encode() in made.files["a.yaml"]
+    assert made.files["a.yaml"].endswith(other)
+    assert list(made.unprepared) == ["a.yaml"]
+
+
 @pytest.mark.parametrize("form", ["yaml", "json", "dotenv", "ini", "binary"])
 @pytest.mark.parametrize(("kind", "recipient"), [("age", AGE), ("pgp", PGP)])
 def test_a_wrong_key_is_told_with_those_that_would_do(
@@ -462,7 +508,7 @@ LONG = {
 @pytest.mark.timeout(30)
 def test_content_that_is_made_to_take_long_does_not(text: bytes, prepare: Callable[..., Prepared]) -> None:
     with contextlib.suppress(BundleError):
-        assert prepare({"a": text}) == Prepared()
+        assert prepare({"a": text}).files == {}
 
 
 @pytest.mark.timeout(30)
@@ -531,6 +577,50 @@ def test_a_rendered_object_is_decrypted(encrypt: Encrypt, process: Callable[...,
     assert result.hooks[0].manifest == result.objects[1]
     assert result.warnings == ["kept"]
     assert list(result.secrets) == [CANARY]
+
+
+def in_data(text: bytes, kind: str = "Secret", key: str = "values.yaml") -> dict[str, Any]:
+    field = "data" if kind == "Secret" else "binaryData"
+    encoded = {field: {key: base64.b64encode(text).decode(), "other": "eA=="}}
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "database"}, **encoded}
+
+
+@pytest.mark.parametrize(
+    ("form", "key", "text"),
+    [
+        ("yaml", "values.yaml", f"password: {CANARY}\n"),
+        ("json", "config.json", json.dumps({"password": CANARY})),
+        ("dotenv", ".env", f"PASSWORD={CANARY}\n"),
+        ("ini", "a.ini", f"[a]\npassword = {CANARY}\n"),
+        ("binary", "id_rsa", CANARY),
+    ],
+)
+def test_a_document_in_the_data_of_a_secret_is_decrypted(
+    form: str, key: str, text: str, encrypt: Encrypt, process: Callable[..., Rendering]
+) -> None:
+    item = in_data(encrypt(text, form), key=key)
+    result = process(Rendering(objects=[item]))
+    data = result.objects[0]["data"]
+    assert CANARY.encode() in base64.b64decode(data[key])
+    assert b"sops" not in base64.b64decode(data[key])
+    assert data["other"] == "eA=="
+    plain = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "a"},
+        "stringData": {key: encrypt(text, form).decode()},
+    }
+    assert CANARY in process(Rendering(objects=[plain])).objects[0]["stringData"][key]
+
+
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
+def test_a_document_in_data_that_cannot_be_opened_is_refused_with_its_key(
+    kind: str, encrypt: Encrypt, process: Callable[..., Rendering]
+) -> None:
+    """As a generator makes it of a file."""
+    error = refusal(process, Rendering(objects=[in_data(encrypt(SECRET, to=("--age", OTHER)), kind)]))
+    place = "data" if kind == "Secret" else "binaryData"
+    assert f'{kind} database: {place}.values.yaml is encrypted for age "{OTHER}"' in error.message
 
 
 def test_fields_of_a_rendered_object_that_were_moved_are_told(

@@ -17,6 +17,7 @@ from controller.build.request import (
     Request,
     are_checked,
     check,
+    describe_versions,
     find_unchecked,
     inputs_digest,
     match_pins,
@@ -471,3 +472,14 @@ def test_a_pin_with_a_check_is_recorded_with_it_and_without_the_time() -> None:
     recorded = record_pins([checked(image(TAG, verify=COSIGN))])
     assert "verified" not in recorded[0]
     assert recall_pins(recorded)[0].verify_digest == checked(image(TAG, verify=COSIGN)).verify_digest
+
+
+@pytest.mark.parametrize(
+    ("tag", "version", "is_told"),
+    [("v9.9.9", "1.0.0", True), ("9.9.9", "v9.9.9", False), ("latest", "1.0.0", False), ("9.9.9", "", False)],
+)
+def test_a_tag_of_another_version_than_the_signed_one_is_a_warning(tag: str, version: str, *, is_told: bool) -> None:
+    made = pin(spec(image(TAG))).model_copy(update={"reference": tag, "verified_version": version})
+    found = describe_versions([made])
+    assert len(found) == is_told
+    assert all(each.startswith(f'spec.sources[0]: "{tag}" leads to what was signed as version') for each in found)

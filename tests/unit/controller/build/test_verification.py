@@ -20,7 +20,15 @@ from controller.build import fetching
 from controller.build import request as request_module
 from controller.build.builder import Builder
 from controller.build.plugins import source_of
-from controller.build.request import BuildContext, BuildSettings, Pins, Resolved, find_unchecked, match_pins
+from controller.build.request import (
+    BuildContext,
+    BuildSettings,
+    Pins,
+    Resolved,
+    find_unchecked,
+    match_pins,
+    meets_demand,
+)
 from controller.content.store import ContentStore
 from tests.support.deployments import DIGEST, OTHER_DIGEST, RESOLVED_AT, image, pin, spec
 
@@ -41,6 +49,8 @@ class Signing(Source):
         """Which keys have signed it; None: all."""
         self.unsigned = UNSIGNED
         self.answer: BundleError | Resolution | None = None
+        self.asked: list[Mapping[str, Any]] = []
+        """Parameters of requests."""
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         return []
@@ -49,6 +59,7 @@ class Signing(Source):
         return {"ref": parameters["ref"]}
 
     def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
+        self.asked.append(parameters)
         if isinstance(self.answer, BundleError):
             raise self.answer
         if self.answer:
@@ -67,6 +78,7 @@ class Signing(Source):
         return resolution.digest
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
+        self.asked.append(parameters)
         yield Entry(path="a", size=1, data=io.BytesIO(b"a"))
 
 
@@ -248,6 +260,24 @@ def test_a_new_demand_checks_what_is_pinned_and_an_old_pin_is_not_used_without(
     assert match_pins(asked, [new])[0] is not None
     other = demanding(SIGNED, replace(DEMANDED, keys="/others"))
     assert match_pins(other, [new]) == match_pins(SIGNED, [new]) == (None,)
+
+
+def test_a_pin_tells_whether_it_has_passed_a_demand_whatever_its_own_verify_was(
+    signing: Signing, builder: Builder
+) -> None:
+    pinned = {name: ask(builder, made).found[0] for name, made in (("demanded", demanding(SIGNED)), ("own", SIGNED))}
+    found = {name: meets_demand(demanding(PLAIN).sources[0], each) for name, each in pinned.items()}
+    assert found == {"demanded": True, "own": False}
+    other = demanding(PLAIN, replace(DEMANDED, keys="/others")).sources[0]
+    assert not meets_demand(other, pinned["demanded"])
+    assert meets_demand(PLAIN.sources[0], pinned["own"])
+
+
+def test_a_request_spells_the_place_as_the_demand_does(signing: Signing, builder: Builder) -> None:
+    source = PLAIN.sources[0].requesting("ssh://git@example.com/acme/shop")
+    made = PLAIN.model_copy(update={"sources": (source,)})
+    assert ask(builder, made).found[0].spec_digest == ask(builder, PLAIN).found[0].spec_digest
+    assert [each.get("repository") for each in signing.asked] == ["ssh://git@example.com/acme/shop", None]
 
 
 @pytest.mark.parametrize("field", [".verify", ".verify.cosign", ".verify.cosign.keys[0].secret", ".verify.secret"])

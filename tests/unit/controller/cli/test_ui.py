@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import socket
 import stat
 import sys
@@ -14,7 +15,7 @@ import pytest
 import trustme
 
 from controller.cli import main
-from controller.cli.ui import _names_of, _own_names, _shown_host, announce
+from controller.cli.ui import _has_address, _listen, _names_of, _own_names, _shown_host, announce
 from tests.support.fake_api import FakeApi
 
 
@@ -64,8 +65,6 @@ SHOWN = [
     ("ui.example.com", ["*.example.com"], "ui.example.com"),
     ("0.0.0.0", ["localhost"], "localhost"),
     ("127.0.0.1", ["ui.example.com"], "127.0.0.1"),
-    ("::1", [], "[::1]"),
-    ("127.0.0.2", [], "127.0.0.2"),
 ]
 
 
@@ -74,11 +73,34 @@ def test_the_address_has_a_name_that_the_server_answers_to(
     address: str, names: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "Box.example.com")
-    path = tmp_path / "certificate.pem" if names else ""
-    if path:
-        trustme.CA().issue_cert(*names).private_key_and_cert_chain_pem.write_to_path(path)
+    path = tmp_path / "certificate.pem"
+    trustme.CA().issue_cert(*names).private_key_and_cert_chain_pem.write_to_path(path)
     hosts = _own_names(argparse.Namespace(listen=address, certificate=str(path)))
     assert _shown_host(address, hosts) == expected
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost"])
+def test_without_a_certificate_each_run_has_a_name_of_its_own(address: str) -> None:
+    one, other = (_own_names(argparse.Namespace(listen=address, certificate="")) for _ in range(2))
+    assert one != other
+    assert re.fullmatch(r"[0-9a-f]{32}\.localhost", _shown_host(address, one))
+
+
+def test_where_browsers_do_not_look_for_that_name_is_not_listened(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ui", "--listen=127.0.0.2"]) == 2
+    assert "browsers look for this page at 127.0.0.1 and ::1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost"])
+def test_nobody_else_can_listen_at_the_other_address_of_the_name(address: str) -> None:
+    found = _listen(address, 0)
+    try:
+        port = found[0].getsockname()[1]
+        expected = {("127.0.0.1", port), *([("::1", port)] if _has_address(socket.AF_INET6, "::1") else [])}
+        assert {each.getsockname()[:2] for each in found} == expected
+    finally:
+        for each in found:
+            each.close()
 
 
 def test_a_file_that_is_no_certificate_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

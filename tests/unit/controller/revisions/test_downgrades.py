@@ -50,3 +50,12 @@ def test_a_lower_tag_of_a_repository_is_refused() -> None:
     refuse_downgrade([higher], [lower])
     with pytest.raises(BundleError, match="the range leads to"):
         refuse_downgrade([lower], [higher])
+
+
+def test_what_was_signed_is_compared_and_not_the_tag() -> None:
+    """Who may push tags, and not sign, could pass an older image off as a newer one."""
+    with pytest.raises(BundleError) as caught:
+        refuse_downgrade([image("9.9.9", verified_version="1.0.0")], [INSTALLED])
+    assert 'the range leads to "9.9.9", signed as "1.0.0", which is lower than "1.10.0"' in caught.value.message
+    passed_off = image("9.9.9", verified_version="1.0.0")
+    refuse_downgrade([image("1.10.0", verified_version="v1.10.0")], [passed_off])

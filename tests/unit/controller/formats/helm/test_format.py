@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from api.errors import BundleError
-from api.plugins import Access, Capabilities, Entry, Limits, Rendering
+from api.plugins import Access, Capabilities, Entry, Limits, Refusal, Rendering
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.disk import read_folder
@@ -647,3 +647,36 @@ def run_template(source: Path) -> list[tuple[str, str, Any]] | str:
         return template(source, "c")
     except subprocess.CalledProcessError as error:
         return str(error.stderr)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key"),
+    [
+        ("color: red\ncolor: blue\n", 2, "color"),
+        ("a: {b: 1, b: 2}\ncolor: blue\n", 1, "b"),
+        ('{"color": "red",\n"color": "blue"}\n', 1, "color"),
+    ],
+)
+def test_of_a_key_that_a_values_file_has_twice_the_last_one_counts_with_a_warning(
+    text: str, line: int, key: str, tmp_path: Path
+) -> None:
+    template = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {color: {{ .Values.color }}}\n"
+    content = {"chart/templates/a.yaml": template, "chart/Chart.yaml": b"apiVersion: v2\nname: c\nversion: 1.0.0\n"}
+    tree = write(tmp_path / "tree", {**content, "more.yaml": text.encode(), "fine.yaml": b"a: 1\n"})
+    made = render(tree, tmp_path, "chart", config={"valuesFiles": ["fine.yaml", "more.yaml"]})
+    assert settings_of(made)["color"] == "blue"
+    assert list(made.warnings) == [f'spec.config.valuesFiles[1]: more.yaml:{line}: duplicate key "{key}"; remove one']
+
+
+def test_a_values_file_that_could_not_be_decrypted_is_refused_where_it_is_named(tmp_path: Path) -> None:
+    """Another one beside it is nobody's matter."""
+    content = {
+        "chart/Chart.yaml": b"apiVersion: v2\nname: c\nversion: 1.0.0\n",
+        "eu.yaml": b"a: 1\n",
+        "us.yaml": b"a: 1\n",
+    }
+    root = write(tmp_path / "tree", content)
+    unprepared = {"us.yaml": Refusal(problem="for another key", reason=Reason.INVALID_CONFIG)}
+    render(root, tmp_path, "chart", config={"valuesFiles": ["eu.yaml"]}, unprepared=unprepared)
+    with pytest.raises(BundleError, match=r"spec.config.valuesFiles\[0\]: for another key"):
+        render(root, tmp_path, "chart", config={"valuesFiles": ["us.yaml"]}, unprepared=unprepared)

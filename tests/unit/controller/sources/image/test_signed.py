@@ -34,6 +34,7 @@ from tests.support.cosigned import (
     sign,
     signed_bundle,
     store_bundle,
+    store_referring,
     store_simply,
 )
 from tests.support.faulty_registry import OCI_MANIFEST, Faults, FaultyRegistry, digest_of
@@ -100,6 +101,61 @@ def as_message(registry: FaultyRegistry) -> None:
 
 def as_cosign_2_lists_it(registry: FaultyRegistry) -> None:
     store_bundle(registry, digest(registry), signed_bundle(key(), digest(registry)), listed_as=EMPTY)
+
+
+def as_referrer(registry: FaultyRegistry) -> None:
+    payload = make_payload(digest(registry), f"{registry.host}/org/bundle")
+    store_referring(registry, digest(registry), (payload, sign(key(), payload)))
+
+
+def as_referrer_beside_a_bundle_by_another_key(registry: FaultyRegistry) -> None:
+    store_bundle(registry, digest(registry), signed_bundle(key(1), digest(registry)))
+    as_referrer(registry)
+
+
+@pytest.mark.parametrize("lists_referrers", [True, False], ids=["referrers", "tags"])
+@pytest.mark.parametrize("store", [as_referrer, as_referrer_beside_a_bundle_by_another_key])
+def test_simple_signing_may_refer_to_the_image(
+    store: Store, lists_referrers: bool, registry: FaultyRegistry, access: Access
+) -> None:
+    registry.lists_referrers = lists_referrers
+    store(registry)
+    assert SOURCE.resolve(parameters(registry), access).signer
+    other = make_payload("sha256:" + "0" * 64, f"{registry.host}/org/bundle")
+    store_referring(registry, digest(registry), (other, sign(key(), other)))
+    assert SOURCE.resolve(parameters(registry), access).signer, "one that is of no use is passed over"
+
+
+def test_simple_signing_by_another_key_that_refers_to_the_image_is_told(
+    registry: FaultyRegistry, access: Access
+) -> None:
+    payload = make_payload(digest(registry), f"{registry.host}/org/bundle")
+    store_referring(registry, digest(registry), (payload, sign(key(1), payload)))
+    assert "none of the keys" in failure(lambda: SOURCE.resolve(parameters(registry), access))
+
+
+SIGNED_AS = ["ghcr.io/acme/shop", "docker.io/library/nginx", "nginx"]
+
+
+@pytest.mark.parametrize("repository", SIGNED_AS)
+def test_a_signature_that_was_copied_with_its_image_names_where_it_was_made(
+    repository: str, registry: FaultyRegistry, access: Access
+) -> None:
+    """As by cosign copy, or the replication of Harbor."""
+    payload = make_payload(digest(registry), repository)
+    store_simply(registry, digest(registry), (payload, sign(key(), payload)))
+    message = failure(lambda: SOURCE.resolve(parameters(registry), access))
+    assert (
+        f'another repository ("{repository}"); if it was copied from there, name that in verify.cosign.sig' in message
+    )
+    assert SOURCE.resolve(parameters(registry, signedAs=repository), access).signer
+    failure(lambda: SOURCE.resolve(parameters(registry, signedAs="ghcr.io/acme/other"), access))
+
+
+@pytest.mark.parametrize("text", ["ghcr.io/acme/shop:v1", "https://ghcr.io/acme/shop", "A B", f"a/b@sha256:{'a' * 64}"])
+def test_what_was_signed_as_is_a_repository(text: str, registry: FaultyRegistry, access: Access) -> None:
+    message = failure(lambda: SOURCE.resolve(parameters(registry, signedAs=text), access), Reason.INVALID_VERIFICATION)
+    assert message.startswith(f"{PATH}.verify.cosign.signedAs: ")
 
 
 STORES: list[Store] = [simply, as_bundle, without_predicate_type, as_message, as_cosign_2_lists_it]
@@ -397,10 +453,12 @@ def chart(registry: FaultyRegistry, **cosign: Any) -> dict[str, Any]:
     return {"repository": f"oci://{registry.host}/org", "name": "bundle", "version": "1.0.0", "verify": verify}
 
 
-def add_chart(registry: FaultyRegistry, data: bytes = b"chart") -> str:
+def add_chart(registry: FaultyRegistry, name: str = "bundle", version: str = "1.0.0") -> str:
     """Add a chart as helm push does, and return the digest of its manifest."""
-    config = registry.add_blob(b"{}", "application/vnd.cncf.helm.config.v1+json")
-    layer = registry.add_blob(data, "application/vnd.cncf.helm.chart.content.v1.tar+gzip")
+    config = registry.add_blob(
+        json.dumps({"name": name, "version": version}).encode(), "application/vnd.cncf.helm.config.v1+json"
+    )
+    layer = registry.add_blob(b"chart", "application/vnd.cncf.helm.chart.content.v1.tar+gzip")
     return registry.add_manifest("1.0.0", OCI_MANIFEST, config=config, layers=[layer])
 
 
@@ -430,3 +488,125 @@ def test_a_signature_of_the_chart_itself_is_none_of_its_manifest(registry: Fault
     manifest = add_chart(registry)
     store_bundle(registry, manifest, signed_bundle(key(), digest_of(b"chart")))
     assert "another digest" in failure(lambda: ChartSource().resolve(chart(registry), access))
+
+
+# the version that was signed
+
+
+def annotated(version: str) -> dict[str, Any]:
+    return {"annotations": {"org.opencontainers.image.version": version}} if version else {}
+
+
+def push_signed(registry: FaultyRegistry, tag: str, version: str) -> str:
+    """Add a signed image that says it is a version, or nothing."""
+    made = registry.add_image(tag, tarball(("manifests/a.yaml", version.encode())), **annotated(version))
+    store_bundle(registry, made, signed_bundle(key(), made))
+    return made
+
+
+def in_range(registry: FaultyRegistry, **verify: Any) -> dict[str, Any]:
+    cosign = {"keys": [{"pem": pem_of(key())}]}
+    ref = f"{registry.host}/org/bundle"
+    return {"ref": ref, "semver": ">=1.0.0-0", "verify": {"cosign": cosign, **verify}}
+
+
+@pytest.mark.parametrize(
+    ("tag", "version"),
+    [("9.9.9", "9.9.9"), ("v9.9.9", "9.9.9"), ("9.9.9", "v9.9.9"), ("9.9.9_build.1", "9.9.9+build.1")],
+)
+def test_a_range_leads_to_a_tag_that_is_the_version_of_the_signed_image(
+    tag: str, version: str, registry: FaultyRegistry, access: Access
+) -> None:
+    made = push_signed(registry, tag, version)
+    found = SOURCE.resolve(in_range(registry), access)
+    assert found.signer
+    assert (found.digest, found.version, found.signer.version) == (made, tag, version)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("1.0.0", 'says "1.0.0"'), ("", "is missing"), ("9.9.9-rc.1", 'says "9.9.9-rc.1"'), ("vv9.9.9", 'says "vv9.9.9"')],
+)
+def test_attack_a_signed_old_image_under_a_newer_tag(
+    version: str, expected: str, registry: FaultyRegistry, access: Access
+) -> None:
+    """Who may push tags, and not sign, lets 9.9.9 name what was signed as 1.0.0."""
+    push_signed(registry, "9.9.9", version)
+    found = failure(lambda: SOURCE.resolve(in_range(registry), access))
+    assert found.startswith(f'{PATH}.verify.version: tag "9.9.9" is not the version of the signed image')
+    assert expected in found
+    taken = SOURCE.resolve(in_range(registry, version="Tag"), access)
+    assert taken.signer
+    assert (taken.version, taken.signer.version) == ("9.9.9", version), "which is compared with what is installed"
+
+
+def test_attack_a_newer_tag_for_what_is_installed(registry: FaultyRegistry, access: Access) -> None:
+    """A poll that finds the digest that it knows checks no signature, but the tag."""
+    push_signed(registry, "1.0.0", "1.0.0")
+    before = SOURCE.resolve(in_range(registry), access)
+    push_signed(registry, "9.9.9", "1.0.0")
+    known = replace(access, previous=before)
+    assert 'says "1.0.0"' in failure(lambda: SOURCE.resolve(in_range(registry), known))
+    del registry.manifests["9.9.9"]
+    asked = len(registry.requests)
+    again = SOURCE.resolve(in_range(registry), known)
+    assert again.signer is before.signer
+    assert len(registry.requests) - asked == 2, "the tags, and the digest"
+
+
+def test_a_label_of_the_config_is_not_the_version(registry: FaultyRegistry, access: Access) -> None:
+    """Most images have that of their base image there."""
+    text = json.dumps({"config": {"Labels": {"org.opencontainers.image.version": "9.9.9"}}}).encode()
+    config = registry.add_blob(text, "application/vnd.oci.image.config.v1+json")
+    made = registry.add_image("9.9.9", LAYER, config=config)
+    store_bundle(registry, made, signed_bundle(key(), made))
+    assert "is missing" in failure(lambda: SOURCE.resolve(in_range(registry), access))
+
+
+@pytest.mark.parametrize(
+    ("of_index", "of_image", "is_accepted"),
+    [("9.9.9", "", True), ("", "9.9.9", True), ("9.9.9", "1.0.0", True), ("1.0.0", "9.9.9", False), ("", "", False)],
+)
+def test_builders_annotate_an_index_or_the_images_in_it(
+    of_index: str, of_image: str, *, is_accepted: bool, registry: FaultyRegistry, access: Access
+) -> None:
+    image = registry.add_image("inner", LAYER, **annotated(of_image))
+    made = registry.add_index("9.9.9", {"linux/amd64": image}, **annotated(of_index))
+    store_bundle(registry, made, signed_bundle(key(), made))
+    if is_accepted:
+        assert SOURCE.resolve(in_range(registry), access).digest == made
+    else:
+        failure(lambda: SOURCE.resolve(in_range(registry), access))
+
+
+@pytest.mark.parametrize(("tag", "version"), [("9.9.9", "1.0.0"), ("9.9.9", ""), ("latest", "")])
+def test_of_a_tag_that_the_spec_names_the_version_is_only_recorded(
+    tag: str, version: str, registry: FaultyRegistry, access: Access
+) -> None:
+    push_signed(registry, tag, version)
+    found = SOURCE.resolve(parameters(registry, tag), access)
+    assert found.signer
+    assert found.signer.version == version
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "expected"),
+    [
+        ("bundle", "1.0.0", ""),
+        ("bundle", "0.9.0", 'version "1.0.0" is not that of the signed chart, which is "0.9.0"'),
+        ("other", "1.0.0", 'the signed chart is "other", and not "bundle"'),
+        ("", "", 'the signed chart is "", and not "bundle"'),
+    ],
+)
+def test_attack_a_signed_old_chart_under_a_newer_version(
+    name: str, version: str, expected: str, registry: FaultyRegistry, access: Access
+) -> None:
+    manifest = add_chart(registry, name, version)
+    store_bundle(registry, manifest, signed_bundle(key(), manifest))
+    asked = chart(registry)
+    if expected:
+        assert expected in failure(lambda: ChartSource().resolve(asked, access))
+    else:
+        found = ChartSource().resolve(asked, access)
+        assert found.signer
+        assert found.signer.version == version

@@ -391,6 +391,23 @@ def test_a_damaged_signature_of_ssh(ssh: SshKey, access: Access, text: bytes) ->
         check_commit(named("commit", data), data, Keys(allowed_signers=ssh.allowed()), access)
 
 
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        (b"ssh-ed25519 AAAA me@acme", "an SSH key, which belongs into allowed_signers"),
+        (b"---- BEGIN SSH2 PUBLIC KEY ----", "an SSH key in the form of RFC 4716"),
+        (b"-----BEGIN CERTIFICATE-----", "a certificate, and X.509 is not supported"),
+    ],
+)
+def test_keys_in_a_form_that_cannot_be_used_are_named(text: bytes, form: str) -> None:
+    with pytest.raises(UnusableKeysError, match=f'; "id.pub" is {form}'):
+        read_keys({"id.pub": text})
+
+
+def test_allowed_signers_may_have_a_byte_order_mark() -> None:
+    assert read_keys({"allowed_signers": b"\xef\xbb\xbfme ssh-ed25519 AAAA\n"}).allowed_signers.startswith(b"me ")
+
+
 @pytest.mark.parametrize("secret", [{}, {"key": b"x"}, {"allowed_signers": b" \n"}, {"a.pub": b"ssh-ed25519 AAAA"}])
 def test_a_secret_without_keys(secret: dict[str, bytes]) -> None:
     with pytest.raises(UnusableKeysError, match=r"the Secret has no keys; add OpenPGP keys as \*.asc, or SSH keys"):

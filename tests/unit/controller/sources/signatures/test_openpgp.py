@@ -216,9 +216,29 @@ def test_keys_as_people_store_them(gpg: GpgHome) -> None:
     assert read_keys({"a.asc": gpg.export(one, other)}) == binary
     assert read_keys({"a.asc": b"of shop\n" + gpg.export(one), "b.asc": gpg.export(other)}) == binary
     assert read_keys({"a.asc": (gpg.export(one) + gpg.export(other)).replace(b"\n", b"\r\n")}) == binary
-    assert read_keys({"a.asc": binary, "b.gpg": b"x"}) == binary
-    assert read_keys({"a.gpg": binary, "b": b"x"}, (".asc", ".gpg")) == binary
-    assert read_keys({"a.pub": b"x"}) == b""
+    assert read_keys({"a.gpg": binary, "b": b"x"}) == binary
+    assert read_keys({"a.pub": b"x", "b": b"\x99", "c": b"\xff\xfe\x00", "d": b""}) == b""
+    assert read_keys({"author1": gpg.export(one), "author2": gpg.run("--export", other)}) == binary, "as for Flux"
+    assert read_keys({"a.asc": b"\xef\xbb\xbf" + gpg.export(one, other)}) == binary, "with a byte order mark"
+    assert read_keys({"a.asc": gpg.export(one, other), "b.asc": gpg.export(other), "c": gpg.export(one)}) == binary
+    # What https://github.com/USER.gpg has for a user without keys.
+    none = b"-----BEGIN PGP PUBLIC KEY BLOCK-----\nNote: This user hasn't uploaded any GPG keys.\n\n\n=twTO\n"
+    none += b"-----END PGP PUBLIC KEY BLOCK-----\n"
+    assert read_keys({"a.gpg": binary, "b.gpg": none}) == binary
+    assert read_keys({"b.gpg": none}) == b""
+
+
+@pytest.mark.parametrize("name", ["pubring.kbx", "keys", "a.gpg"])
+def test_a_keybox_is_named(name: str) -> None:
+    """GnuPG has written its keys so since 2.1; gpgv alone cannot tell which of them are meant."""
+    box = b"\x00\x00\x00\x20\x01\x01\x00\x02KBXf" + b"\x00" * 20
+    with pytest.raises(UnusableKeysError, match=f'^"{name}" is a keybox'):
+        read_keys({name: box})
+
+
+def test_a_private_key_is_told_whatever_its_name() -> None:
+    with pytest.raises(UnusableKeysError, match=r'^"identity" has a private key'):
+        read_keys({"identity": b"-----BEGIN PGP PRIVATE KEY BLOCK-----\n"})
 
 
 @pytest.mark.parametrize(
@@ -232,12 +252,11 @@ def test_keys_as_people_store_them(gpg: GpgHome) -> None:
         (armored(b"\x9babc"), "is damaged"),
         (armored(b"\x06\x01a"), "is damaged"),
         (armored(b"\xc6\x05abc"), "is truncated"),
-        (armored(b""), "has something else than public keys"),
         (armored(b"\xc2\x01a"), "has something else than public keys"),
         (armored(b"\xc6\x01a\xcb\x01a"), "has something else than public keys"),
         (armored(b"\xc5\x01a"), "has a private key"),
         (b"-----BEGIN PGP PRIVATE KEY BLOCK-----", "has a private key"),
-        (armored(b"\xc6\x01a\xc6\x01a"), "has a key that is there already"),
+        (armored(b"\xc6\x01a\xc6\x01a\xcd\x01u"), "has a key that is there already"),
     ],
 )
 def test_keys_that_cannot_be_used(text: bytes, problem: str) -> None:
