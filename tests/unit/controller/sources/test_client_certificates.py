@@ -32,6 +32,8 @@ from tests.support.web_servers import Asked, FaultyServer, OddServer, Reply
 
 PATH = "spec.sources[0]"
 MANIFEST = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+TRIES = 5
+"""With TLS 1.3 a server may have closed the connection before its reason is read, mostly on a busy machine."""
 VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
@@ -77,11 +79,15 @@ class Client:
         write_entries(source.fetch(parameters, resolution, self._access(credentials)), folder, Limits(), PATH)
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
-    def fail(self, source: Any, parameters: Mapping[str, Any], credentials: Credentials, reason: Reason) -> str:
+    def refusal(self, source: Any, parameters: Mapping[str, Any], credentials: Credentials) -> BundleError:
         with pytest.raises(BundleError) as caught:
             self.get(source, parameters, credentials)
-        assert caught.value.reason is reason, caught.value.message
-        return caught.value.message
+        return caught.value
+
+    def fail(self, source: Any, parameters: Mapping[str, Any], credentials: Credentials, reason: Reason) -> str:
+        refusal = self.refusal(source, parameters, credentials)
+        assert refusal.reason is reason, refusal.message
+        return refusal.message
 
     def _access(self, credentials: Credentials) -> Access:
         return Access(
@@ -151,9 +157,7 @@ def test_without_a_certificate_the_message_says_so(
 ) -> None:
     source, parameters = servers.sources()[kind]
     credentials = Credentials(certificate_authority=authority.cert_pem.bytes().decode())
-    with pytest.raises(BundleError) as caught:
-        client.get(source, parameters, credentials)
-    assert "client certificate" in caught.value.message
+    assert any("client certificate" in client.refusal(source, parameters, credentials).message for _ in range(TRIES))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,12 +166,12 @@ def test_a_certificate_that_the_server_does_not_accept(
 ) -> None:
     source, parameters = servers.sources()[kind]
     stranger = parse_secret(secret(trustme.CA(), **{"ca.crt": authority.cert_pem.bytes().decode()}), kind, PATH)
-    if kind == "git":  # to which curl and GnuTLS say less, and not always the same
-        with pytest.raises(BundleError, match="client certificate"):
-            client.get(source, parameters, stranger)
+    refusals = (client.refusal(source, parameters, stranger) for _ in range(TRIES))
+    if kind == "git":  # to which curl and GnuTLS say less
+        assert any("client certificate" in each.message for each in refusals)
         return
-    message = client.fail(source, parameters, stranger, Reason.UNAUTHORIZED)
-    assert "does not accept the client certificate; check tls.crt in the Secret of auth" in message
+    problem = "does not accept the client certificate; check tls.crt in the Secret of auth"
+    assert any(each.reason is Reason.UNAUTHORIZED and problem in each.message for each in refusals)
 
 
 def test_beside_a_password_and_in_a_secret_for_registries(authority: trustme.CA, client: Client) -> None:
