@@ -21,6 +21,7 @@ from api import names
 from api.plugins import Capabilities
 from api.v1alpha2.reading import read
 from api.v1alpha2.types import BundleDeployment
+from controller import untrusted
 from controller.kube.client import RELIST_SECONDS, Client, Page, Response, User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
@@ -165,11 +166,14 @@ class FakeCluster:
         *,
         metadata: bool = False,
         label_selector: str = "",
+        field_selector: str = "",
         limit: int = 500,
         max_bytes: int | None = None,
     ) -> tuple[list[dict[str, Any]], bool]:  # type: ignore[valid-type]  # `list` is a method here
         self._note(f"LIST {path}")
-        found = self._select(path, label_selector)
+        steps, _, value = field_selector.partition("=")
+        selected = self._select(path, label_selector)
+        found = [each for each in selected if not steps or untrusted.field(each, *steps.split(".")) == value]
         return found[:limit], len(found) > limit
 
     def pages(self, path: str, *, limit: int = 500) -> Iterator[Page]:
