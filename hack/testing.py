@@ -28,11 +28,13 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "unit": ("tests/unit",),
     "integration": ("tests/integration",),
     "e2e": ("tests/e2e",),
+    "node": ("tests/node",),
     "integration and e2e": ("tests/integration", "tests/e2e"),
 }
 """By name the folders of tests."""
-# The last part is both, so that no worker waits for the last integration test before it starts the first e2e test.
-ALL_PARTS = ("lint", "unit", "integration and e2e")
+# One part is both, so that no worker waits for the last integration test before it starts the first e2e test. Tests of
+# real nodes are about seconds, and run alone.
+ALL_PARTS = ("lint", "unit", "integration and e2e", "node")
 SECONDS = {
     "lint": 50,
     "unit": 180,
@@ -43,6 +45,8 @@ SECONDS = {
     "e2e --all": 300,
     "integration and e2e": 480,
     "integration and e2e --all": 1100,
+    "node": 90,
+    "node --all": 600,
 }
 """On a machine with two cores."""
 LEFT_OUT = (
@@ -100,7 +104,7 @@ def parse(arguments: Sequence[str], called_from: Path) -> Choice:
     if remaining and not remaining[0].startswith("-"):
         part = remaining.pop(0)
         if part not in PARTS or " " in part:
-            raise SystemExit(f'hack/test: there is no part "{part}"; parts are lint, unit, integration and e2e')
+            raise SystemExit(f'hack/test: there is no part "{part}"; parts are lint, unit, integration, e2e and node')
         parts = (part,)
     flags = {flag: flag in remaining for flag in ("--all", "--retry")}
     remaining = _find_kubeconfig([word for word in remaining if word not in flags], called_from)
@@ -178,7 +182,7 @@ def _run_tests(part: str, choice: Choice) -> int:
     status = _obtain_programs(targets)
     # Tests on clusters mostly wait: four workers share two cores. Each worker has clusters of its own, and a file
     # stays on one worker. Files start in the order of tests/conftest.py, where xdist would start those with most tests.
-    workers = len(os.sched_getaffinity(0)) * 2
+    workers = len(os.sched_getaffinity(0)) * (1 if part == "node" else 2)
     return status or _pytest(f"--numprocesses={workers}", "--dist=loadfile", "--no-loadscope-reorder", *targets)
 
 

@@ -20,11 +20,13 @@ from controller.kube.resources import NAMESPACES
 from controller.playground.binaries import Binaries, MissingError, tell_person
 from controller.playground.cluster import Cluster, ControlPlane, make_control_plane
 from controller.playground.processes import make_owned_folder, take_away
-from controller.playground.programs import CONTROL_PLANE
+from controller.playground.programs import CONTROL_PLANE, NODE
 from controller.playground.registry import Registry
 from controller.playground.settings import Settings, read_settings
 from controller.processes.programs import Mechanisms
 from hack.control_plane.builds import BUILDS
+from hack.control_plane.images import obtain_tiny
+from hack.control_plane.nodes import NodePlane, install_needs
 from tests.support.charts import packaged_helm
 from tests.support.controller import Controller
 from tests.support.registry import LocalRegistry
@@ -42,6 +44,8 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
 """What a fixture needs."""
 OPTIONAL: Mapping[str, tuple[str, ...]] = {"helm": ("helm",), "helm_4": ("helm",)}
 """What a fixture skips tests without."""
+if os.geteuid() == 0:
+    OPTIONAL = {**OPTIONAL, "node_cluster": (*CONTROL_PLANE, *NODE), "fresh_node_cluster": (*CONTROL_PLANE, *NODE)}
 BINARIES = pytest.StashKey[Binaries]()
 LEFT_OUT = pytest.StashKey[list[str]]()
 RESET_BEFORE_TLS = pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
@@ -118,7 +122,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _needs_own_cluster(item: pytest.Item) -> bool:
-    fresh = {"fresh_cluster", "fresh_kwok_cluster"}
+    fresh = {"fresh_cluster", "fresh_kwok_cluster", "node_cluster", "fresh_node_cluster"}
     return item.get_closest_marker("own_cluster") is not None or not fresh.isdisjoint(getattr(item, "fixturenames", ()))
 
 
@@ -211,6 +215,20 @@ def fresh_kwok_cluster(settings: Settings, binaries: Binaries) -> Iterator[Contr
 
 
 @pytest.fixture(scope="session")
+def node_cluster(settings: Settings, binaries: Binaries) -> Iterator[ControlPlane]:
+    """A real cluster with one real node, shared by all tests of the session; they are skipped without root."""
+    with _node_plane(settings, binaries, 1) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def fresh_node_cluster(settings: Settings, binaries: Binaries) -> Iterator[ControlPlane]:
+    """A new control plane with two real nodes for the tests of one file, which may drain and kill them."""
+    with _node_plane(settings, binaries, 2) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
 def cluster_client(cluster: Cluster) -> Client:
     """A client of `cluster`, with all rights."""
     return connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
@@ -284,6 +302,22 @@ def _control_plane(settings: Settings, binaries: Binaries, programs: tuple[str, 
         try:
             started.start()
             yield started
+        finally:
+            started.stop()
+
+
+@contextmanager
+def _node_plane(settings: Settings, binaries: Binaries, count: int) -> Iterator[ControlPlane]:
+    try:
+        install_needs(settings.cache)
+        programs, tiny = binaries.obtain([*CONTROL_PLANE, *NODE]), obtain_tiny(settings)
+    except MissingError as error:
+        pytest.skip(str(error))
+    with _folder(settings, "cluster") as folder:
+        started = NodePlane(folder, programs, tiny, count=count, audit=True)
+        try:
+            started.start()
+            yield started.plane
         finally:
             started.stop()
 

@@ -16,7 +16,7 @@ from controller.playground.registry import Registry
 from controller.playground.settings import Settings, read_settings
 from hack.control_plane.builds import BUILDS
 from hack.control_plane.images import obtain_tiny
-from hack.control_plane.nodes import NodeError, find_node, install_packages, start_with_nodes
+from hack.control_plane.nodes import NodeError, NodePlane, find_node, install_needs
 
 DEFAULT_NAME = "rukpak"
 
@@ -74,7 +74,7 @@ def _name(text: str) -> str:
 def _up(options: argparse.Namespace, settings: Settings) -> None:
     count = options.nodes or int(options.node)
     if count:
-        install_packages()
+        install_needs(settings.cache)
     added = [*(name for name in ("kwok", "registry") if getattr(options, name)), *(NODE if count else ())]
     programs = Binaries(settings, builds=BUILDS).obtain([*CONTROL_PLANE, *added])
     tiny = obtain_tiny(settings) if count else None
@@ -86,7 +86,9 @@ def _up(options: argparse.Namespace, settings: Settings) -> None:
         raise UsageError(message) from None
     try:
         if tiny:
-            cluster, _ = start_with_nodes(folder, programs, tiny, count=count, audit=options.audit)
+            nodes = NodePlane(folder, programs, tiny, count=count, audit=options.audit)
+            nodes.start()
+            cluster = nodes.plane
         else:
             cluster = make_control_plane(folder, programs, audit=options.audit)
             cluster.start()

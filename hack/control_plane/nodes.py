@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from controller.playground.binaries import MissingError, tell_person
-from controller.playground.cluster import ControlPlane, make_control_plane
+from controller.playground.cluster import make_control_plane
 from controller.playground.components import is_ready
 from controller.playground.processes import Process, record_control_groups, running_process
 from controller.playground.programs import CONTROL_PLANE
 from controller.playground.waiting import wait_for
 from hack.control_plane.images import PAUSE
+from hack.control_plane.packages import install_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERD = "RUKPAK_CONTAINERD"
@@ -76,29 +76,9 @@ def find_lacks() -> list[str]:
     return sorted(missing)
 
 
-def install_packages() -> None:
-    """Install what is missing, on Debian and Ubuntu.
-
-    Raises: MissingError, which says what is missing.
-    """
-    lacks = find_lacks()
-    if not lacks:
-        return
-    if lacks == ["root"] or not shutil.which("apt-get"):
-        raise MissingError(f"a node needs {', '.join(lacks)}, which {_is(lacks)} missing; {INSTEAD}")
-    tell_person(f"installing {', '.join(lacks)}")
-    command = ["apt-get", "install", "--yes", "--no-install-recommends", *lacks]
-    for each in (["apt-get", "update"], command):
-        done = subprocess.run(
-            each, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, capture_output=True, text=True, check=False
-        )
-    if done.returncode or find_lacks():
-        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        raise MissingError(f"a node needs {', '.join(lacks)}, and apt-get does not install that: {said}; {INSTEAD}")
-
-
-def _is(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
+def install_needs(cache: Path) -> None:
+    """Install what a node needs. Raises: MissingError, which says what is missing."""
+    install_packages(cache, find_lacks, f"a node needs {{}}; {INSTEAD}")
 
 
 def _find(program: str) -> str | None:
@@ -137,7 +117,7 @@ class Node:
         self._count = count
         self._programs = programs
         self._init = plane / f"{self.name}-init.pid"
-        self._processes: dict[str, Process] = {}
+        self._processes: list[Process] = []
 
     @property
     def pid(self) -> int:
@@ -158,8 +138,7 @@ class Node:
         spaces = ["--mount", "--net", "--pid", "--uts", "--ipc", "--propagation=private", "--fork", "--kill-child"]
         script = [Path(__file__).parent / "node.sh", self._folder, self._init, self._programs["tiny"]]
         command: list[str | Path] = ["unshare", *spaces, "/bin/sh", *script, self.name, *dict.fromkeys(shared)]
-        process = Process(self.name, self._plane, command, {"PATH": _path()})
-        process.start()
+        process = self._start(Process(self.name, self._plane, command, {"PATH": _path()}))
 
         def is_made() -> bool:
             if not process.is_running():
@@ -167,8 +146,8 @@ class Node:
             return (self._folder / "ready").exists()
 
         wait_for(is_made, SECONDS, lambda: f"{self.name}: {process.last_words()}")
-        self.run_program("containerd", [_containerd(), f"--config={self._folder}/containerd.toml"])
-        wait_for(lambda: self._has_answered("ctr", "version"), SECONDS, lambda: self._last_words("containerd"))
+        containerd = self.run_program("containerd", [_containerd(), f"--config={self._folder}/containerd.toml"])
+        wait_for(lambda: self.call(["ctr", "version"], quiet=True) == 0, SECONDS, containerd.last_words)
 
     def connect(self, first: Node) -> None:
         """Give it its address: a bridge on the first node, and a link to that on each other."""
@@ -217,35 +196,36 @@ class Node:
         """Run a command on the node, as root, and return what it printed. Raises: NodeError."""
         return _run(self._inside(*command))
 
-    def call(self, command: Sequence[str]) -> int:
-        """Run a command on the node, with the input and output of this process; return its exit status."""
-        return subprocess.run(self._inside(*command), check=False).returncode
+    def call(self, command: Sequence[str], *, quiet: bool = False) -> int:
+        """Run a command on the node, by default with the output of this process; return its exit status."""
+        return subprocess.run(self._inside(*command), capture_output=quiet, check=False).returncode
 
     def run_program(self, name: str, command: Sequence[str | Path]) -> Process:
         """Start a program on the node, which ends with its process."""
-        process = Process(f"{self.name}-{name}", self._plane, self._inside("setpriv", "--pdeathsig=KILL", *command))
+        inside = self._inside("setpriv", "--pdeathsig=KILL", *command)
+        return self._start(Process(f"{self.name}-{name}", self._plane, inside))
+
+    def expose(self, *ports: int) -> Process:
+        """Make servers at 127.0.0.1 of the machine reachable for nodes and pods, at the address of this node.
+
+        Returns: the process that does so.
+        """
+        name = f"{self.name}-relay-{ports[0]}"
+        return self._start(_relay(name, self._plane, self.name, "in", self.address, *map(str, ports)))
+
+    def stop(self) -> None:
+        """Kill the node with all that runs on it."""
+        for process in self._processes:
+            process.kill()
+
+    def _start(self, process: Process) -> Process:
         process.start()
-        self._processes[name] = process
+        self._processes.append(process)
         return process
-
-    def stop(self, program: str) -> None:
-        """Kill containerd, kubelet or kube-proxy."""
-        self._processes[program].kill()
-
-    def kill(self) -> None:
-        """Kill the node with all its processes."""
-        for note in ("-init", ""):
-            Process(f"{self.name}{note}", self._plane, []).kill()
 
     def _inside(self, *command: str | Path) -> list[str | Path]:
         entered = ["nsenter", f"--target={self.pid}", "--mount", "--net", "--pid", "--uts", "--ipc"]
         return [*entered, "env", f"PATH={_path()}", *command]
-
-    def _has_answered(self, *command: str) -> bool:
-        return subprocess.run(self._inside(*command), capture_output=True, check=False).returncode == 0
-
-    def _last_words(self, program: str) -> str:
-        return f"{self.name}, {program}: {self._processes[program].last_words()}"
 
     def _folders_of_programs(self) -> list[Path]:
         own = os.environ.get(CONTAINERD)
@@ -285,38 +265,56 @@ class Node:
                     (group / name).write_text((group.parent / name).read_text(encoding="ascii"), encoding="ascii")
 
 
-def start_with_nodes(
-    folder: Path, programs: Mapping[str, Path], tiny: Path, *, count: int, audit: bool
-) -> tuple[ControlPlane, list[Node]]:
-    """Start a control plane and its nodes in a folder, which must exist; `take_away` ends all of it.
+class NodePlane:
+    """A control plane with real nodes in a folder, which must exist. `take_away` ends all of it, too.
 
     Args:
+        folder: for all files.
         programs: those of CONTROL_PLANE and NODE.
         tiny: the folder of `obtain_tiny`.
-
-    Returns: when all nodes are Ready.
-    Raises: TimeoutError; RuntimeError; NodeError.
+        count: how many nodes.
+        audit: whether to write an audit log.
     """
-    nodes = [Node(folder, number, count, {**programs, "tiny": tiny / "tiny"}) for number in range(1, count + 1)]
-    plane = make_control_plane(folder, _move_into(nodes[0], folder, programs), audit=audit)
-    for node in nodes:
-        node.start()
-        node.import_images(tiny / "tiny.tar")
-        node.connect(nodes[0])
-    ports = [address.rpartition(":")[2] for address in (plane.server, plane.etcd)]
-    relay: list[str | Path] = [
-        sys.executable,
-        Path(__file__).parent / "relay.py",
-        f"/proc/{nodes[0].pid}/ns/net",
-        *ports,
-    ]
-    Process("relay", folder, relay).start()
-    plane.start()
-    for node in nodes:
-        node.write_kubeconfig(plane.server)
-        node.join()
-    wait_for(lambda: _are_ready(plane, count), SECONDS, lambda: _describe(plane))
-    return plane, nodes
+
+    def __init__(self, folder: Path, programs: Mapping[str, Path], tiny: Path, *, count: int, audit: bool) -> None:
+        programs = {**programs, "tiny": tiny / "tiny"}
+        self.nodes = [Node(folder, number, count, programs) for number in range(1, count + 1)]
+        self.plane = make_control_plane(folder, _move_into(self.nodes[0], folder, programs), audit=audit)
+        self._images = tiny / "tiny.tar"
+        ports = [address.rpartition(":")[2] for address in (self.plane.server, self.plane.etcd)]
+        self._relay = _relay("relay", folder, self.nodes[0].name, "out", *ports)
+
+    def start(self) -> None:
+        """Start all of it; return when all nodes are Ready.
+
+        Raises: TimeoutError; RuntimeError; NodeError.
+        """
+        for node in self.nodes:
+            node.start()
+            node.import_images(self._images)
+            node.connect(self.nodes[0])
+        self._relay.start()
+        self.plane.start()
+        for node in self.nodes:
+            node.write_kubeconfig(self.plane.server)
+            node.join()
+        wait_for(self._are_ready, SECONDS, lambda: f"nodes: {self.plane.kubectl('get', 'nodes') or 'none'}")
+
+    def stop(self) -> None:
+        """Kill all of it."""
+        for node in self.nodes:
+            node.stop()
+        self.plane.stop()
+        self._relay.kill()
+
+    def _are_ready(self) -> bool:
+        found = json.loads(self.plane.kubectl("get", "nodes", "--output=json"))["items"]
+        return len(found) == len(self.nodes) and all(is_ready(node) for node in found)
+
+
+def _relay(name: str, folder: Path, node: str, *arguments: str) -> Process:
+    script = Path(__file__).parent / "relay.py"
+    return Process(name, folder, [sys.executable, script, folder / f"{node}-init.pid", *arguments])
 
 
 def find_node(folder: Path, name: str) -> Node:
@@ -348,15 +346,6 @@ def _move_into(node: Node, folder: Path, programs: Mapping[str, Path]) -> dict[s
             moved[name].write_text("\n".join(lines), encoding="utf-8")
             moved[name].chmod(0o755)
     return moved
-
-
-def _are_ready(plane: ControlPlane, count: int) -> bool:
-    found = json.loads(plane.kubectl("get", "nodes", "--output=json"))["items"]
-    return len(found) == count and all(is_ready(node) for node in found)
-
-
-def _describe(plane: ControlPlane) -> str:
-    return f"nodes: {plane.kubectl('get', 'nodes') or 'none'}"
 
 
 def _hierarchies() -> list[Path]:

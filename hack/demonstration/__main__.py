@@ -29,6 +29,7 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {{name: from-{kind}}}
 """
+ON_FAILURE = '{"spec": {"onFailure": {"action": "RollBack"}, "approval": null}}'
 OPERATOR = """\
 apiVersion: core.rukpak.io/v1alpha2
 kind: BundleDeployment
@@ -70,6 +71,9 @@ def tell(stage: Stage, *, keep: bool) -> None:
     _pause_and_resume(shell)
     shell.tell("\n== A version that wants a new permission: it waits, is looked at, and is approved")
     _approve(shell)
+    if stage.has_real_node:
+        shell.tell("\n== A release that crashes after it has started: it is rolled back by itself")
+        _crash(stage)
     shell.tell("\n== What kubectl has applied is adopted in place")
     _adopt(shell)
     shell.tell(
@@ -137,6 +141,21 @@ def _approve(shell: Shell) -> None:
     shell.run(f"rukpak permissions {NAME} --new")
     shell.run(f"rukpak diff {NAME} | head -n 20")
     shell.run(f"rukpak approve {NAME} --yes --wait")
+
+
+def _crash(stage: Stage) -> None:
+    shell, folder = stage.shell, stage.folder / "crashing"
+    steps = "[sleep, 2s, tell, cannot open database, exit, '3']"
+    edit = rf"s|^\( *\)image: .*|&\n\1args: {steps}|"
+    shell.run(f'cp -r {BUNDLE}/v3 {folder} && sed -i "{edit}" {folder}/manifests/*.yaml')
+    shell.run(f"kubectl patch bd {NAME} --type=merge -p '{ON_FAILURE}'")
+    shell.run(f"rukpak push {folder} {NAME}")
+    shell.run(f"{WAIT} --for=condition=RolledBack bd/{NAME}")
+    shell.run(f"rukpak status {NAME}")
+    shell.run(f"{WAIT} -n {NAMESPACE} --for=condition=Available deployment/web")
+    shell.run(f"rukpak history {NAME}")
+    shell.run(f"kubectl -n {NAMESPACE} get pods -l app=web")
+    shell.run(f"rukpak push {BUNDLE}/v3 {NAME}")
 
 
 def _adopt(shell: Shell) -> None:
@@ -214,7 +233,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, _exit)
     settings = read_settings()
     try:
-        stage = UserStage(settings, _kubeconfig(options)) if options.kubeconfig else OwnStage(settings)
+        own = OwnStage(settings, has_real_node=options.node)
+        stage = UserStage(settings, _kubeconfig(options)) if options.kubeconfig else own
         return _give(stage, options)
     except (FileNotFoundError, MissingError, RefusedError) as error:
         print(f"hack/demo: {error}", file=sys.stderr)
@@ -226,7 +246,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keep", action="store_true", help="leave everything running, and print how to stop it")
     parser.add_argument("--ui", action="store_true", help="at the end, keep a page about it open until Ctrl-C")
     parser.add_argument("--pictures", metavar="FOLDER", type=Path, help="write pictures of that page")
-    parser.add_argument("--kubeconfig", metavar="FILE", help="use this cluster (current context)")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--node", action="store_true", help="run its pods on a real node (as root), and let one crash")
+    where.add_argument("--kubeconfig", metavar="FILE", help="use this cluster (current context)")
     parser.add_argument("--paths-from", type=Path, default=Path(), help=argparse.SUPPRESS)
     return parser
 

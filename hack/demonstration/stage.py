@@ -15,11 +15,12 @@ from pathlib import Path
 
 from controller.playground.binaries import Binaries
 from controller.playground.processes import OWNER, Process, make_owned_folder, running_process, take_away, write_note
-from controller.playground.programs import CONTROL_PLANE
+from controller.playground.programs import CONTROL_PLANE, NODE
 from controller.playground.registry import Registry
 from controller.playground.settings import Settings
 from controller.processes.programs import Mechanisms
 from hack.control_plane.builds import BUILDS
+from hack.control_plane.images import TINY
 from hack.demonstration.shell import CommandError, Shell
 from tests.support.private_sources import PrivateSources, serve_private_sources
 from tests.support.registry import LocalRegistry
@@ -30,6 +31,7 @@ NAMESPACE = "demo"
 STORE_NAMESPACE = "rukpak-system"
 NAMES = ("demo", "three", "shop", "greeter", "legacy", "search", "billing")
 """Of the BundleDeployments."""
+PAUSE_OF_BUNDLES = "registry.k8s.io/pause:3.10"
 PLUGIN = f"export PATH={shlex.quote(str(ROOT / '.venv' / 'bin'))}:$PATH"
 """The command that makes `kubectl rukpak` available in a shell."""
 
@@ -44,6 +46,9 @@ class Stage(ABC):
     Args:
         settings: versions and folders.
     """
+
+    has_real_node = False
+    """Whether containers run here of which the demonstration knows what they do."""
 
     def __init__(self, settings: Settings) -> None:
         self.shell = Shell(ROOT, {})
@@ -138,7 +143,16 @@ class Stage(ABC):
 
 
 class OwnStage(Stage):
-    """A control plane on this machine, with a fake node on which pods become Ready."""
+    """A control plane on this machine, with a fake node on which pods become Ready.
+
+    Args:
+        settings: versions and folders.
+        has_real_node: whether its node is a real one, on which pods run.
+    """
+
+    def __init__(self, settings: Settings, *, has_real_node: bool = False) -> None:
+        super().__init__(settings)
+        self.has_real_node = has_real_node
 
     @property
     def folder(self) -> Path:
@@ -148,10 +162,15 @@ class OwnStage(Stage):
     def set_up(self) -> None:
         """Start a control plane."""
         # Obtained first, because it can take minutes.
-        self._binaries.obtain([*CONTROL_PLANE, "kwok", "registry"])
-        self.shell.run(f'eval "$(hack/cluster up {self.folder.name} --kwok)"')
+        kind = "node" if self.has_real_node else "kwok"
+        self._binaries.obtain([*CONTROL_PLANE, "registry", *(NODE if self.has_real_node else ["kwok"])])
+        self.shell.run(f'eval "$(hack/cluster up {self.folder.name} --{kind})"')
         write_note(self.folder / OWNER, os.getpid())
         self.shell.environment |= self._variables()
+        if self.has_real_node:
+            # No registry can be reached from there: another image that only waits has the name.
+            tag = f"ctr -n k8s.io images tag {TINY} {PAUSE_OF_BUNDLES}"
+            self.shell.look(f"hack/cluster exec {self.folder.name} {tag}")
 
     def _variables(self) -> dict[str, str]:
         words = shlex.split(self.explain_use())

@@ -2,14 +2,15 @@
 //
 //	serve             answer http on :8080: / with a greeting, /exit/3 by ending with status 3
 //	say TEXT          print a line
+//	tell TEXT         write its termination message
 //	sleep 2s          wait
 //	allocate 200      take MiB of memory
 //	create PATH       write an empty file
 //	once PATH         end with status 1 if there is no such file, which is there the next time
 //	read PATH         print a file, or end with status 1
-//	signal 11         send a signal to itself
 //	stubborn          go on after SIGTERM
 //	exit 3            end with a status
+//	-v                end with status 0, as the pause image does
 //
 // SIGTERM ends it with status 0. As PID 1 of a node it also waits for the processes whose parents are gone.
 package main
@@ -48,6 +49,8 @@ func main() {
 			go serve()
 		case "say":
 			fmt.Println(next())
+		case "tell":
+			check(os.WriteFile("/dev/termination-log", []byte(next()), 0o644))
 		case "sleep":
 			duration, err := time.ParseDuration(next())
 			check(err)
@@ -70,12 +73,10 @@ func main() {
 			content, err := os.ReadFile(next())
 			check(err)
 			os.Stdout.Write(content)
-		case "signal":
-			// The runtime of Go handles some, and the kernel hides those without a handler from PID 1 of a container.
-			signal.Reset()
-			syscall.Kill(os.Getpid(), syscall.Signal(number(next())))
 		case "stubborn":
 			signal.Ignore(syscall.SIGTERM)
+		case "-v":
+			os.Exit(0)
 		case "exit":
 			os.Exit(number(next()))
 		default:

@@ -23,10 +23,12 @@ def test_an_archive_has_one_image_under_all_its_names() -> None:
     assert all(hashlib.sha256(content).hexdigest() == name for name, content in blobs.items())
 
 
-def test_without_root_a_node_is_refused_before_anything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_root_a_node_is_refused_before_anything_is_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(MissingError, match=r"a node needs root, which is missing; --kwok has pods that become Ready"):
-        nodes.install_packages()
+    with pytest.raises(MissingError, match=r"a node needs root, missing here; --kwok has pods that become Ready"):
+        nodes.install_needs(tmp_path)
 
 
 def test_what_is_missing_is_named_by_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -38,7 +40,7 @@ def test_what_is_missing_is_named_by_package(monkeypatch: pytest.MonkeyPatch, tm
     assert nodes.find_lacks() == lacks
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingError, match=", ".join(lacks)):
-        nodes.install_packages()
+        nodes.install_needs(tmp_path)
 
 
 def test_another_containerd_is_searched_with_what_is_beside_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

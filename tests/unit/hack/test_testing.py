@@ -15,6 +15,7 @@ import pytest
 from hack import testing
 
 HERE = Path("/home/somebody")
+NODES = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder")
 CLUSTERS = ("--numprocesses=4", "--dist=loadfile", "--no-loadscope-reorder")
 
 
@@ -60,10 +61,12 @@ Run = Callable[..., tuple[int, str]]
 def test_without_a_part_integration_and_e2e_tests_share_their_workers(machine: Machine, run: Run) -> None:
     status, output = run("-k", "color")
     assert status == 0
-    assert machine.commands[-3:] == [
+    assert machine.commands[-5:] == [
         "pytest --numprocesses=auto tests/unit -k color",
         "hack.control_plane programs",
         f"pytest {' '.join(CLUSTERS)} tests/integration tests/e2e -k color",
+        "hack.control_plane programs",
+        f"pytest {' '.join(NODES)} tests/node -k color",
     ]
     assert output.rstrip().endswith("hack/test --all runs them")
 
@@ -179,7 +182,7 @@ def test_a_kubeconfig_is_relative_to_the_folder_of_the_caller(given: tuple[str, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["units"], 'there is no part "units"; parts are lint, unit, integration and e2e'),
+        (["units"], 'there is no part "units"; parts are lint, unit, integration, e2e and node'),
         (["--all", "tests/e2e"], 'say of which part "tests/e2e" is: hack/test PART PATH'),
         (["e2e", "--kubeconfig"], "--kubeconfig needs a file"),
     ],
