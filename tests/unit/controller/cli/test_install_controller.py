@@ -52,6 +52,7 @@ def test_what_pods_need_is_applied_before_the_deployment(restricted: bool) -> No
 
 PODS = Resource("", "v1", "Pod", "pods", namespaced=True, verbs=frozenset({"list"}))
 LACKS = "deployment.apps/rukpak: {}Available: 0/2"
+SCHEDULING = 'PodPending: the scheduler "default-scheduler" has not chosen a node yet; '
 
 
 def unavailable(*statuses: dict[str, Any]) -> tuple[FakeCluster, Step]:
@@ -108,7 +109,7 @@ def test_waiting_says_why_there_is(statuses: list[dict[str, Any]], told: str) ->
 
 def test_waiting_goes_on_where_pods_may_not_be_read() -> None:
     cluster, step = unavailable({"phase": "Pending"})
-    assert describe_progress(cluster.client, step) == LACKS.format("PodPending: containers are not running yet; ")
+    assert describe_progress(cluster.client, step) == LACKS.format(SCHEDULING)
     cluster.faults["LIST /api/v1/namespaces/rukpak-system/pods"] = [ApiError(403, "Forbidden", "pods is forbidden")]
     assert describe_progress(cluster.client, step) == LACKS.format("")
 
