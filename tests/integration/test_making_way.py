@@ -485,6 +485,10 @@ def test_a_claim_that_has_the_volume_of_its_successor_is_named(world: World) -> 
         made["spec"] |= {"volumeName": name, "storageClassName": ""}
         return made
 
+    def volume_phase() -> str:
+        found = read(world.client, f"/api/v1/persistentvolumes/{name}")
+        return str((found or {}).get("status", {}).get("phase", ""))
+
     deployed = world.deploy(volume, bound("old"))
     deployed.wait_ready()
     upgrade(world, deployed, volume, bound("new"))
@@ -493,6 +497,8 @@ def test_a_claim_that_has_the_volume_of_its_successor_is_named(world: World) -> 
     )
     deployed.wait_for("Reconciling", "True", "PrunePending", saying=f"{says}; if that needs what it has, delete it")
     deployed.client.delete(deployed.path_of("old", "persistentvolumeclaims"))
+    deployed.wait(lambda: deployed.get("old", "persistentvolumeclaims") is None, "the old one is gone")
+    deployed.wait(lambda: volume_phase() == "Released", "and its volume is released")
     deployed.client.merge_patch(f"/api/v1/persistentvolumes/{name}", {"spec": {"claimRef": None}})
     deployed.wait_ready()
     deployed.delete()
