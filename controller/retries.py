@@ -94,7 +94,7 @@ class Retries:
 
     def _delay(self, error: BundleError, count: int) -> float:
         retry = error.reason.retry
-        if error.retry_after is not None and retry is Retry.WAIT:
+        if error.retry_after is not None and retry in (Retry.WAIT, Retry.NONE):
             return Backoff(first=error.retry_after, longest=SLOW_SECONDS).delay(count)
         asked = error.retry_after or 0 if retry is Retry.TRANSIENT else 0
         return max(DELAYS[retry].delay(count) * self._jitter(), asked)

@@ -89,6 +89,8 @@ class IgnoreRule(Api):
     """Name of a single object. Default: all objects of the kind."""
     paths: Annotated[tuple[IgnoredPath, ...], Field(min_length=1, max_length=32, json_schema_extra=list_of("set"))]
     """Dotted paths of the fields, such as spec.replicas; a key that contains dots is written as ["quoted.key"]."""
+    optional: bool = False
+    """Whether it may match no object of the bundle. Otherwise that is a warning."""
 
 
 class Drift(Api):
@@ -213,6 +215,8 @@ class HealthCheck(Api):
     expressions: HealthExpressions | None = None
     """Expressions in CEL, evaluated if the object is healthy by the matchers above, or there are none. One that cannot
     be evaluated, since a field is missing, is not met yet: the object is progressing, unless failed is true."""
+    optional: bool = False
+    """Whether it may match no object of the bundle. Otherwise that is a warning."""
 
 
 class CrdUpgradeRule(Api):

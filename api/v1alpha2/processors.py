@@ -129,6 +129,8 @@ class ImageRule(Api):
     """Tag of the images, in place of their tag and digest. Default: both are kept."""
     digest: Annotated[str, Field(max_length=71, pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
     """Digest of the images, in place of their tag and digest. Default: both are kept."""
+    optional: bool = False
+    """Whether it may match no image, if from does not end with "/". Otherwise that is a warning."""
 
 
 class ImageFields(Api):

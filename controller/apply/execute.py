@@ -39,7 +39,7 @@ from controller.apply.rights import (
     list_all,
     rights_to_apply,
 )
-from controller.apply.sender import Sender
+from controller.apply.sender import Sender, waiting_for
 from controller.apply.targets import Target
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
@@ -216,8 +216,22 @@ class Applier:
         ready = self._compared(self._read_unknown(ready, options, results), options)
         ready = refuse_unheld(ready, options, self._reviewer)
         spared, ready = self._spare(ready, options)
-        done = self.pool.run(lambda item: self._sender.carry_out(*item, options), ready, options.user)
+        done = self._carry_out(ready, options)
         return held + spared + done + self._repair_meanwhile(step, options, results)
+
+    def _carry_out(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[Outcome]:
+        """Send what is to be done; what was refused is tried again if another one may have given up what it needs."""
+        sent = self.pool.run(lambda item: self._sender.carry_out(*item, options), items, options.user)
+        written = {outcome.task.target.key[:2] for outcome in sent if outcome.record and not outcome.error}
+        again = [
+            item
+            for item, outcome in zip(items, sent, strict=True)
+            if outcome.contested and outcome.task.target.key[:2] in written
+        ]
+        if not again:
+            return sent
+        retried = {task.target.key for task, _ in again}
+        return [each for each in sent if each.task.target.key not in retried] + self._carry_out(again, options)
 
     def _repair_meanwhile(self, step: Step, options: ApplyOptions, results: StepResults) -> list[Outcome]:
         """Repair the objects of a wave that waits as the revision before has them."""
@@ -395,7 +409,9 @@ def hindrance(
     target = task.target
     if not options.proceed():
         return out_of_date(task)
-    if held := options.retries.holding(target.key, options.attempt(target, task.seen)):
+    if held := _await_holders(task, options, watches) or options.retries.holding(
+        target.key, options.attempt(target, task.seen)
+    ):
         return held
     if error := results.failed.get(ObjectKey("", "Namespace", "", target.key.namespace)):
         return BundleError(Reason.APPLYING, f"{target.key}: waiting for its namespace: {error.message}")
@@ -404,6 +420,22 @@ def hindrance(
     if step.position.stage is Stage.GATES and (blocker := _find_blocker(task, step, results)):
         return BundleError(Reason.APPLYING, f"{target.key}: waiting for all other objects; not applied: {blocker}")
     return None
+
+
+def _await_holders(task: Task, options: ApplyOptions, watches: Watches) -> BundleError | None:
+    """Return why an object waits for dropped ones; if one of them is gone, it is tried again at once."""
+    key = task.target.key
+    if not (holders := options.ledger.holders.get(key)):
+        return None
+    observed = watches.managed(options.owner.name)
+    records = [observed[each] for each in holders if each in observed]
+    if len(records) < len(holders):
+        del options.ledger.holders[key]
+        options.retries.succeeded(key)
+        # The API server gives free what it had a moment after the event.
+        options.ledger.delete_for(key, options.attempt(task.target, ""), ())
+        return None
+    return next((waiting_for(task, record) for record in records if record.deleting), None)
 
 
 def _crd_hindrance(task: Task, options: ApplyOptions, results: StepResults, watches: Watches) -> BundleError | None:

@@ -16,7 +16,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import starmap, takewhile
 
 from controller.apply.drift import DriftedObject
@@ -27,6 +27,8 @@ from controller.retries import Backoff
 FIRST_SECONDS = 2.0
 _BACKOFF = Backoff(first=FIRST_SECONDS, factor=3.0, longest=300.0)
 QUIET_SECONDS = 600.0
+NOTICED_SECONDS = 30.0
+"""After so long, webhooks and policies have noticed that an object was deleted."""
 CONFLICT_COUNT = 3
 _BYTES = 256
 _MODULUS = 1 << (8 * _BYTES)
@@ -39,6 +41,19 @@ class Left:
 
     digest: str
     entry_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class MadeWay:
+    """The dropped objects that were deleted for another one."""
+
+    attempt: str
+    """To apply that one."""
+    keys: frozenset[ObjectKey]
+    refused_at: float | None = None
+    """When it was refused first after that; None: it was not."""
+    in_vain: bool = False
+    """Whether it was refused for too long: those are created again, and not deleted for it a second time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +84,11 @@ class Ledger:
     """By object that is not repaired: the resourceVersion that was read, and its drift; None: its values are ours."""
     recreated: dict[ObjectKey, str] = field(default_factory=dict)
     """UIDs of objects that were deleted to be created again: while the watches show one, it is awaited."""
+    holders: dict[ObjectKey, frozenset[ObjectKey]] = field(default_factory=dict)
+    """By object that is refused, the dropped ones that have, or seem to have, what it needs: it is tried again as soon
+    as one of them is gone."""
+    made_way: dict[ObjectKey, MadeWay] = field(default_factory=dict)
+    """By object, those that were deleted for it, until it is applied."""
     fights: dict[ObjectKey, DriftedObject] = field(default_factory=dict)
     """The drift of objects that are repaired repeatedly."""
     _repairs: dict[ObjectKey, _Repair] = field(default_factory=dict)
@@ -99,6 +119,8 @@ class Ledger:
         self.complete = True
         self.explanations.clear()
         self.recreated.clear()
+        self.holders.clear()
+        self.made_way.clear()
 
     def resume(self, records: Collection[Record], state: str) -> bool:
         """Expect these objects, and no others, if `status.managedState` says that they were left as they are now.
@@ -138,6 +160,36 @@ class Ledger:
         self._drifted -= changed
         self._drifted |= {key for key in changed if not _is_as_left(look.records.get(key), self.left.get(key))}
         return set(self._drifted)
+
+    def delete_for(self, key: ObjectKey, attempt: str, holders: Collection[ObjectKey]) -> None:
+        """Record that dropped objects are deleted, so that an attempt to apply an object can succeed."""
+        self.drop(holders)
+        before = self.made_way.get(key)
+        earlier = before.keys if before and before.attempt == attempt else frozenset()
+        self.made_way[key] = MadeWay(attempt, frozenset(holders) | earlier)
+
+    def may_soon_be_noticed(self, key: ObjectKey, attempt: str) -> bool:
+        """Record that an object is still refused; returns whether it may not be known yet that others made way."""
+        made = self.made_way.get(key)
+        if made is None or made.attempt != attempt or made.in_vain:
+            return False
+        at = self.clock() if made.refused_at is None else made.refused_at
+        self.made_way[key] = replace(made, refused_at=at, in_vain=self.clock() - at >= NOTICED_SECONDS)
+        return True
+
+    def has_made_way(self, key: ObjectKey, attempt: str) -> bool:
+        """Whether another object was deleted for this attempt to apply one, which has not succeeded yet."""
+        made = self.made_way.get(key)
+        return made is not None and made.attempt == attempt
+
+    def is_in_vain(self, key: ObjectKey, attempt: str) -> bool:
+        """Whether an object was refused for too long although others had made way."""
+        made = self.made_way.get(key)
+        return made is not None and made.attempt == attempt and made.in_vain
+
+    def restored(self) -> set[ObjectKey]:
+        """Return the dropped objects that were deleted in vain: they are created again."""
+        return {key for made in self.made_way.values() if made.in_vain for key in made.keys}
 
     def is_explained(self, record: Record) -> bool:
         """Whether the drift of an object at its current version is known."""

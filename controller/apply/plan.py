@@ -89,6 +89,10 @@ class ApplyOptions:
     wanted: TargetSet
     older: Mapping[ObjectKey, RevisionObject] = field(default_factory=dict)
     """Objects that only older revisions name, and that may still exist."""
+    makes_way: bool = False
+    """Whether those may be deleted for objects of the revision: the spec asks for it, and prune is not Never."""
+    replaces: Mapping[ObjectKey, frozenset[ObjectKey]] = field(default_factory=dict)
+    """By object, those that its annotation names; see `find_replaced`."""
     withdrawn: Collection[GroupVersionKind] = ()
     """Kinds of the revision whose CustomResourceDefinition serves other versions only."""
     dropped_replicas: Mapping[ObjectKey, ObjectKey | None] = field(default_factory=dict)
@@ -135,6 +139,10 @@ class ApplyOptions:
         known = {task.record.applied_digest if task.record else "", left.digest if left else ""}
         return task.action in _NEWS and task.target.digest not in known
 
+    def is_dropped(self, key: ObjectKey) -> bool:
+        """Whether only older revisions have an object: who deletes it does what the revision wants."""
+        return key not in self.wanted.by_key and key not in self.ledger.restored()
+
     def attempt(self, target: Target, seen: str) -> str:
         """Return the fingerprint under which a failure to apply an object in a state is remembered."""
         return f"{target.digest} {self.spec_version} {seen}"
@@ -161,6 +169,10 @@ class Outcome:
     """What another client had modified or deleted, if it was repaired."""
     recreated: bool = False
     """Whether it was deleted because an immutable field changed; it is created again once it is gone."""
+    made_way: tuple[ObjectKey, ...] = ()
+    """Dropped objects that were deleted for it."""
+    contested: bool = False
+    """Whether it was refused because of what another object may have."""
     warnings: tuple[str, ...] = ()
     """From the API server."""
 
@@ -389,8 +401,8 @@ def _judge(target: Target, record: Record | None, options: ApplyOptions) -> Judg
 def decide_about(target: Target, record: Record | None, options: ApplyOptions) -> Task:
     """Decide about one object that was read: None means that it does not exist."""
     judgement = _judge(target, record, options)
-    if record is None:
-        return Task(target=target, action=Action.CREATE)
+    if record is None or (record.deleting and options.is_dropped(target.key)):
+        return Task(target=target, action=Action.NONE if options.is_dropped(target.key) else Action.CREATE)
     if target.bare or judgement.situation is Situation.USED:
         return Task(target=target, action=Action.AWAIT if record.deleting else Action.USE, record=record)
     if judgement.situation is Situation.COLLISION:

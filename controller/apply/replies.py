@@ -62,7 +62,22 @@ _IMMUTABLE = re.compile(
     r"|pod updates may not change fields other than .*|pod updates may not add or remove containers"
     r"|spec is immutable after creation except .*|spec\.persistentvolumesource is immutable after creation"
     r"|cannot change roleRef|may not change once set|may not be changed in an update"
+    # Fields that can be changed in one direction only.
+    r"|must be less than or equal to previous value|must not update from a positive integer to nil value"
+    r"|existing toleration can not be modified except its tolerationSeconds"
+    r"|only deletion is allowed, but found new scheduling gate .*|can only be modified in tandem with spec\.parallelism"
+    r"|field is immutable, except for updating from .*"
 )
+_CLAIM, _SIZE = ("", "PersistentVolumeClaim"), "spec.resources.requests.storage"
+_ONLY_GROWS = re.compile(r"field can not be less than (?:status\.capacity|previous value)")
+_GROWN = (
+    "a claim cannot shrink: raise the size in the bundle, or leave it to others with the annotation "
+    f"{names.IGNORE_FIELDS}: {_SIZE}"
+)
+_CANNOT_GROW = "only dynamically provisioned pvc can be resized"
+# Of ports and addresses: that and nothing else is found before the object is validated.
+_ALLOCATED = "is already allocated"
+_HEALTH_CHECK_PORT = re.compile(r"failed to allocate requested HealthCheck NodePort \d+: .*is already allocated")
 _JOB = ("batch", "Job")
 # What the API server sets on a Job, with its UID.
 _OF_JOB_CONTROLLER = ("spec.selector", "spec.template.metadata.labels")
@@ -118,6 +133,15 @@ class Recovery(Enum):
     """A field is immutable: delete the object, if its annotation allows that, and create it again."""
 
 
+class Contest(Enum):
+    """Whether an object may be refused because of what another one has."""
+
+    NONE = "none"
+    VALUE = "value"
+    QUOTA = "quota"
+    """Too many objects are counted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyFailure:
     """The meaning of a reply."""
@@ -128,6 +152,9 @@ class ApplyFailure:
     retry_after: float | None = None
     """Seconds to wait, if the server requests that or an earlier retry is useless."""
     recovery: Recovery = Recovery.NONE
+    contest: Contest = Contest.NONE
+    is_overtaken: bool = False
+    """Whether another client has written the object since it was read."""
     fields: tuple[str, ...] = ()
     """Paths of the fields that the server refuses."""
     account: str = ""
@@ -191,9 +218,8 @@ def _denied(reply: _Reply) -> ApplyFailure | None:
     who = f'{"admission webhook" if webhook else "admission policy"} "{match[1]}"'
     is_silent = reply.conceals or (reply.key.group, reply.key.kind) == ("", "Secret")
     said = "" if is_silent else one_line(match[2] or "")
-    return reply.to_failure(
-        Reason.REFUSED, f"{who} denied the request: {said}" if said else f"{who} denied the request"
-    )
+    text = f"{who} denied the request: {said}" if said else f"{who} denied the request"
+    return replace(reply.to_failure(Reason.REFUSED, text), contest=Contest.VALUE)
 
 
 def _unauthorized(reply: _Reply) -> ApplyFailure:
@@ -231,11 +257,13 @@ def _refused_by_plugin(reply: _Reply) -> ApplyFailure:
     match = _PLUGIN_REFUSAL.match(reply.message)
     if match is None:
         return reply.to_failure(Reason.FORBIDDEN, "the request is forbidden; check the permissions of the account")
-    said = one_line(match[1])
+    said, contest = one_line(match[1]), Contest.VALUE
     if said.startswith("exceeded quota"):
         # The amounts in use change with every pod.
-        said = re.sub(r", used: .*?, limited: ", ", limited: ", said)
-    return reply.to_failure(Reason.REFUSED, conceal_quotes(said) if reply.conceals else said)
+        said, contest = re.sub(r", used: .*?, limited: ", ", limited: ", said), Contest.QUOTA
+    elif said.startswith(_CANNOT_GROW):
+        said = f"{said}; revert the size in the bundle, or set allowVolumeExpansion on its StorageClass"
+    return replace(reply.to_failure(Reason.REFUSED, conceal_quotes(said) if reply.conceals else said), contest=contest)
 
 
 def _not_found(reply: _Reply) -> ApplyFailure:
@@ -262,9 +290,10 @@ def _conflict(reply: _Reply) -> ApplyFailure:
     if fields:
         text = f"already exists, and other field managers own {enumerate_some(fields)}; delete it"
         return reply.to_failure(Reason.COLLISION, text, recovery=Recovery.JUDGE_AGAIN)
-    return reply.to_failure(
+    failure = reply.to_failure(
         Reason.API_UNAVAILABLE, "modified during the request; will be retried", recovery=Recovery.JUDGE_AGAIN
     )
+    return replace(failure, is_overtaken=True)
 
 
 def _too_large(reply: _Reply) -> ApplyFailure:
@@ -285,8 +314,12 @@ def _invalid(reply: _Reply) -> ApplyFailure:
     # All causes: if anything else is wrong, the object could be deleted and not created again.
     if texts and not is_custom(reply.key) and all(_IMMUTABLE.fullmatch(text) for text in texts):
         return _immutable(reply, said)
+    if reply.key[:2] == _CLAIM and all(_ONLY_GROWS.fullmatch(text) for text in texts):
+        return reply.to_failure(Reason.REFUSED, f"{said}; {_GROWN}")
     if reply.key[:2] == _JOB and any(cause.field in _OF_JOB_CONTROLLER for cause in causes):
         said = f"{said}; {_EXPORTED_JOB}"
+    if any(text.endswith(_ALLOCATED) for text in texts):
+        return replace(reply.to_failure(Reason.REFUSED, said), contest=Contest.VALUE)
     duplicate = any(cause.reason == "FieldValueDuplicate" for cause in causes)
     recovery = Recovery.TAKE_OVER_ITEMS if duplicate else Recovery.TAKE_OVER_FIELDS
     failure = reply.to_failure(Reason.REFUSED, said, recovery=recovery)
@@ -313,6 +346,9 @@ def _server_error(reply: _Reply) -> ApplyFailure:
         return reply.to_failure(Reason.REFUSED, text, recovery=Recovery.MIGRATE_ENTRIES)
     if _TOO_LARGE.search(message):
         return _too_large(reply)
+    if _HEALTH_CHECK_PORT.search(message):
+        text = "spec.healthCheckNodePort: provided port is already allocated"
+        return replace(reply.to_failure(Reason.REFUSED, text), contest=Contest.VALUE)
     return _webhook_not_called(reply) or _unavailable(reply)
 
 

@@ -7,7 +7,7 @@ Replies). Runs on the threads of the pool, and must not use the pool itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -19,21 +19,38 @@ from api.v1alpha2.conditions import Reason
 from controller.apply import managed_fields
 from controller.apply.crd_upgrade import inspect_upgrade
 from controller.apply.drift import REPLICAS, DriftedObject, has_field, scales, united, without
+from controller.apply.holders import (
+    NO_HOLDERS,
+    Holders,
+    Refused,
+    Trials,
+    describe_supposed,
+    find_dropped,
+    may_be_deleted,
+)
 from controller.apply.managed_fields import Replaced
+from controller.apply.order import describe_awaited
 from controller.apply.ownership import make_body, needs_mark, with_shard
 from controller.apply.plan import Action, ApplyOptions, Outcome, Task, decide_about, is_drift, out_of_date, state_of
 from controller.apply.removal import delete, is_shared, make_way, withdraw
-from controller.apply.replies import ApplyFailure, Recovery, classify, conceal_quotes
+from controller.apply.replies import SHOWN, ApplyFailure, Contest, Recovery, classify, conceal_quotes
 from controller.apply.requests import ObjectReader
 from controller.apply.rights import MissingRightsError, for_apply
+from controller.apply.webhooks import Webhooks
 from controller.kube.client import ApiError, Client, Response
 from controller.kube.discovery import Discovery
+from controller.kube.errors import UNREACHABLE
 from controller.kube.resources import AUTOSCALERS, Resource
 from controller.observe.health.rules import NOT_OBSERVED, needs_full_object
 from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import Watches
 
 NOT_SERVED_YET_SECONDS = 0.3
+MOST_JUDGED = 5
+"""Times that an object is judged in one pass, while other clients write it at the same time."""
+OVERTAKEN_SECONDS = 1.0
+NOT_NOTICED_YET_SECONDS = 0.5
+"""After a holder was deleted, webhooks and policies may refuse its successor for a moment."""
 LOGGED_FIELDS = 10
 """Of an object that has drifted."""
 log = logging.getLogger(__name__)
@@ -59,6 +76,10 @@ class ApplyRequest:
     """Entries that were rewritten to take over fields; None: none were."""
     live: Mapping[str, Any] | None = None
     """Its metadata as the drift was found in; None if it was not read."""
+    made_way: tuple[ObjectKey, ...] = ()
+    """Dropped objects that were deleted for it in this pass."""
+    judged: int = 0
+    """How often it was judged again in this pass, since it had changed meanwhile."""
 
     @property
     def path(self) -> str:
@@ -67,13 +88,28 @@ class ApplyRequest:
         return self.resource.path(key.namespace, key.name)
 
     @property
+    def attempt(self) -> str:
+        """What others make way for: another revision or version of the spec begins anew."""
+        return self.options.attempt(self.task.target, "")
+
+    @property
     def manager(self) -> str:
         """Our field manager."""
         return names.field_manager(self.options.owner.name)
 
     def body(self) -> dict[str, Any]:
         """Return the object as it is sent."""
-        manifest = self.task.target.manifest
+        return self._body_of(self.task.target.manifest)
+
+    def whole_body(self) -> dict[str, Any]:
+        """Return the object as it is sent, with its ignored fields."""
+        return self._body_of(united(self.task.target.manifest, self.task.target.initial))
+
+    def trials(self) -> Trials:
+        """Return how to try it."""
+        return Trials(client=self.client, resource=self.resource, manager=self.manager, key=self.task.target.key)
+
+    def _body_of(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         if self.task.target.bare:
             return dict(manifest)
         owner = self.options.owner
@@ -190,6 +226,7 @@ class Sender:
 
     def __init__(self, client: Client, discovery: Discovery, watches: Watches, reader: ObjectReader) -> None:
         self._client, self._discovery, self._watches, self._reader = client, discovery, watches, reader
+        self._webhooks = Webhooks(client)
 
     def carry_out(self, task: Task, resource: Resource, options: ApplyOptions) -> Outcome:
         """Execute a task that is ready. Raises nothing but bugs."""
@@ -239,22 +276,46 @@ class Sender:
             drift, live = self._reader.explain_repair(task, request.resource, options)
             request = replace(request, drift=drift, live=live)
         try:
-            return self._apply(request)
+            return self._replace_others(request) or self._apply(request)
         except BundleError as error:
             return self.fail(task, error, options)
         except ApiError as error:
-            failure = _classify(error, task, options)
+            failure = self._explain_silence(error, request) or _classify(error, task, options)
+        return self._deal_with(request, failure)
+
+    def _explain_silence(self, error: ApiError, request: ApplyRequest) -> ApplyFailure | None:
+        """Return what an unanswered write may wait for; None if it was answered, or nothing is known."""
+        called = self._webhooks.called_for(request.resource) if (error.status, error.reason) == (0, UNREACHABLE) else []
+        if not called:
+            return None
+        listed = ", ".join(f'"{name}"' for name in called[:SHOWN]) + (" and others" if called[SHOWN:] else "")
+        problem = f"the API server did not answer in time; it may wait for admission webhook {listed}"
+        message = f"{request.task.target.key}: {problem}; check the workload that serves it"
+        return ApplyFailure(reason=Reason.WEBHOOK_UNAVAILABLE, message=message)
+
+    # recovering from a refusal
+
+    def _deal_with(self, request: ApplyRequest, failure: ApplyFailure) -> Outcome:
+        task, options = request.task, request.options
+        is_judged_again = failure.recovery is Recovery.JUDGE_AGAIN and request.judged < MOST_JUDGED
         try:
-            next_request = None if failure.recovery in request.recoveries else self._recover(request, failure)
+            if failure.contest is not Contest.NONE:
+                return self._make_way(request, failure)
+            if is_judged_again:
+                request = replace(request, judged=request.judged + 1)
+            may_recover = is_judged_again or failure.recovery not in request.recoveries
+            next_request = self._recover(request, failure) if may_recover else None
         except ApiError as error:
             failure, next_request = _classify(error, task, options), None
+        if next_request is None and failure.is_overtaken:
+            # Others keep writing the object: nothing is wrong with it, nor with the API server.
+            overtaken = BundleError(Reason.APPLYING, failure.message, retry_after=OVERTAKEN_SECONDS)
+            return self.fail(task, overtaken, options)
         if next_request is None:
             if request.replaced:
                 task = _give_back(request, request.replaced)
             return self.fail(task, self._error(failure, task, options), options)
         return self._carry_out(replace(next_request, recoveries=next_request.recoveries | {failure.recovery}))
-
-    # recovering from a refusal
 
     def _recover(self, request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
         """Try to recover from a refusal; returns the request to continue with, None if no recovery is possible.
@@ -300,6 +361,108 @@ class Sender:
         log.info("object deleted to be recreated", extra=_about(task, options))
         options.ledger.recreated[key] = record.uid
         return replace(request, task=replace(task, action=Action.AWAIT))
+
+    # making way for what is refused because of what a dropped object has
+
+    def _replace_others(self, request: ApplyRequest) -> Outcome | None:
+        """Delete the dropped objects that the annotation of an object names, and apply it; None: there are none.
+
+        Raises: ApiError if it would be refused all the same.
+        """
+        options, key = request.options, request.task.target.key
+        if key not in options.replaces:
+            return None
+        observed = self._watches.managed(options.owner.name)
+        named = [
+            record
+            for each in options.replaces[key].difference(request.made_way)
+            if (found := observed.get(each)) and each in options.older
+            for record in find_dropped(found.key, (), (each,), observed, options.owner, orphan=options.orphan)
+            if may_be_deleted(record)
+        ]
+        if not (named and options.makes_way) or options.ledger.is_in_vain(key, request.attempt):
+            return None
+        try:
+            request.trials().send(request.whole_body(), None)
+        except ApiError as error:
+            failure = _classify(error, request.task, options)
+            if failure.contest is Contest.NONE:
+                raise
+            others = [record for record in named if record.key[:2] != key[:2]]
+            named = others or [*self._find_holders(request, failure).known]
+            if not named:
+                raise
+        return self._take_place_of(named, request)
+
+    def _make_way(self, request: ApplyRequest, failure: ApplyFailure) -> Outcome:
+        """Delete the dropped objects that have what a refused one needs, and try again; or return why not.
+
+        Raises: ApiError.
+        """
+        task, options = request.task, request.options
+        key, attempt = task.target.key, request.attempt
+        # One of those that a quota counts is enough for one object: the quota is only counted a moment later.
+        is_enough = failure.contest is Contest.QUOTA and options.ledger.has_made_way(key, attempt)
+        is_over = is_enough or options.ledger.is_in_vain(key, attempt)
+        holders = NO_HOLDERS if is_over else self._find_holders(request, failure)
+        if holders.known and options.makes_way and all(map(may_be_deleted, holders.known)):
+            return self._take_place_of(holders.known, request)
+        if options.ledger.may_soon_be_noticed(key, attempt):
+            error = BundleError(Reason.APPLYING, failure.message, retry_after=NOT_NOTICED_YET_SECONDS)
+            return replace(self.fail(task, error, options), made_way=request.made_way)
+        supposed = (*holders.known, *holders.supposed)
+        options.ledger.holders[key] = frozenset(record.key for record in supposed)
+        told = [describe_supposed(record, key, makes_way=options.makes_way) for record in supposed[:1]]
+        error = self._error(replace(failure, message="; ".join([failure.message, *told])), task, options)
+        return replace(self.fail(task, error, options), made_way=request.made_way, contested=True)
+
+    def _take_place_of(self, holders: Sequence[Record], request: ApplyRequest) -> Outcome:
+        """Delete dropped objects and apply another one, unless it has to wait because they still exist.
+
+        Raises: ApiError.
+        """
+        task, options = request.task, request.options
+        if not options.proceed():
+            return Outcome(task=task, error=out_of_date(task))
+        options.confirm()
+        # Before the requests, whose replies may be lost: the absence of the objects is no drift.
+        options.ledger.delete_for(task.target.key, request.attempt, [record.key for record in holders])
+        try:
+            left = [remaining for record in holders if (remaining := self._delete_holder(record, request))]
+        except ApiError:
+            options.ledger.made_way.pop(task.target.key, None)
+            raise
+        deleted = [record.key for record in holders if not record.deleting]
+        request = replace(request, made_way=(*request.made_way, *deleted))
+        if not left:
+            return self._send(request)
+        options.ledger.holders[task.target.key] = frozenset(record.key for record in left)
+        return Outcome(task=task, error=waiting_for(task, left[0]), tried=True, made_way=request.made_way)
+
+    def _delete_holder(self, record: Record, request: ApplyRequest) -> Record | None:
+        """Delete a dropped object; returns what is left of it. Raises: ApiError."""
+        kind = request.options.older[record.key].kind
+        resource = request.resource if record.key[:2] == request.task.target.key[:2] else self._discovery.resource(kind)
+        if record.deleting or resource is None:
+            return record if record.deleting else None
+        about = {**_about(request.task, request.options), "deleted": str(record.key)}
+        remaining = delete(request.client, resource, record)
+        log.info("object deleted for another one that needs what it has", extra=about)
+        if remaining is None and self._watches.is_forbidden(record.key.group, record.key.kind):
+            self._watches.learn_gone(record.key)
+        return remaining
+
+    def _find_holders(self, request: ApplyRequest, failure: ApplyFailure) -> Holders:
+        """Find out which dropped objects have what a refused one needs."""
+        options, target = request.options, request.task.target
+        observed, owner = self._watches.managed(options.owner.name), options.owner
+        dropped = find_dropped(target.key, options.wanted.by_key, options.older, observed, owner, orphan=options.orphan)
+        refused = Refused(
+            body=request.whole_body(),
+            by_quota=failure.contest is Contest.QUOTA,
+            replaces=options.replaces.get(target.key, ()),
+        )
+        return request.trials().find_holders(refused, dropped)
 
     def _create_namespace(self, request: ApplyRequest) -> bool:
         """Create the install namespace, which was deleted in the meantime, unless the bundle contains it."""
@@ -364,11 +527,20 @@ class Sender:
         options.retries.succeeded(task.target.key)
         # Idle: the apply has changed nothing but our entry, as after a change of the schema.
         is_idle = task.record is not None and task.record.resource_version == record.resource_version
+        options.ledger.made_way.pop(task.target.key, None)
         drift = None if is_idle else request.drift
         if drift:
             options.ledger.repaired(task.target.key)
         error = _terminating(task) if record.deleting else None
-        return Outcome(task=task, error=error, tried=True, repaired=drift, record=record, warnings=warnings)
+        return Outcome(
+            task=task,
+            error=error,
+            tried=True,
+            repaired=drift,
+            record=record,
+            made_way=request.made_way,
+            warnings=warnings,
+        )
 
     def _inspect(self, request: ApplyRequest) -> tuple[str, ...]:
         """Check whether a CustomResourceDefinition may be upgraded; returns warnings. Repairs are not checked again.
@@ -451,6 +623,12 @@ def _describe(drift: DriftedObject | None) -> dict[str, str]:
 
 def _namespace_of(task: Task) -> ObjectKey:
     return ObjectKey("", "Namespace", "", task.target.key.namespace)
+
+
+def waiting_for(task: Task, holder: Record) -> BundleError:
+    """Return why an object waits for a dropped one that is being deleted."""
+    text = f"{task.target.key}: waiting until {describe_awaited(holder)} is gone, which has what it needs"
+    return BundleError(Reason.APPLYING, text)
 
 
 def _terminating(task: Task) -> BundleError:

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -59,6 +60,8 @@ MOST_BYTES = 2 << 20
 ALWAYS_BYTES, BYTES_EACH = 64 << 10, 1 << 10
 """What the compressed targets of a revision may take, the second for each of them: about as much as its record. Those
 of few large objects take more, and are read again as quickly."""
+UNMATCHED = "matches no object of the bundle"
+"""Part of a warning about a selector of the spec."""
 _LEVEL = 1
 """Of compression: targets of one kind are alike, and a higher level saves little."""
 _Packed = tuple[int, tuple[str, str, str, str], bytes]
@@ -211,6 +214,40 @@ def find_left_behind(before: TargetSet, after: TargetSet) -> dict[ObjectKey, tup
                 paths = [".".join((*place, path)) for name in gone for path in _LEFT_BEHIND[name]]
                 found[target.key] = (*found.get(target.key, ()), *paths)
     return {key: paths for key, paths in found.items() if paths}
+
+
+def find_unmatched(selectors: Mapping[str, Mapping[str, Any]], wanted: TargetSet) -> tuple[str, ...]:
+    """Return warnings about selectors of a spec that match no object, each with the nearest one that would.
+
+    Args:
+        selectors: by their place in the spec: with group, kind and, if they are about one object, its name. Those with
+            `optional` may match nothing.
+        wanted: the targets of the revision, and those that are left out since their kind is not served.
+    """
+    keys = sorted(key for key, target in wanted.by_key.items() if not target.bare)
+    known = {*keys, *((*key[:2], "", "") for key in keys), *((*key[:2], "", key.name) for key in keys)}
+    unmatched = {
+        place: each for place, each in selectors.items() if not each.get("optional") and _as_key(each) not in known
+    }
+    return tuple(_describe_unmatched(place, each, keys) for place, each in unmatched.items())
+
+
+def _as_key(selector: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    return (selector.get("group") or "", selector["kind"], "", selector.get("name") or "")
+
+
+def _describe_unmatched(place: str, selector: Mapping[str, Any], keys: Sequence[ObjectKey]) -> str:
+    group, kind, _, name = _as_key(selector)
+    close = get_close_matches(kind, sorted({key.kind for key in keys}), n=1)
+    of_kind = [key for key in keys if key.kind == kind] or [key for key in keys if key.kind in close]
+    of_kind = [key for key in of_kind if key.group == group] or of_kind
+    names_ = get_close_matches(name, sorted({key.name for key in of_kind}), n=1, cutoff=0.0) if name else []
+    like = ""
+    if of_kind:
+        nearest = next((key for key in of_kind if key.name in names_), of_kind[0])
+        fields = {"group": nearest.group, "kind": nearest.kind, "name": nearest.name if name else ""}
+        like = f"; the nearest is {{{', '.join(f'{field}: {value}' for field, value in fields.items() if value)}}}"
+    return f"{place}: {UNMATCHED}{like}; correct it, or set optional: true"
 
 
 def find_missing_labels(

@@ -86,7 +86,7 @@ from controller.formats.objects import (
 )
 from controller.processes.programs import STARTING, ProcessGroup, confined
 from controller.processors.rendered import Charge, change_each
-from controller.untrusted import Steps, TooManyStepsError, mapping
+from controller.untrusted import Steps, TooManyStepsError, mapping, text
 
 _RBAC = "rbac.authorization.k8s.io"
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
@@ -101,6 +101,7 @@ _STEP_BYTES = 32
 """Of the text of an object that is changed in one step."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 _NOTHING = "the bundle renders no objects"
+_HELM, _LOCAL = "helm", "config.kubernetes.io/local-config"
 
 
 def refuse_secret_names(rendering: Rendering, confidential: Confidential, request: RenderRequest) -> None:
@@ -371,9 +372,17 @@ def render(
             rendering = process(processors, rendering, request, secrets)
             hidden = [*rendering.secrets]
             rendering = _without_secrets(rendering, confidential, request, content)
+        if processors or format_name != _HELM:  # what Helm installs of a chart does not depend on it
+            rendering = _without_local(rendering)
         return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
     except BundleError as error:
         raise _withhold(error, hidden, secrets or {}) from None
+
+
+def _without_local(rendering: Rendering) -> Rendering:
+    """Leave out what is there only for programs that render, as kpt and kustomize do; processors have seen it."""
+    kept = [each for each in rendering.objects if text(each, "metadata", "annotations", _LOCAL) != "true"]
+    return rendering if len(kept) == len(rendering.objects) else replace(rendering, objects=kept)
 
 
 def _withhold(error: BundleError, hidden: Sequence[str], secrets: SecretValues) -> BundleError:

@@ -231,9 +231,14 @@ def renew_terms(spec: Spec, terms: Terms) -> Terms:
     return replace(
         terms,
         service_account_name=spec.service_account_name,
-        drift=spec.drift.model_dump(mode="json", by_alias=True) if spec.drift != Drift() else None,
+        drift=_describe_drift(spec.drift) if spec.drift != Drift() else None,
         optional=tuple(kind.model_dump(mode="json", by_alias=True) for kind in spec.optional),
     )
+
+
+def _describe_drift(drift: Drift) -> dict[str, Any]:
+    # Whether a rule may match nothing is not for the revision.
+    return drift.model_dump(mode="json", by_alias=True, exclude={"ignore": {"__all__": {"optional"}}})
 
 
 def rendering_digest(request: Request, install_namespace: str, capabilities: Capabilities) -> str:

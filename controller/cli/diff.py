@@ -40,6 +40,7 @@ from controller.apply.drift import (
     united,
 )
 from controller.apply.execute import AccessReviewer
+from controller.apply.holders import Refused, Trials, find_dropped, may_be_deleted, read_replaced
 from controller.apply.ledger import Ledger
 from controller.apply.managed_fields import claimed_fields
 from controller.apply.ownership import (
@@ -54,7 +55,7 @@ from controller.apply.ownership import (
     name_objects,
 )
 from controller.apply.plan import Action, ApplyOptions, Task, decide_about
-from controller.apply.replies import ApplyFailure, Recovery, classify
+from controller.apply.replies import ApplyFailure, Contest, Recovery, classify
 from controller.apply.requests import Pool
 from controller.apply.rights import lack_of
 from controller.apply.targets import Target, TargetSet, leave_out_missing, make_targets
@@ -457,6 +458,8 @@ class DryRun:
             raise error
         if failure.reason is Reason.NAMESPACE_NOT_FOUND and self._brings_namespace(target.key.namespace):
             return self._try_elsewhere(target, resource)
+        if failure.contest is not Contest.NONE and (made := self._make_way(target, resource, live, failure)):
+            return made
         may_not_apply = failure.reason is Reason.FORBIDDEN  # also admission answers 403
         if live is None and may_not_apply:
             return self._read_and_compute(target, resource)
@@ -466,6 +469,28 @@ class DryRun:
         if live and (may_not_apply or self._is_computed(target, live, failure)):
             return self._overlay(target, live, "computed, since you may not apply it")
         return _difference(target, Change.REFUSED, None, None, failure.message)
+
+    def _make_way(
+        self, target: Target, resource: Resource, live: Manifest | None, failure: ApplyFailure
+    ) -> Difference | None:
+        """Return the difference if dropped objects make way for one that is refused."""
+        records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
+        older = self._name_installed() or records
+        dropped = find_dropped(target.key, self._targets.by_key, older, records, self._owner, orphan=self._orphan)
+        refused = Refused(
+            body=self._make_body(target, None),
+            by_quota=failure.contest is Contest.QUOTA,
+            replaces=read_replaced(target.manifest, target.key),
+        )
+        trials = Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
+        holders = trials.find_holders(refused, dropped).known
+        makes_way = self._deployment.spec.prune != "Never" and not self._orphan and all(map(may_be_deleted, holders))
+        if not (holders and makes_way):
+            return None
+        note = f"once {', '.join(str(record.key) for record in holders)} is deleted, which has what it needs"
+        return (
+            self._overlay(target, live, note) if live else _as_rendered(target, Change.CREATED, f"{_RENDERED}, {note}")
+        )
 
     def _classify(self, target: Target, error: ApiError) -> ApplyFailure:
         return classify(error, target.key, install_namespace=self._options.install_namespace)

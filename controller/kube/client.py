@@ -263,6 +263,8 @@ class Request:
     headers: tuple[tuple[str, str], ...]
     body: bytes | None
     timeout: Timeout
+    seconds: float | None = None
+    """For connecting and the reply together; None: as long as the timeouts allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +391,9 @@ def _call(server: _Server, request: Request, seconds: float | None) -> urllib3.B
         preload_content=False,
         redirect=False,
         retries=False,
-        timeout=urllib3.Timeout(total=seconds, connect=request.timeout[0], read=request.timeout[1]),
+        timeout=urllib3.Timeout(
+            total=request.seconds if seconds is None else seconds, connect=request.timeout[0], read=request.timeout[1]
+        ),
     )
 
 
@@ -480,10 +484,13 @@ class Client:
         content_type: str = "",
         accept: str = JSON,
         timeout: Timeout = DEFAULT_TIMEOUT,
+        seconds: float | None = None,
         if_none_match: str = "",
         max_bytes: int | None = None,
     ) -> Response:
         """Send one request and read the whole reply.
+
+        `timeout` is for connecting and for silence; `seconds`, if given, for both together instead.
 
         The segments of `path` are quoted, see `Resource.path`. `body` is JSON, or bytes that are sent as they are. If
         the ETag `if_none_match` still matches, the response has status 304 and no value.
@@ -497,7 +504,10 @@ class Client:
         if if_none_match:
             headers.append(("If-None-Match", if_none_match))
         data = body if body is None or isinstance(body, bytes) else encode(body)
-        return read_whole(self._send(method, path, query, headers, timeout, body=data), max_bytes or REPLY_BYTES)
+        if seconds is not None:
+            timeout = (seconds, seconds)
+        reply = self._send(method, path, query, headers, timeout, body=data, seconds=seconds)
+        return read_whole(reply, max_bytes or REPLY_BYTES)
 
     def stream(
         self,
@@ -526,10 +536,17 @@ class Client:
         timeout: Timeout,
         *,
         body: bytes | None = None,
+        seconds: float | None = None,
     ) -> BaseHTTPResponse:
         user = self._user.headers() if self._user else ()
         request = Request(
-            method=method, path=path, query=tuple(query), headers=(*headers, *user), body=body, timeout=timeout
+            method=method,
+            path=path,
+            query=tuple(query),
+            headers=(*headers, *user),
+            body=body,
+            timeout=timeout,
+            seconds=seconds,
         )
         return self._transport.send(request)
 

@@ -109,6 +109,10 @@ class Election:
         self._seen_at = clock()
         self._acquired = ""
         self._until = 0.0
+        self._sent = clock()
+        """When the last write of the Lease was sent."""
+        self._took = 0.0
+        """Seconds until the reply to the last request."""
         self._leading = False
         self._follows = False
         self._stopping = threading.Event()
@@ -158,10 +162,9 @@ class Election:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            sent = self._clock()
             holds = self._try()
             if holds:
-                self._lead(sent + self._times.renew)
+                self._lead(self._sent + self._times.renew)
             elif self._leading and (holds is False or self._remaining() <= 0):
                 self._lose()
                 return
@@ -201,7 +204,8 @@ class Election:
 
     def _pause(self) -> float:
         pause = self._times.retry * random.uniform(1, JITTER)  # noqa: S311
-        return min(pause, max(self._remaining(), SHORTEST_TIMEOUT))
+        # The next renewal may take as long as the last one.
+        return min(pause, max(self._remaining() - 2 * self._took, SHORTEST_TIMEOUT))
 
     # the record
 
@@ -235,10 +239,9 @@ class Election:
         spec: dict[str, Any] = (self._lease or {}).get("spec") or {}
         return spec
 
-    def _timeout(self) -> tuple[float, float]:
-        """Return timeouts for connecting and for silence that together end before the deadline."""
-        half = max(min(self._remaining(), self._times.renew) / 2, SHORTEST_TIMEOUT)
-        return half, half
+    def _seconds(self) -> float:
+        """Return the seconds that a request may take: all that are left until the deadline."""
+        return max(min(self._remaining(), self._times.renew), SHORTEST_TIMEOUT)
 
     def _read(self) -> None:
         try:
@@ -301,7 +304,13 @@ class Election:
 
         Raises: ApiError, also for a reply with 200 and another body, such as that of a proxy.
         """
-        value = self._client.request(method, path, body=body, timeout=self._timeout()).value
+        began = self._clock()
+        if body is not None:
+            self._sent = began
+        try:
+            value = self._client.request(method, path, body=body, seconds=self._seconds()).value
+        finally:
+            self._took = self._clock() - began
         if _is_lease(value, self._namespace, self._name) and (body is None or _is_written(value, body)):
             lease: dict[str, Any] = value
             return lease
@@ -320,7 +329,7 @@ class Election:
     def _create_namespace(self) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
         try:
-            self._client.request("POST", NAMESPACES.path(), body=body, timeout=self._timeout())
+            self._client.request("POST", NAMESPACES.path(), body=body, seconds=self._seconds())
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise

@@ -8,22 +8,25 @@ If they cannot be listed, the health of a claim says so: the claim alone does no
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.kube.client import Client
 from controller.kube.resources import Resource
 from controller.kube.watch import Reflector
-from controller.observe.health.verdict import StorageClassInfo
-from controller.untrusted import mapping, mappings, text
+from controller.observe.health.verdict import StorageClassInfo, Verdict
+from controller.untrusted import mapping, mappings, text, texts
 
 DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
 )
 # Fields of status by which controllers report progress (controller/observe/health/README.md).
 _REPORTED = ("conditions", "observedGeneration")
+# What the API server says of the first name that it does not accept.
+_TAKEN = re.compile(r'"([^"]+)" is already in use')
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
 _DEFAULT_MARKS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 
@@ -44,6 +47,8 @@ class Definition:
     """The versions that are served; empty while the definition is not established."""
     reporting: frozenset[str] = frozenset()
     """Versions whose schema declares `status.conditions` or `status.observedGeneration`."""
+    names: frozenset[str] = frozenset()
+    """That no other definition of its group may have: plural, singular and short names, kind and kind of lists."""
 
 
 class Definitions:
@@ -90,6 +95,20 @@ class Definitions:
         definition = self.of(group, kind)
         return version in definition.reporting if definition else None
 
+    def name_holder(self, manifest: Mapping[str, Any], verdict: Verdict) -> Verdict:
+        """Return the verdict on a definition; if another one has its names, with the name of that one."""
+        group, conflict = text(manifest, "spec", "group"), _TAKEN.fullmatch(verdict.message)
+        if conflict is None or text(manifest, "kind") != DEFINITIONS.kind:
+            return verdict
+        with self._lock:
+            others = [each for each in self._by_kind.values() if each.kind[0] == group]
+        own = text(manifest, "metadata", "name")
+        holder = next((each.name for each in others if each.name != own and conflict[1] in each.names), "")
+        if not holder:
+            return verdict
+        remedy = f'by CustomResourceDefinition "{holder}"; delete that one, or choose other names'
+        return replace(verdict, message=f"{verdict.message} {remedy}")
+
     def _note(self, old: Definition | None, new: Definition | None) -> None:
         with self._lock:
             if old and (known := self._by_kind.get(old.kind)) and known.name == old.name:
@@ -101,6 +120,12 @@ class Definitions:
             if new and new.resource:
                 self._by_kind[new.kind] = new
         self._changed(old, new)
+
+
+def _accepted_names(manifest: Mapping[str, Any]) -> frozenset[str]:
+    accepted = mapping(manifest, "status", "acceptedNames")
+    single = (text(accepted, field) for field in ("plural", "singular", "kind", "listKind"))
+    return frozenset(filter(None, (*single, *texts(accepted, "shortNames"))))
 
 
 def make_definition(manifest: Mapping[str, Any]) -> Definition:
@@ -118,6 +143,7 @@ def make_definition(manifest: Mapping[str, Any]) -> Definition:
         resource_version=text(metadata, "resourceVersion"),
         kind=(group, kind),
         resource=resource if stored and established else None,
+        names=_accepted_names(manifest),
         served=frozenset(text(version, "name") for version in versions if version.get("served") and established),
         reporting=frozenset(text(version, "name") for version in versions if _reports(version)),
     )

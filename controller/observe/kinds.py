@@ -559,7 +559,7 @@ class Projection:
             evaluate=evaluate,
             checks=matching(self._deployments.checks_of(name), manifest),
         )
-        return assess(manifest, context)
+        return self._definitions.name_holder(manifest, assess(manifest, context))
 
 
 def _health_inputs(record: Record | None) -> tuple[object, ...] | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 from api.plugins import ProcessRequest, Rendering
 from api.v1alpha2.fields import parse_field_path
+from controller.content.limits import quote
 from controller.formats.objects import Object, group_of, pod_template_path
 from controller.processors.rendered import change_each
 
@@ -95,9 +97,11 @@ class ImagesProcessor:
         """Return the rendering with all images replaced that a rule matches."""
         rules = request.parameters["images"]
         fields = _fields_by_kind(request.parameters.get("imageFields") or ())
+        found: set[str] = set()
 
         def _replace_image(image: str) -> str:
             request.charge(0, len(rules))
+            found.add(image)
             return replace_image(image, rules)
 
         def _replace(item: Object) -> Object:
@@ -110,7 +114,21 @@ class ImagesProcessor:
                 result = _change_texts(result, path, _replace_image)
             return result
 
-        return change_each(request.rendering, _replace, request.charge)
+        made = change_each(request.rendering, _replace, request.charge)
+        request.charge(0, len(rules) * len(found))
+        return replace(made, warnings=(*made.warnings, *_describe_unmatched(rules, found, request.path)))
+
+
+def _describe_unmatched(rules: Sequence[Mapping[str, Any]], found: Iterable[str], path: str) -> Iterator[str]:
+    """Yield a warning for each rule about one repository that no image is from."""
+    names = sorted({_split(image)[0] for image in found})
+    for index, rule in enumerate(rules):
+        start = rule["from"]
+        if start.endswith("/") or rule.get("optional") or any(list(_rests(name, start)) for name in names):
+            continue
+        nearest = get_close_matches(start, names, n=1)
+        like = f"; the nearest is {quote(nearest[0])}" if nearest else ""
+        yield f"{path}.images[{index}]: from matches no image{like}; correct it, or set optional: true"
 
 
 def _check_paths(paths: Sequence[str], place: str) -> list[str]:

@@ -25,7 +25,7 @@ from controller.apply.order import last_wave
 from controller.apply.ownership import RemovalCause, find_surplus
 from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, WaveError, find_started, is_finished
 from controller.apply.removal import Removal
-from controller.apply.targets import TargetSet, find_differences, find_missing_labels, pack_targets
+from controller.apply.targets import UNMATCHED, Target, TargetSet, find_differences, find_missing_labels, pack_targets
 from controller.build.config_values import reads_secrets
 from controller.build.revision import Revision
 from controller.kube.events import Note
@@ -50,6 +50,7 @@ from controller.status.notes import (
     describe_unseen,
     note_on_beginning,
     note_on_hooks,
+    notes_on_making_way,
     notes_on_pruning,
     notes_on_recreations,
     notes_on_removals,
@@ -148,8 +149,26 @@ def _compare(work: Work) -> Report:
         handed_over=survey.handed_over,
         strays=find_strays_of(work),
         skipped_kinds=work.options.wanted.skipped_kinds,
-        progress=assess_work(work, left_out=survey.handed_over, refusals=survey.refused),
+        progress=assess_work(
+            work, left_out=survey.handed_over, refusals={**_find_unapplied(work, survey), **survey.refused}
+        ),
     )
+
+
+def _find_unapplied(work: Work, survey: Survey) -> dict[ObjectKey, BundleError]:
+    """Return why objects are not as the revision has them that a pass had begun to apply, before it was paused."""
+    options = work.options
+    if options.installed:
+        return {}
+    known = {record.key for record in survey.same}
+    unapplied = [task.target for task in work.plan.tasks if options.is_news(task) and task.target.key not in known]
+    return {target.key: _describe_unapplied(target, options.reached) for target in unapplied}
+
+
+def _describe_unapplied(target: Target, reached: float) -> BundleError:
+    if math.isfinite(reached) and target.wave > reached:
+        return WaveError(int(reached), ())
+    return BundleError(Reason.APPLYING, f"{target.key}: not applied yet")
 
 
 def _note_on_beginning(work: Work, history: Sequence[HistoryEntry]) -> Note:
@@ -235,7 +254,11 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
     result = _evaluate(work, outcomes)
     removals, waiting = prune(work, is_time=_may_prune(work, result))
     applied = [*notes_on_repairs(outcomes), *notes_on_recreations(outcomes), *notes_on_taking_over(outcomes)]
-    pruned = [*notes_on_pruning(removals, options.wanted.revision), *notes_on_removals(removals)]
+    pruned = [
+        *notes_on_making_way(outcomes),
+        *notes_on_pruning(removals, options.wanted.revision),
+        *notes_on_removals(removals),
+    ]
     context.record([*applied, *pruned])
     remains = _tidy_hooks(work, result)
     look = work.context.services.watches.look(context.name, context.memory.ledger.reader.seen)
@@ -340,7 +363,9 @@ def _warnings(work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None
     # A revision without objects has nothing to send, and its warning says so; nor have Namespaces that are used.
     is_empty = revision is not None and not revision.objects
     lacking = find_missing_labels(options.wanted, work.context.memory.ledger.used, conceals=options.conceals)
-    is_new = not set(lacking) <= set(work.context.status.warnings)
+    told = set(work.context.status.warnings)
+    unmatched = {each for each in options.warnings if UNMATCHED in each}
+    is_new = not set(lacking) <= told or unmatched != {each for each in told if UNMATCHED in each}
     return collect_warnings(outcomes, ours, is_due=is_empty or is_new)
 
 

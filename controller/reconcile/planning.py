@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from api.errors import BundleError
+from api.v1alpha2.policies import HealthCheck, IgnoreRule
+from controller.apply.holders import find_replaced
 from controller.apply.plan import ApplyOptions, Plan, make_plan
 from controller.apply.targets import (
     Differences,
@@ -21,6 +24,7 @@ from controller.apply.targets import (
     find_differences,
     find_dropped_replicas,
     find_left_behind,
+    find_unmatched,
     leave_out_missing,
     make_targets,
 )
@@ -92,8 +96,10 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
         _options(context, revision.terms, targets),
         dropped_replicas=dropped,
         left_behind=find_left_behind(before, targets) if before else {},
-        warnings=describe_dropped_replicas(dropped),
+        warnings=(*describe_dropped_replicas(dropped), *find_unmatched(_selectors(context), targets)),
         older=name_older(context, revision),
+        makes_way=wanted.current and context.spec.prune != "Never" and not context.orphan,
+        replaces=find_replaced(targets, before),
         gate=hooks.before_install(context, revision, targets),
     )
     account = account_of(revision.terms)
@@ -162,6 +168,19 @@ def preview_work(
     return _options(context, revision.terms, after), differences, _hindrance(context, revision.terms)
 
 
+def _selectors(context: Context) -> dict[str, dict[str, Any]]:
+    """Return what selects objects in a spec, by its place."""
+    found: dict[str, Sequence[HealthCheck | IgnoreRule]] = {
+        "healthChecks": context.spec.health_checks,
+        "drift.ignore": context.spec.drift.ignore,
+    }
+    return {
+        f"spec.{field}[{index}]": {"group": each.group, "kind": each.kind, "name": each.name, "optional": each.optional}
+        for field, entries in found.items()
+        for index, each in enumerate(entries)
+    }
+
+
 def _hindrance(context: Context, terms: Terms) -> BundleError | None:
     return context.services.accounts.hindrance(context.deployment, account_of(terms), [terms])
 
@@ -196,8 +215,9 @@ def _targets_before(context: Context, revision: Revision, held: Collection[str])
 def _leftovers(context: Context, wanted: TargetSet, others: TargetSet) -> tuple[Target, ...]:
     """Return the targets that the revision before has, the wanted one has not or otherwise, and that may exist."""
     observed = context.services.watches.managed(context.name)
+    ledger = context.memory.ledger
     # What is being deleted and was not left so has been pruned.
-    left = context.memory.ledger.left.keys() | {key for key, record in observed.items() if not record.deleting}
+    left = ledger.left.keys() | ledger.restored() | {key for key, record in observed.items() if not record.deleting}
     may_exist = [t for t in others.targets if not t.bare and t.key in left and _is_another(t, wanted)]
     # What the cluster does not serve any more is gone: there is nothing to repair until it is pruned.
     gone = {kind for kind in {target.kind for target in may_exist} if context.services.watches.served.is_missing(kind)}

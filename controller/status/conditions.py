@@ -17,6 +17,7 @@ from api.v1alpha2.conditions import DECISIONS, UNPACKED_REASONS, ConditionType, 
 from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, ConditionStatus
 from api.v1alpha2.types import BundleDeployment, Condition, Pinned, Rollback, Spec
 from controller.apply.order import describe_awaited
+from controller.apply.ownership import Disposal, RemovalCause, dispose
 from controller.content.digests import digest_of_json
 from controller.content.limits import quote, visible
 from controller.status.history import rollback_after
@@ -297,11 +298,16 @@ def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Repor
 def _prune_message(report: Report) -> str:
     if error := _worst(removal.error for removal in report.removals):
         return error.message
-    kept = list_some(record.key for record in report.awaiting_prune if not record.deleting)
+    staying = [record for record in report.awaiting_prune if not record.deleting]
+    released = [record for record in staying if dispose(record, RemovalCause.PRUNE) is Disposal.RELEASE]
+    kept = list_some(record.key for record in staying if record not in released)
     held = list_some(describe_awaited(record) for record in report.awaiting_prune if record.deleting)
     texts = []
     if kept:
         texts = [f"{kept}: will be pruned when the new revision is healthy; set spec.prune to AfterApply to prune now"]
+    if released:
+        what = "stays, and will be released when the new revision is healthy; if that needs what it has, delete it"
+        texts.append(f"{list_some(record.key for record in released)}: {what}")
     if held:
         texts.append(f"{held}: pruned, but still being deleted; resolve what holds it if it stays")
     return "; ".join(texts)

@@ -72,6 +72,20 @@ def notes_on_recreations(outcomes: Iterable[Outcome]) -> list[Note]:
     return [Note(type="Normal", reason="Recreating", action="Delete", text=text)] if deleted else []
 
 
+def notes_on_making_way(outcomes: Iterable[Outcome]) -> list[Note]:
+    """Return one Event for each object for which dropped ones were deleted."""
+    return [
+        Note(
+            type="Normal",
+            reason="Pruned",
+            action="Delete",
+            text=f"{list_some(each.made_way, NAMED)}: deleted, since {each.task.target.key} needs what it had",
+        )
+        for each in outcomes
+        if each.made_way
+    ]
+
+
 def notes_on_taking_over(outcomes: Iterable[Outcome]) -> list[Note]:
     """Return one Event for all objects that a pass has taken over from each other BundleDeployment."""
     taken: dict[str, list[ObjectKey]] = {}

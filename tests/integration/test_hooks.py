@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -217,6 +218,33 @@ def test_hooks_run_around_a_first_install(world: World) -> None:
     end(world, deployed, "after")
     deployed.wait_ready()
     deployed.wait(lambda: job(deployed, "before") is None, "the first hook goes")
+
+
+def test_a_hook_without_a_name_gets_one_of_its_base_and_of_the_revision(world: World) -> None:
+    def prepare(color: str) -> list[Manifest]:
+        made = hook("", "pre-install,pre-upgrade", "hook-succeeded")
+        metadata = {"generateName": "prep-", "annotations": made["metadata"]["annotations"]}
+        return [config_map("settings", color=color), {**made, "metadata": metadata}, {**made, "metadata": metadata}]
+
+    def run(known: set[str]) -> set[str]:
+        """Let the next hook succeed, and return the names of all so far."""
+
+        def find() -> list[str]:
+            found = deployed.client.list(f"{JOBS}/namespaces/{deployed.namespace}/jobs")
+            return [each["metadata"]["name"] for each in found if each["metadata"]["name"] not in known]
+
+        [name] = deployed.wait(find, "the next hook")
+        end(world, deployed, name)
+        return {*known, name}
+
+    deployed = deploy(world, *prepare("blue"))
+    first = run(run(set()))
+    before = deployed.wait_ready()["installedRevision"]
+    upgrade(world, deployed, *prepare("red"))
+    both = run(run(first))
+    deployed.wait_installed(before)
+    assert len(both) == 4
+    assert all(re.fullmatch(r"prep-[0-9a-f]{10}", name) for name in both)
 
 
 def test_an_upgrade_waits_for_its_hook_and_what_is_installed_is_repaired_meanwhile(world: World) -> None:

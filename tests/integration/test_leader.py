@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -23,6 +24,7 @@ from controller.playground.waiting import wait_for
 from tests.support.bundles import LEASES, Deployed, Manifest, World, config_map, definition, new_name, new_world
 from tests.support.controller import Controller
 from tests.support.inside import Reflector, Trace, make_trace
+from tests.support.objects import deployment, labelled, webhook
 from tests.support.registry import LocalRegistry
 from tests.support.tampering import wipe_status
 
@@ -240,3 +242,25 @@ def test_without_an_api_server_a_process_is_well_and_not_ready(
     finally:
         fresh_cluster.start_api_server()
     standby.wait_for(lambda: probe(standby, "readyz") == "200 ok", 60, "it is ready again")
+
+
+@pytest.mark.timeout(300)
+def test_a_webhook_that_hangs_is_named_although_writes_have_less_time_than_it(world: World) -> None:
+    name = new_name()
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and says nothing
+        hook = webhook(name, "apps")
+        [configured] = hook["webhooks"]
+        configured["clientConfig"] = {"url": f"https://127.0.0.1:{silent.getsockname()[1]}/"}
+        configured["rules"][0]["resources"] = ["deployments"]
+        configured["objectSelector"] = {"matchLabels": {"hangs": name}}
+        configured["timeoutSeconds"] = 3 * RENEW
+        path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+        world.client.create(path, hook)
+        try:
+            deployed = world.deploy(labelled(deployment("web"), labels={"hangs": name}))
+            says = f'the API server did not answer in time; it may wait for admission webhook "{name}.example.com"'
+            deployed.wait_for("Installed", "False", "WebhookUnavailable", saying=says)
+            assert is_leading(world.controller)
+        finally:
+            world.client.delete(f"{path}/{name}")
+    deployed.wait_ready()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api import names
-from tests.support.bundles import Deployed, Manifest, World, config_map
+from tests.support.bundles import Deployed, Manifest, World, config_map, new_name
 from tests.support.objects import claim, deployment, labelled, make, service, template
 from tests.support.tenants import CONFIG_MAPS, deploy, tenant
 
@@ -147,3 +147,40 @@ def test_an_account_that_may_not_delete_is_named_and_nothing_is_deleted(world: W
     assert f"system:serviceaccount:{name}:tenant" in message
     assert "delete" in message
     assert deployed.data("fixed") == {"color": "blue"}
+
+
+def sized(name: str, size: str, *, ignored: bool = False) -> list[Manifest]:
+    """Return a claim, its volume and its class, so that it is bound."""
+    field, modes = "spec.resources.requests.storage", ["ReadWriteOnce"]
+    storage = {"provisioner": "example.com/none", "allowVolumeExpansion": True}
+    source = {"hostPath": {"path": "/none"}, "persistentVolumeReclaimPolicy": "Retain"}
+    volume = {"capacity": {"storage": "1Gi"}, "accessModes": modes, "storageClassName": name, **source}
+    spec = {"accessModes": modes, "storageClassName": name, "volumeName": name}
+    made = make("v1", "PersistentVolumeClaim", "data", spec={**spec, "resources": {"requests": {"storage": size}}})
+    return [
+        make("storage.k8s.io/v1", "StorageClass", name, **storage),
+        make("v1", "PersistentVolume", name, spec=volume),
+        labelled(made, annotations={names.IGNORE_FIELDS: field}) if ignored else made,
+    ]
+
+
+@pytest.mark.parametrize("way", ["raised", "left alone"])
+def test_a_claim_that_somebody_has_grown_says_what_to_do_and_that_works(world: World, way: str) -> None:
+    name = new_name()
+    deployed = world.deploy(*sized(name, "1Gi"), config_map("a", color="blue"))
+    deployed.wait_ready()
+    path = deployed.path_of("data", "persistentvolumeclaims")
+    deployed.client.merge_patch(path, {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}, manager="somebody")
+    upgrade(world, deployed, *sized(name, "1Gi"), config_map("a", color="red"))
+    says = "a claim cannot shrink: raise the size in the bundle, or leave it to others with the annotation "
+    says += f"{names.IGNORE_FIELDS}: spec.resources.requests.storage"
+    deployed.wait(lambda: deployed.data("a") == {"color": "red"}, "all other objects are upgraded")
+    deployed.wait_for("Installed", "False", "Refused", saying=says)
+    mended = sized(name, "2Gi") if way == "raised" else sized(name, "1Gi", ignored=True)
+    world.push(deployed.name, *mended, config_map("a", color="red"))
+    deployed.request_reconcile("mended")
+    deployed.wait_for("Installed")
+    # The claim would be kept, and the volume wait for it.
+    deployed.delete()
+    deployed.client.delete(path)
+    deployed.wait_gone()

@@ -271,6 +271,29 @@ def _pod(value: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "spec": _pod_spec(env=[{"name": "A", "value": value}])}
 
 
+def _deadline(seconds: int | None) -> dict[str, Any]:
+    return _with(**({"activeDeadlineSeconds": seconds} if seconds else {}))
+
+
+def _with(**fields: Any) -> dict[str, Any]:
+    pod = _pod("a")
+    return {**pod, "spec": {**pod["spec"], **fields}}
+
+
+def _tolerant(*keys: str) -> dict[str, Any]:
+    return _with(tolerations=[{"key": key, "operator": "Exists"} for key in keys])
+
+
+def _gated(name: str) -> dict[str, Any]:
+    return _with(schedulingGates=[{"name": name}])
+
+
+def _affine(key: str) -> dict[str, Any]:
+    volume = _volume("/a")
+    term = {"matchExpressions": [{"key": key, "operator": "Exists"}]}
+    return {**volume, "spec": {**volume["spec"], "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}
+
+
 # fmt: off
 CHANGES = [
     Change("the selector of a Deployment", _workload(), _workload(label="b"), "spec.selector: field is immutable"),
@@ -291,6 +314,16 @@ CHANGES = [
     Change("the source of a PV", _volume("/a"), _volume(f"/{PLANTED}"),
          "spec.persistentvolumesource: spec.persistentvolumesource is immutable after creation"),
     Change("the role of a RoleBinding", _binding("a"), _binding("b"), "roleRef: cannot change roleRef"),
+    Change("a longer deadline of a Pod", _deadline(60), _deadline(90),
+         "spec.activeDeadlineSeconds: must be less than or equal to previous value"),
+    Change("no deadline of a Pod any more", _deadline(60), _deadline(None),
+         "spec.activeDeadlineSeconds: must not update from a positive integer to nil value"),
+    Change("fewer tolerations of a Pod", _tolerant("a", "b"), _tolerant("a"),
+         "spec.tolerations: existing toleration can not be modified except its tolerationSeconds"),
+    Change("another gate of a Pod", _gated("example.com/a"), _gated("example.com/b"),
+         "spec.schedulingGates[0].name: only deletion is allowed, but found new scheduling gate"),
+    Change("the affinity of a PV", _affine("a"), _affine("b"),
+         "nodeAffinity: field is immutable, except for updating from beta label to GA"),
     Change("the value of a PriorityClass", _priority(5), _priority(6), "value: may not be changed in an update"),
 ]
 # fmt: on

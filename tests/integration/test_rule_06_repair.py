@@ -306,8 +306,6 @@ def test_an_object_of_the_old_revision_only_is_repaired_from_it(world: World) ->
     deployed.wait_for("Installed", "False", "Refused")
     deployed.edit("old", v="9")
     deployed.wait(lambda: deployed.data("old") == {"v": "1"}, "repaired")
-    deployed.remove("old")
-    deployed.wait(lambda: deployed.data("old") == {"v": "1"}, "made again")
 
 
 def test_a_spec_that_is_reverted_half_way_brings_everything_back(world: World) -> None:

@@ -204,3 +204,27 @@ def test_killed_at_any_write_an_installation_goes_on_in_its_wave(
     assert "wave" not in deployed.status()
     deployed.delete()
     world.wait(lambda: not exists(world.client, deployed.path), "gone")
+
+
+def test_while_paused_objects_of_waves_that_have_not_begun_wait_for_theirs(kwok_world: World) -> None:
+    world = kwok_world
+
+    def bundle(color: str, replicas: int) -> list[Manifest]:
+        late = [config_map("late", color=color), *([config_map("new")] if replicas else [])]
+        return [deployment("web", replicas), *(in_wave(1, each) for each in late)]
+
+    stuck = bundle("red", 1)
+    stuck[0]["spec"]["template"]["metadata"]["annotations"] = WAITS
+    deployed = world.deploy(*bundle("blue", 0))
+    deployed.wait_ready()
+    deployed.change(sources=[image(world.push(deployed.name, *stuck, tag="red"))])
+    deployed.wait_for("Installed", "False", "WaitingForWave")
+    deployed.change(paused=True)
+    deployed.wait_for("Paused")
+
+    def told() -> dict[str, tuple[str, str]]:
+        found = deployed.status().get("notReady") or []
+        return {each["name"]: (each["reason"], each["message"]) for each in found if each["name"] != "web"}
+
+    waits = ("WaitingForWave", "later waves wait for wave 0")
+    deployed.wait(lambda: told() == {"late": waits, "new": waits}, "they wait for their wave")

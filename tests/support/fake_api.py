@@ -87,6 +87,8 @@ class FakeApi:
         """Sent as an ERROR event by watches that are not streaming lists."""
         self.frozen = threading.Event()
         """While it is set, no request is answered."""
+        self.delay = 0.0
+        """Seconds that each request takes, but for watches."""
         self.open_watches = 0
         """That deliver changes now."""
         self._oldest = self.version
@@ -224,6 +226,7 @@ class FakeApi:
         received = self._receive(request)
         while self.frozen.is_set():
             time.sleep(TICK)
+        time.sleep(0.0 if "watch" in received.query else self.delay)
         if self.faults:
             self._send_fault(request, self.faults.pop(0))
         elif received.path in self.texts:

@@ -17,6 +17,7 @@ FOREIGN = {
     "spec.a",
     "spec.image",
     "spec.minKubeVersion",
+    "spec.healthCheckNodePort",
     "spec.preserveUnknownFields",
     "spec.progressDeadlineSeconds",
     "spec.replicas",

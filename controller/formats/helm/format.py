@@ -39,6 +39,7 @@ from api.plugins import (
     RenderRequest,
 )
 from api.v1alpha2.conditions import Reason
+from controller.content.digests import digest_of
 from controller.content.limits import quote
 from controller.formats.helm.chart import (
     Chart,
@@ -214,6 +215,8 @@ _LISTS = re.compile(rb"\bAPIVersions\b(?!\.Has\b)")
 """Goes through the list instead of asking for a name."""
 _SOURCE = re.compile(rb"(?m)^---\n# Source: (.*)\n")
 _OF_CRDS = re.compile(r"[^/]+(?:/charts/[^/]+)*/crds/")  # of the chart or a dependency
+_NAME, _SUFFIX = 63, 10
+"""Characters of a name that is generated, and of what is appended: pods of a Job get its name as a label."""
 _EVENT = "helm.sh/hook"
 _WEIGHT = "helm.sh/hook-weight"
 _DELETE_POLICY = "helm.sh/hook-delete-policy"
@@ -274,6 +277,7 @@ def read_output(text: bytes, budget: TextBudget, *, skip_tests: bool) -> Renderi
     Raises: BundleError (InvalidBundle with the file; RenderLimitExceeded), LargeTextError.
     """
     budget.charge_text(len(text), "the output of Helm", is_manifest=False)
+    digest = digest_of(text)
     definitions: list[Document] = []
     ordinary: list[Document] = []
     hooks: list[Hook] = []
@@ -282,7 +286,7 @@ def read_output(text: bytes, budget: TextBudget, *, skip_tests: bool) -> Renderi
             if _OF_CRDS.match(file):
                 definitions.append(document)
             elif _EVENT in _annotations(document.value):
-                hooks.extend(_make_hooks(document, skip_tests=skip_tests))
+                hooks.extend(_make_hooks(_with_names(document, digest, len(hooks)), skip_tests=skip_tests))
             else:
                 ordinary.append(document)
     objects = collect_objects([*_first_of_each(definitions), *ordinary])
@@ -326,6 +330,29 @@ def _first_of_each(documents: list[Document]) -> Iterator[Document]:
                 continue
             seen.add(identity)
         yield document
+
+
+def _with_names(document: Document, digest: str, number: int) -> Document:
+    """Return a hook that has only `generateName` with a name, made of that and the whole output.
+
+    Args:
+        document: the hook, or a List of them.
+        digest: of the whole output.
+        number: of the hooks before it, since two may have the same `generateName`.
+    """
+    value = mapping(document.value)
+    if isinstance(items := value.get("items"), list):
+        return replace(document, value={**value, "items": [_named(i, digest, number + n) for n, i in enumerate(items)]})
+    return replace(document, value=_named(document.value, digest, number))
+
+
+def _named(manifest: Any, digest: str, number: int) -> Any:
+    metadata = mapping(mapping(manifest).get("metadata"))
+    base = metadata.get("generateName")
+    if metadata.get("name") or not isinstance(base, str) or not base:
+        return manifest
+    suffix = digest_of(f"{digest} {number}".encode()).rpartition(":")[2][:_SUFFIX]
+    return {**manifest, "metadata": {**metadata, "name": f"{base[: _NAME - _SUFFIX]}{suffix}"}}
 
 
 def _make_hooks(document: Document, *, skip_tests: bool) -> Iterator[Hook]:

@@ -18,6 +18,7 @@ FROZEN = {
     "IGNORE_FIELDS": "core.rukpak.io/ignore-fields",
     "DRIFT": "core.rukpak.io/drift",
     "RECREATE": "core.rukpak.io/recreate",
+    "REPLACES": "core.rukpak.io/replaces",
     "OPTIONAL": "core.rukpak.io/optional",
     "PRUNE": "core.rukpak.io/prune",
     "SAFE_CRD_UPGRADE_VALIDATION": "core.rukpak.io/safe-crd-upgrade-validation",

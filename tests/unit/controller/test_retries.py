@@ -43,6 +43,7 @@ CASES = [
     Case("a transient one not before the other side asked for it", Reason.UNREACHABLE, [20, 20, 20, 20, 20, 32], 20),
     Case("a transient one not sooner than its backoff", Reason.UNREACHABLE, [1, 2, 4], 0.5),
     Case("a wait that is known to be short is doubled, too", Reason.WAITING_FOR_CRD, [0.5, 1, 2, 4], 0.5),
+    Case("work in progress that says when to look again, too", Reason.APPLYING, [0.5, 1, 2, 4], 0.5),
     Case("and is not longer than any other", Reason.WAITING_FOR_CRD, [200, 300, 300], 200),
     Case("who asks for an age gets an hour", Reason.UNREACHABLE, [3600, 3600], 99999999999),
     Case("who asks for eternity gets an hour", Reason.UNREACHABLE, [3600, 3600], math.inf),

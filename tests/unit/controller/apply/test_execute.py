@@ -331,6 +331,19 @@ def test_more_conflicts_at_once_than_there_are_workers_do_not_wait_for_each_othe
     assert not any(reasons(ended[0]).values())
 
 
+def test_an_object_that_another_client_writes_at_the_same_time_is_judged_again_a_few_times(bench: Bench) -> None:
+    conflict = ApiError(409, "Conflict", "the object has been modified")
+    bench.cluster.faults[f"TRY {MAP_PATH}"] = [conflict] * 3
+    assert reasons(bench.run(config_map()))["a"] is None
+
+
+def test_one_that_is_written_all_the_time_waits_and_nothing_is_wrong(bench: Bench) -> None:
+    conflict = ApiError(409, "Conflict", "the object has been modified")
+    bench.cluster.faults[f"TRY {MAP_PATH}"] = [conflict] * 20
+    assert reasons(bench.run(config_map()))["a"] is Reason.APPLYING
+    assert not Reason.APPLYING.retry.stalls
+
+
 # failures
 
 
@@ -758,7 +771,7 @@ def test_an_object_that_another_client_has_made_its_own_meanwhile_is_not_deleted
     bench.installed(fixed("1"))
     bench.watches.behind.update(bench.watches.managed("foo"))
     unlabel(bench)
-    assert reasons(bench.run(fixed("2")))["a"] is Reason.API_UNAVAILABLE
+    assert reasons(bench.run(fixed("2")))["a"] is Reason.APPLYING
     assert data(bench) == {"a": "1"}
 
 

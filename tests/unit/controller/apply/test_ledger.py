@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from controller.apply.drift import DriftedObject
-from controller.apply.ledger import Ledger, Left
+from controller.apply.ledger import NOTICED_SECONDS, Ledger, Left
 from controller.observe.kinds import OwnedObjects
 from controller.observe.records import UNREAD, Look, ObjectKey, Record
 from tests.support.clock import Clock
@@ -248,3 +248,28 @@ def test_the_states_of_this_and_the_previous_version_are_recognized() -> None:
     assert Ledger().resume([], FIRST_OF_NONE)
     assert not Ledger().resume([replace(ROW, entry_hash="x")], FIRST)
     assert not Ledger().resume([], "")
+
+
+def test_what_was_deleted_for_an_object_that_is_refused_for_too_long_is_made_again(
+    ledger: Ledger, clock: Clock
+) -> None:
+    ledger.learn([RECORD])
+    ledger.delete_for(OTHER, "first", [KEY])
+    assert KEY not in ledger.left
+    clock.now += 2 * NOTICED_SECONDS  # a finalizer has held it
+    assert ledger.may_soon_be_noticed(OTHER, "first")
+    assert ledger.restored() == set()
+    clock.now += NOTICED_SECONDS
+    assert ledger.may_soon_be_noticed(OTHER, "first")
+    assert ledger.restored() == {KEY}
+    assert ledger.is_in_vain(OTHER, "first")
+    assert not ledger.may_soon_be_noticed(OTHER, "first")
+
+
+def test_another_attempt_begins_anew(ledger: Ledger) -> None:
+    ledger.delete_for(OTHER, "first", [KEY])
+    assert ledger.has_made_way(OTHER, "first")
+    assert not ledger.has_made_way(OTHER, "second")
+    assert not ledger.may_soon_be_noticed(OTHER, "second")
+    ledger.delete_for(OTHER, "second", [KEY._replace(name="c")])
+    assert ledger.made_way[OTHER].keys == {KEY._replace(name="c")}

@@ -11,6 +11,7 @@ from controller.apply.replies import (
     DATABASE_FULL_SECONDS,
     MESSAGE_CHARACTERS,
     ApplyFailure,
+    Contest,
     Recovery,
     classify,
 )
@@ -472,3 +473,55 @@ def test_where_values_of_secrets_were_rendered_no_text_of_an_object_is_shown(
     failure = classify(error, key, install_namespace="shop", conceals=True)
     assert failure.message == f"{key}: {said}"
     assert PLANTED in classify(error, key, install_namespace="shop").message or "secretword" in str(error.causes)
+
+
+CLAIM = ObjectKey("", "PersistentVolumeClaim", "a", "data")
+SIZE = "spec.resources.requests.storage"
+
+
+@pytest.mark.parametrize("than", ["status.capacity", "previous value"])
+def test_a_claim_that_somebody_has_grown_says_what_to_do(than: str) -> None:
+    failure = _classify(_invalid(("Forbidden", SIZE, f"Forbidden: field can not be less than {than}")), CLAIM)
+    assert (failure.reason, failure.recovery) == (Reason.REFUSED, Recovery.NONE)
+    assert _said(failure) == (
+        f"{SIZE}: field can not be less than {than}; a claim cannot shrink: raise the size in the bundle, or leave it "
+        f"to others with the annotation core.rukpak.io/ignore-fields: {SIZE}"
+    )
+
+
+CONTESTED = [
+    ("a port", _invalid(("Invalid", "spec.ports[0].nodePort", "Invalid value: 1: provided port is already allocated"))),
+    (
+        "an address",
+        _invalid(
+            (
+                "Invalid",
+                "spec.clusterIPs",
+                'Invalid value: ["10.0.0.9"]: failed to allocate IP 10.0.0.9: provided IP is already allocated',
+            )
+        ),
+    ),
+    (
+        "the port of a health check",
+        ApiError(
+            500,
+            "InternalError",
+            "Internal error occurred: failed to allocate requested HealthCheck NodePort 30200: provided port is "
+            "already allocated",
+        ),
+    ),
+    ("a policy", ApiError(422, "Invalid", "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: taken")),
+    ("a webhook", ApiError(403, "Forbidden", 'admission webhook "w" denied the request: host is taken')),
+    ("a default", ApiError(403, "Forbidden", 'x "a" is forbidden: only one default can exist')),
+]
+
+
+@pytest.mark.parametrize(("name", "error"), CONTESTED, ids=[name for name, _ in CONTESTED])
+def test_what_another_object_may_have_is_contested(name: str, error: ApiError) -> None:
+    failure = _classify(error)
+    assert (failure.reason, failure.contest, failure.recovery) == (Reason.REFUSED, Contest.VALUE, Recovery.NONE), name
+
+
+def test_a_quota_counts_objects() -> None:
+    said = 'x "a" is forbidden: exceeded quota: q, requested: count/x=1, used: count/x=1, limited: count/x=1'
+    assert _classify(ApiError(403, "Forbidden", said)).contest is Contest.QUOTA

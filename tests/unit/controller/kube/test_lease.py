@@ -132,7 +132,7 @@ def test_a_silent_api_server_makes_a_leader_give_up_before_others_may_begin(api:
     assert not candidate.is_writing()
 
 
-def test_the_time_of_a_leader_counts_from_when_its_renewal_was_sent(
+def test_the_time_of_a_leader_counts_from_when_the_write_was_sent(
     api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     candidate = Candidate(api, "a")
@@ -140,18 +140,35 @@ def test_the_time_of_a_leader_counts_from_when_its_renewal_was_sent(
     candidate.election.stop(0)
     candidate.election._thread.join(5)
     election, now, opened = candidate.election, [1000.0], list[float]()
+    send = election._client.request
 
-    def renew() -> bool:
-        now[0] += 0.5  # the reply takes its time
+    def request(*args: Any, **options: Any) -> Any:
+        try:
+            return send(*args, **options)
+        finally:
+            now[0] += 0.5  # the reply takes its time
+
+    def lead(until: float) -> None:
+        opened.append(until)
         election._stopping.set()
-        return True
 
     election._stopping.clear()
     election._clock = lambda: now[0]
-    monkeypatch.setattr(election, "_acquire_or_renew", renew)
-    monkeypatch.setattr(candidate.fence, "open_until", opened.append)
+    monkeypatch.setattr(election._client, "request", request)
+    monkeypatch.setattr(candidate.fence, "open_until", lead)
     election._run()
-    assert opened == [1000.0 + TIMES.renew]
+    # The write that conflicts with the release, a read, and the write that is the last of them.
+    assert opened == [1000.0 + 2 * 0.5 + TIMES.renew]
+
+
+def test_a_leader_stays_one_if_each_reply_takes_almost_half_of_its_time(api: FakeApi) -> None:
+    api.delay = 0.45 * TIMES.renew
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(10)
+    api.received.clear()
+    wait_for(lambda: len(api.received) >= 6, 10, "renewals")
+    assert not candidate.lost.is_set()
+    assert candidate.is_writing()
 
 
 def test_a_lease_taken_by_force_is_noticed(api: FakeApi) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from controller.processors.images import ImagesProcessor, replace_image
 from tests.support.objects import make
-from tests.support.rendered import processed
+from tests.support.rendered import processed, requested
 
 IMAGES = ImagesProcessor()
 RULES = [{"from": "quay.io/", "to": "x/"}]
@@ -124,3 +124,25 @@ CASES: dict[str, tuple[str, list[dict[str, Any]], str]] = {
 def test_what_becomes_of_an_image(case: str) -> None:
     image, rules, expect = CASES[case]
     assert replace_image(image, rules) == expect
+
+
+UNMATCHED: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("one that matches", {"from": "quay.io/a"}, []),
+    ("a registry", {"from": "ghcr.io/"}, []),
+    ("an optional one", {"from": "quay.io/z", "optional": True}, []),
+    (
+        "a misspelt one",
+        {"from": "quay.io/aa"},
+        ['images[0]: from matches no image; the nearest is "quay.io/a"; correct it, or set optional: true'],
+    ),
+    ("one like nothing", {"from": "b"}, ["images[0]: from matches no image; correct it, or set optional: true"]),
+]
+
+
+@pytest.mark.parametrize(("name", "rule", "told"), UNMATCHED, ids=[row[0] for row in UNMATCHED])
+def test_a_rule_about_one_repository_that_matches_no_image_is_told(
+    name: str, rule: dict[str, Any], told: list[str]
+) -> None:
+    pod = make("v1", "Pod", "a", spec={"containers": [{"name": "a", "image": "quay.io/a"}]})
+    made = IMAGES.process(requested({"images": [{**rule, "tag": "1"}]}, pod))
+    assert [warning[warning.index("images[") :] for warning in made.warnings] == told, name

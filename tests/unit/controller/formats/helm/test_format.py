@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import subprocess
 import tarfile
 import threading
@@ -26,8 +27,8 @@ from controller.content.archive import write_entries
 from controller.content.disk import read_folder
 from controller.content.tar import read_tar
 from controller.formats.applicable import revision_digest
-from controller.formats.helm.format import refuse_unknown_groups
-from controller.formats.manifests import read_documents
+from controller.formats.helm.format import read_output, refuse_unknown_groups
+from controller.formats.manifests import TextBudget, read_documents
 from controller.sources.chart_registry import read_chart
 from controller.sources.http import read_body, strip_components
 from tests.support.archives import Link, Special, Value, tarball
@@ -680,3 +681,28 @@ def test_a_values_file_that_could_not_be_decrypted_is_refused_where_it_is_named(
     render(root, tmp_path, "chart", config={"valuesFiles": ["eu.yaml"]}, unprepared=unprepared)
     with pytest.raises(BundleError, match=r"spec.config.valuesFiles\[0\]: for another key"):
         render(root, tmp_path, "chart", config={"valuesFiles": ["us.yaml"]}, unprepared=unprepared)
+
+
+def _hook_of(metadata: str, text: str = "") -> bytes:
+    about = f"{{{metadata}, annotations: {{helm.sh/hook: pre-install}}}}"
+    lines = ["---", "# Source: c/templates/a.yaml", "apiVersion: v1", "kind: ConfigMap", f"metadata: {about}", text, ""]
+    return "\n".join(lines).encode()
+
+
+def _names_of_hooks(output: bytes) -> list[str]:
+    rendering = read_output(output, TextBudget(Limits()), skip_tests=True)
+    return [hook.manifest["metadata"]["name"] for hook in rendering.hooks]
+
+
+def test_a_hook_that_has_only_a_base_is_named_after_what_is_rendered() -> None:
+    [name] = _names_of_hooks(_hook_of("generateName: prep-"))
+    assert re.fullmatch(r"prep-[0-9a-f]{10}", name)
+    assert _names_of_hooks(_hook_of("generateName: prep-")) == [name]
+    assert _names_of_hooks(_hook_of("generateName: prep-", "data: {a: b}\n")) != [name]
+    assert len(set(_names_of_hooks(_hook_of("generateName: prep-") * 2))) == 2
+
+
+def test_a_hook_with_a_name_keeps_it_and_a_long_base_is_cut() -> None:
+    assert _names_of_hooks(_hook_of("name: own, generateName: prep-")) == ["own"]
+    [name] = _names_of_hooks(_hook_of(f"generateName: {'a' * 100}"))
+    assert len(name) == 63
