@@ -31,7 +31,7 @@ from typing import Any
 from api import names
 from api.errors import BundleError
 from controller.apply.drift import UnclaimedItems, find_uncovered, identity_of, merge_keys, united
-from controller.apply.managed_fields import LAST_APPLIED
+from controller.apply.leftovers import LAST_APPLIED
 from controller.cli.command import REQUESTS, FailedError, MisuseError, attempt, tell
 from controller.cli.comparison import SERVER_METADATA, clean
 from controller.cli.deployments import MANAGER

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.apply.leftovers import is_about_left
 from controller.apply.ownership import is_unfinished
 from controller.apply.plan import Outcome
 from controller.kube.resources import read_kinds
@@ -162,4 +163,5 @@ def warnings_after_repairs(context: Context, outcomes: Iterable[Outcome]) -> tup
         return None
     kinds = context.recorded_kinds
     on_cluster = warnings_on_cluster(context, installed.targets.rest, kinds, context.services.watches)
-    return collect_warnings(outcomes, [*installed.warnings, *on_cluster])
+    left = filter(is_about_left, context.status.warnings)
+    return collect_warnings(outcomes, [*installed.warnings, *on_cluster, *left])
