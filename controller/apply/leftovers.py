@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from controller.apply.drift import REPLICAS, Path, UnclaimedItems, has_field, identity_of
+from controller.apply.drift import MOST_SHAPES, REPLICAS, Path, UnclaimedItems, has_field, identity_of
 from controller.observe.records import Entry, ObjectKey, Tree, entries_of, fields_of, is_passed_on
 from controller.untrusted import mapping, path_below, text
 
@@ -148,8 +148,11 @@ def _left_fields(
         if name not in after and step not in owned:
             if _resembles(live[name], value):
                 found[step] = {}
-        elif owned.get(step) and (below := _left(value, after.get(name), live[name], owned[step])):
-            found[step] = below
+            continue
+        # A leaf stands for all that is below it, unless the manifest has an empty map there.
+        below = owned.get(step, {})
+        if (below or after.get(name) == {}) and (left := _left(value, after.get(name), live[name], below)):
+            found[step] = left
     return found
 
 
@@ -165,17 +168,34 @@ def _left_items(before: Sequence[Any], after: Sequence[Any], live: Sequence[Any]
         return {}
     keys = next(iter(shapes))
     known = {_key(item, keys): name for name, item in named.items()}
-    olds, news = ({_key(item, keys): item for item in items if isinstance(item, dict)} for items in (before, after))
+    olds, news = _ByKeys(before, keys), _ByKeys(after, keys)
     found: dict[str, Any] = {}
     for item in live:
-        if not isinstance(item, dict) or (key := _key(item, keys)) not in olds:
+        old = olds.find(item) if isinstance(item, dict) else None
+        if old is None:
             continue
-        if key not in known and key not in news:
+        name, new = known.get(_key(item, keys)), news.find(item)
+        if name is None and new is None:
             shown = {each: item[each] for each in keys if each in item}
             found[f"k:{json.dumps(shown, sort_keys=True, separators=(',', ':'))}"] = {".": {}}
-        elif key in known and (below := _left(olds[key], news.get(key, {}), item, owned[known[key]])):
-            found[known[key]] = below
+        elif name and (below := _left(old, new or {}, item, owned[name])):
+            found[name] = below
     return found
+
+
+class _ByKeys:
+    """The items of a list, found by those of the keys that each of them sets: the others have been defaulted."""
+
+    def __init__(self, items: Sequence[Any], keys: Sequence[str]) -> None:
+        self._found: dict[tuple[str, ...], dict[tuple[Any, ...], Mapping[str, Any]]] = {}
+        for item in items:
+            shape = tuple(key for key in keys if key in item) if isinstance(item, dict) else ()
+            if shape and (shape in self._found or len(self._found) < MOST_SHAPES):
+                self._found.setdefault(shape, {}).setdefault(_key(item, shape), item)
+
+    def find(self, item: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the item that stands for one on the cluster."""
+        return next((found for shape, by_key in self._found.items() if (found := by_key.get(_key(item, shape)))), None)
 
 
 def _key(item: Mapping[str, Any], keys: Iterable[str]) -> tuple[Any, ...]:
@@ -223,6 +243,12 @@ def describe_left(
 def is_about_left(warning: str) -> bool:
     """Whether a warning is one of `describe_left`."""
     return MARK in warning
+
+
+def still_left(known: Iterable[str], made: Iterable[ObjectKey]) -> list[str]:
+    """Return the known warnings of `describe_left`, without those about objects that have been made again."""
+    names = set(map(str, made))
+    return [warning for warning in known if is_about_left(warning) and warning.partition(MARK)[0] not in names]
 
 
 def object_in(warning: str, known: Mapping[ObjectKey, Any]) -> ObjectKey | None:

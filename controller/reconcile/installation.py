@@ -567,9 +567,8 @@ def still_left(known: Iterable[str], outcomes: Iterable[Outcome], wanted: Target
     made = {o.task.target.key for o in outcomes if o.tried and not o.error and o.task.action is Action.CREATE}
     return [
         text
-        for text in known
+        for text in leftovers.still_left(known, made)
         if (key := leftovers.object_in(text, wanted.by_key)) is not None
-        and key not in made
         and not leftovers.sets_what_was_left(text, wanted.by_key[key].manifest)
     ]
 
