@@ -9,6 +9,7 @@ Not here: which revision is wanted (`reconcile`), what conditions say about it (
     order         in which order objects are applied, and deleted with their BundleDeployment
     plan          what to do about each object: the rules of one pass, steps of tasks, and their outcomes
     drift         whether an object is as the last apply left it
+    leftovers     what stays on an object although nobody applies it
     ledger        how the last apply left each object
     replies       what a refusal means
     rights        the rights that installing a revision takes

@@ -38,8 +38,8 @@ MOST_SHAPES = 16
 """Combinations of key fields that items of one list have. An API server knows a few keys, each of which may be missing;
 items of further combinations are not found."""
 _QUANTITY_CHARACTERS = 64
-# What names an object is in no entry, and status is never applied.
-_TOP_LEVEL_SKIPPED = frozenset({"apiVersion", "kind", "status"})
+# What names an object is in no entry. Status is applied only where it is an ordinary field (formats/applicable.py).
+_TOP_LEVEL_SKIPPED = frozenset({"apiVersion", "kind"})
 _METADATA_SKIPPED = frozenset({"name", "namespace"})
 # A node of a map that claims nothing in it; an empty one would be a leaf, which claims all.
 _NODE: Mapping[str, Any] = {".": {}}

@@ -238,7 +238,7 @@ class Applier:
         if not (results.wave and step.meanwhile):
             return []
         step = replace(step, tasks=step.meanwhile, meanwhile=())
-        return self._run_step(step, replace(options, dropped_replicas={}, left_behind={}), results)
+        return self._run_step(step, replace(options, dropped_replicas={}, left_behind={}, reduced={}), results)
 
     def _held(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> Outcome | None:
         """Return the outcome of a task that is not executed now; None if it is ready."""

@@ -15,15 +15,17 @@ from typing import Any
 
 from api import names
 from controller.apply.drift import DEFAULT_KEYS, MOST_SHAPES, Path, UnclaimedItems, identity_of, merge_keys
+from controller.apply.leftovers import LAST_APPLIED, outside, taken_fields, united, without
 from controller.apply.ownership import Owner, is_always_replaced
-from controller.kube.client import Client
+from controller.kube.client import ApiError, Client
 from controller.kube.resources import Resource
 from controller.observe.records import Entry, Record, Tree, entries_of, entry_of, fields_of, is_of_another_owner
 from controller.untrusted import text
 
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # On an object that is adopted; `released-from` goes last, since it says that this is not finished.
 _ANNOTATIONS = (LAST_APPLIED, names.RELEASED_FROM)
+PROBE = "rukpak-probe"
+"""Name of what is created by dry run only."""
 _MOST_FIELDS = 32
 """Of those that a reply refuses, which may be a webhook's: how many are looked for, apart from the indexes of items."""
 _ITEM = 0
@@ -159,6 +161,60 @@ def take_over_entries(client: Client, resource: Resource, record: Record, owner:
     return version
 
 
+def claim(client: Client, path: str, value: Mapping[str, Any], manager: str, fields: Tree) -> str:
+    """Move fields that nobody owns into our entry, so that our next apply removes them; returns the resourceVersion.
+
+    Args:
+        client: sends.
+        path: of the object.
+        value: the object as it was applied, with managedFields.
+        manager: our field manager.
+        fields: to move.
+
+    Raises: ApiError; a 409 if the object has changed since.
+    """
+    entries = [
+        {**entry, "fieldsV1": united(fields_of(entry), fields)} if entry is entry_of(value, manager) else entry
+        for entry in entries_of(value)
+    ]
+    version: str = _write_entries(client, path, value["metadata"], entries)["resourceVersion"]
+    return version
+
+
+def disclaim(client: Client, path: str, manager: str, fields: Tree) -> None:
+    """Remove fields from our entry, so that our next apply leaves them as they are.
+
+    Raises: ApiError.
+    """
+    metadata = _read(client, path)
+    ours = entry_of({"metadata": metadata}, manager)
+    entries = [
+        {**entry, "fieldsV1": without(fields_of(entry), fields)} if entry == ours else entry
+        for entry in _entries(metadata)
+    ]
+    _write_entries(client, path, metadata, [entry for entry in entries if entry != ours or entry["fieldsV1"]])
+
+
+def find_taken(
+    client: Client, resource: Resource, live: Mapping[str, Any], body: Mapping[str, Any], manager: str
+) -> Tree:
+    """Return what is removed from an object that is adopted; defaults and what admission writes are not.
+
+    Which these are shows, where no tool has recorded what it applied, a dry run that creates the same object under
+    another name. If that is refused, all is taken: defaults come back by themselves.
+    """
+    taken, is_mixed = taken_fields(live, body)
+    if not is_mixed:
+        return taken
+    probe = {**body, "metadata": {**body["metadata"], "name": PROBE}}
+    path = resource.path(body["metadata"].get("namespace", ""), PROBE)
+    try:
+        made = client.apply(path, probe, manager=manager, force=False, dry_run=True, metadata=False).value
+    except ApiError:
+        return taken
+    return outside(taken, made)
+
+
 def drop_replaced_entries(
     client: Client, path: str, metadata: Mapping[str, Any], owner: str, *, adopted: bool, leaves: bool
 ) -> Any:
@@ -205,11 +261,11 @@ def inherited_entries(metadata: Mapping[str, Any], record: Record, owner: str, a
     inherited: dict[str, Entry] = {}
     others: list[Entry] = []
     for entry in _entries(metadata):
-        fields = _without(fields_of(entry), claim)
+        fields = without(fields_of(entry), claim)
         if entry.get("manager") in ours and not entry.get("subresource"):
             manager = ours[entry["manager"]]
             before = inherited.get(manager, {"apiVersion": text(entry, "apiVersion") or api_version})
-            merged = _united(fields_of(before), fields)
+            merged = united(fields_of(before), fields)
             inherited[manager] = {**entry, **before, "manager": manager, "operation": "Apply", "fieldsV1": merged}
         elif fields:
             others.append({**entry, "fieldsV1": fields})
@@ -217,7 +273,7 @@ def inherited_entries(metadata: Mapping[str, Any], record: Record, owner: str, a
     if claim:
         empty: Entry = {"manager": manager, "operation": "Apply", "apiVersion": api_version, "fieldsType": "FieldsV1"}
         entry = inherited.get(manager, empty)
-        inherited[manager] = {**entry, "fieldsV1": _united(fields_of(entry), claim)}
+        inherited[manager] = {**entry, "fieldsV1": united(fields_of(entry), claim)}
     return [*inherited.values(), *others]
 
 
@@ -250,8 +306,8 @@ def moved_items(manifest: Mapping[str, Any], body: Mapping[str, Any], manager: s
             entries.append(entry)
             continue
         found = True
-        fields = _united(fields, strays)
-        if rest := _without(theirs, strays):
+        fields = united(fields, strays)
+        if rest := without(theirs, strays):
             entries.append({**entry, "fieldsV1": rest})
     return [{**entry, "fieldsV1": fields} if entry == ours else entry for entry in entries] if found else None
 
@@ -265,14 +321,14 @@ def left_fields(manifest: Mapping[str, Any], paths: Iterable[Path], owner: str) 
     claimed = fields_of(ours)
     moved: Tree = {}
     for path in paths:
-        moved = _united(moved, _claimed(claimed, path))
+        moved = united(moved, _claimed(claimed, path))
     if ours is None or not moved:
         return None
     initial = entry_of(manifest, names.initial_field_manager(owner))
     before = fields_of(initial)
     kept = [entry for entry in _entries(manifest["metadata"]) if entry not in (ours, initial)]
-    theirs = {**ours, "manager": names.initial_field_manager(owner), "fieldsV1": _united(before, moved)}
-    return [*kept, {**ours, "fieldsV1": _without(claimed, moved)}, theirs]
+    theirs = {**ours, "manager": names.initial_field_manager(owner), "fieldsV1": united(before, moved)}
+    return [*kept, {**ours, "fieldsV1": without(claimed, moved)}, theirs]
 
 
 def claimed_items(live: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> list[Entry] | None:
@@ -313,9 +369,9 @@ def claimed_fields(
     for entry in entries:
         _add(known, fields_of(entry))
     found: Tree = {}
-    for steps in islice(dict.fromkeys(map(_parse_field, fields)), _MOST_FIELDS):
+    for steps in islice(dict.fromkeys(map(parse_field, fields)), _MOST_FIELDS):
         if steps and steps[0] not in ("metadata", "status", "apiVersion", "kind"):
-            found = _united(found, _in_the_way(steps, body, live, known))
+            found = united(found, _in_the_way(steps, body, live, known))
     for entry in others:
         found = _unapplied(found, fields_of(entry))
     if not found:
@@ -329,12 +385,12 @@ def claimed_fields(
     kept = [
         {**entry, "fieldsV1": rest}
         for entry in entries
-        if entry != ours and (rest := _without(fields_of(entry), {} if entry in others else found))
+        if entry != ours and (rest := without(fields_of(entry), {} if entry in others else found))
     ]
-    return [*kept, {**ours, "fieldsV1": _united(fields_of(ours), found)}]
+    return [*kept, {**ours, "fieldsV1": united(fields_of(ours), found)}]
 
 
-def _parse_field(field: str) -> tuple[str | int, ...]:
+def parse_field(field: str) -> tuple[str | int, ...]:
     """Return the steps of a path such as `spec.ports[0].name` or `data[a.b]`."""
     steps: list[str | int] = []
     for match in _STEP.finditer(field):
@@ -559,21 +615,6 @@ class _Names:
         if (keys, shape) not in self._found and len(self._found) < MOST_SHAPES:
             self._found[keys, shape] = {_values(each, shape) for each in self._by_keys[keys]}
         return self._found.get((keys, shape), set())
-
-
-def _united(left: Tree, right: Tree) -> Tree:
-    return {**left, **{name: _united(left.get(name, {}), child) for name, child in right.items()}}
-
-
-def _without(tree: Tree, taken: Tree) -> Tree:
-    """Return a tree without a part of it and without nodes that become empty, since an empty one claims a field."""
-    rest: dict[str, Any] = {}
-    for name, child in tree.items():
-        if name not in taken:
-            rest[name] = child
-        elif taken[name] and (left := _without(child, taken[name])):
-            rest[name] = left
-    return rest
 
 
 def _entries(metadata: Mapping[str, Any]) -> list[Entry]:

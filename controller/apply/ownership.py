@@ -212,7 +212,14 @@ def needs_mark(record: Record, owner: Owner, *, evicts: bool) -> bool:
     """
     ours = (names.field_manager(owner.name), names.initial_field_manager(owner.name))
     is_shared = record.wiped or any(manager not in ours for manager in record.co_managers)
-    return evicts or (is_shared and record.released_from != owner.name)
+    is_passed_on = record.passed_on and not was_applied(record, owner)
+    return evicts or is_passed_on or (is_shared and record.released_from != owner.name)
+
+
+def was_applied(record: Record, owner: Owner) -> bool:
+    """Whether an object that is taken back was the owner's: what people have added to it since then stays."""
+    is_its_own = owner.uid in (record.owner_uid, record.controller_uid)
+    return is_its_own or (record.owner == owner.name and bool(record.applied_digest))
 
 
 def is_unfinished(record: Record, *, leaves: bool) -> bool:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
@@ -99,6 +100,8 @@ class ApplyOptions:
     """Objects whose spec.replicas the revision before has set; see `find_dropped_replicas`."""
     left_behind: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     """By object, the fields that the API server would keep; see `find_left_behind`."""
+    reduced: Mapping[ObjectKey, Mapping[str, Any]] = field(default_factory=dict)
+    """By object of which the revision lacks something, what the revision before has of it; see `find_reduced`."""
     warnings: tuple[str, ...] = ()
     """About the revision, for status."""
     conceals: bool = False

@@ -12,7 +12,7 @@ resourceVersion, so that no object is deleted that has changed in the meantime.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
@@ -30,7 +30,7 @@ from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.shard import Shard
-from controller.observe.records import ObjectKey, Record, entries_of, project
+from controller.observe.records import Entry, ObjectKey, Record, entries_of, project
 from controller.untrusted import mappings
 
 _MARKS = (names.OWNER_UID, names.APPLIED_DIGEST)
@@ -143,8 +143,12 @@ def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
     return (group, reference.get("kind"), reference.get("name")) == (names.GROUP, names.KIND, owner)
 
 
-def make_way(client: Client, resource: Resource, record: Record, owner: str) -> str:
+def make_way(
+    client: Client, resource: Resource, record: Record, owner: str, entries: Sequence[Entry] | None = None
+) -> str:
     """Mark an object as ours to take back, and remove another controller reference, in one write.
+
+    With `entries`, its managedFields become these in the same write.
 
     The mark is `released-from`, which the last write of an adoption removes: whatever happens in between, the object is
     taken back, and it is not deleted before it is ours.
@@ -157,6 +161,8 @@ def make_way(client: Client, resource: Resource, record: Record, owner: str) -> 
         "resourceVersion": record.resource_version,
         "annotations": {names.RELEASED_FROM: owner},
     }
+    if entries is not None:
+        patch["managedFields"] = list(entries)
     if record.controller_uid:
         references = mappings(client.get(path, metadata=True).value, "metadata", "ownerReferences")
         patch["ownerReferences"] = [each for each in references if not each.get("controller")] or None

@@ -129,6 +129,8 @@ class Recovery(Enum):
     """Others have list items with our names under other keys: take over their entries."""
     TAKE_OVER_FIELDS = "take over fields"
     """Fields that the bundle lacks may be in the way: take over those that nobody applies."""
+    LEAVE_FIELDS = "leave fields"
+    """Of an object that is adopted: leave what is refused of the fields that earlier managers have set."""
     RECREATE = "recreate"
     """A field is immutable: delete the object, if its annotation allows that, and create it again."""
 

@@ -16,7 +16,7 @@ from typing import Any
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply import managed_fields
+from controller.apply import leftovers, managed_fields
 from controller.apply.crd_upgrade import inspect_upgrade
 from controller.apply.drift import REPLICAS, DriftedObject, has_field, scales, united, without
 from controller.apply.holders import (
@@ -30,7 +30,7 @@ from controller.apply.holders import (
 )
 from controller.apply.managed_fields import Replaced
 from controller.apply.order import describe_awaited
-from controller.apply.ownership import make_body, needs_mark, with_shard
+from controller.apply.ownership import make_body, needs_mark, was_applied, with_shard
 from controller.apply.plan import Action, ApplyOptions, Outcome, Task, decide_about, is_drift, out_of_date, state_of
 from controller.apply.removal import delete, is_shared, make_way, withdraw
 from controller.apply.replies import SHOWN, ApplyFailure, Contest, Recovery, classify, conceal_quotes
@@ -42,7 +42,7 @@ from controller.kube.discovery import Discovery
 from controller.kube.errors import UNREACHABLE
 from controller.kube.resources import AUTOSCALERS, Resource
 from controller.observe.health.rules import NOT_OBSERVED, needs_full_object
-from controller.observe.records import ObjectKey, Record, project
+from controller.observe.records import ObjectKey, Record, entry_of, fields_of, project
 from controller.observe.watches import Watches
 
 NOT_SERVED_YET_SECONDS = 0.3
@@ -80,6 +80,8 @@ class ApplyRequest:
     """Dropped objects that were deleted for it in this pass."""
     judged: int = 0
     """How often it was judged again in this pass, since it had changed meanwhile."""
+    left: tuple[str, ...] = ()
+    """Warnings about what stays of the object that is adopted, since it cannot be changed."""
 
     @property
     def path(self) -> str:
@@ -136,7 +138,7 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
             # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
             managed_fields.take_over_items(request.client, request.path, body, request.manager, request.live)
         elif task.action is Action.TAKE_BACK and record:
-            body = _bound_to(_make_way(request, record), body)
+            body = _bound_to(_make_way(request, record, body), body)
     except ApiError as error:
         raise _as_conflict(error) from error
     if task.action in (Action.APPLY, Action.REPAIR) and record:
@@ -192,12 +194,17 @@ def _is_autoscaled(request: ApplyRequest) -> bool:
     return any(scales({**each, **kind}, key) for each in found)
 
 
-def _make_way(request: ApplyRequest, record: Record) -> str:
-    """Return the resourceVersion at which to take an object back."""
+def _make_way(request: ApplyRequest, record: Record, body: Mapping[str, Any]) -> str:
+    """Return the resourceVersion at which to take an object back; what its earlier managers have set is ours then."""
     owner = request.options.owner
     if not needs_mark(record, owner, evicts=request.task.evicts):
         return record.resource_version
-    return make_way(request.client, request.resource, record, owner.name)
+    entries = None
+    if record.passed_on and not was_applied(record, owner):
+        live = request.client.get(request.path).value
+        taken = managed_fields.find_taken(request.client, request.resource, live, body, request.manager)
+        entries = leftovers.adopted_entries(live, taken, request.manager, request.resource.api_version)
+    return make_way(request.client, request.resource, record, owner.name, entries)
 
 
 @contextmanager
@@ -209,7 +216,7 @@ def _reporting_atomic(key: ObjectKey) -> Iterator[None]:
         raise BundleError(Reason.INVALID_CONFIG, f"{key}: {error}") from None
 
 
-def _bound_to(version: str, body: dict[str, Any]) -> dict[str, Any]:
+def _bound_to(version: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object as it is sent, so that only this version of it is changed."""
     return {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
 
@@ -281,6 +288,9 @@ class Sender:
             return self.fail(task, error, options)
         except ApiError as error:
             failure = self._explain_silence(error, request) or _classify(error, task, options)
+            if task.action is Action.TAKE_BACK and error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                fields = tuple(cause.field for cause in error.causes if cause.field)
+                failure = _to_be_left(failure, fields, request)
         return self._deal_with(request, failure)
 
     def _explain_silence(self, error: ApiError, request: ApplyRequest) -> ApplyFailure | None:
@@ -317,7 +327,9 @@ class Sender:
             return self.fail(task, self._error(failure, task, options), options)
         return self._carry_out(replace(next_request, recoveries=next_request.recoveries | {failure.recovery}))
 
-    def _recover(self, request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
+    def _recover(  # noqa: PLR0911 - one remedy each
+        self, request: ApplyRequest, failure: ApplyFailure
+    ) -> ApplyRequest | None:
         """Try to recover from a refusal; returns the request to continue with, None if no recovery is possible.
 
         Raises: ApiError.
@@ -336,8 +348,27 @@ class Sender:
                 return request if self._create_namespace(request) else None
             case Recovery.RECREATE:
                 return self._delete_to_recreate(request)
+            case Recovery.LEAVE_FIELDS:
+                return self._leave_taken(request, failure)
             case _:
                 return None
+
+    def _leave_taken(self, request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
+        """Leave what is refused of the fields that were taken from earlier managers; None if that is nothing.
+
+        Raises: ApiError.
+        """
+        live = request.client.get(request.path).value
+        ours = fields_of(entry_of(live, request.manager))
+        taken = leftovers.outside(leftovers.inside(ours, live), request.body())
+        if not taken:
+            return None
+        part = leftovers.refused_part(taken, [managed_fields.parse_field(each) for each in failure.fields])
+        managed_fields.disclaim(request.client, request.path, request.manager, part)
+        key, conceals = request.task.target.key, request.options.conceals
+        left = leftovers.describe_left(key, live, part, "it cannot be changed: add it to the bundle", conceals=conceals)
+        found = self._reader.read((key, request.resource), request.options.user)
+        return replace(request, task=self.decide(request.task, found, request.options), left=left)
 
     def _delete_to_recreate(self, request: ApplyRequest) -> ApplyRequest | None:
         """Delete an object of ours, which is created again after its DELETED event; None if it may not be deleted.
@@ -510,9 +541,10 @@ class Sender:
         if request.drift and options.ledger.is_fought_over(task.target.key):
             options.ledger.fights[task.target.key] = request.drift
         body = prepare(request, request.body())
-        reply = self._send_apply(request, body, force=task.action is not Action.CREATE)
+        before = options.reduced.get(task.target.key) if task.action is Action.APPLY else None
+        reply = self._send_apply(request, body, force=task.action is not Action.CREATE, whole=before is not None)
         told = map(conceal_quotes, reply.warnings) if options.conceals else reply.warnings
-        warnings = (*told, *warnings)
+        warnings = (*told, *warnings, *request.left)
         if task.target.bare and reply.status == HTTPStatus.OK:  # another client was faster
             found = project(reply.value, task.target.key.group, task.target.key.kind)
             return self._carry_out(replace(request, task=self.decide(task, found, options)))
@@ -523,7 +555,11 @@ class Sender:
         if task.action is Action.TAKE_OVER and task.record:
             about["takenFrom"] = task.record.owner
         log.info("object applied", extra={**about, **_describe(request.drift)})
-        record = self._watches.learn(_project(tidy_up(request, reply.value), task.target.key))
+        value = tidy_up(request, reply.value)
+        if before is not None:
+            value, left = self._clear_up(request, body, before, value)
+            warnings = (*warnings, *left)
+        record = self._watches.learn(_project(value, task.target.key))
         options.retries.succeeded(task.target.key)
         # Idle: the apply has changed nothing but our entry, as after a change of the schema.
         is_idle = task.record is not None and task.record.resource_version == record.resource_version
@@ -561,9 +597,39 @@ class Sender:
         body = make_body(united(target.manifest, target.initial), owner, orphan=request.options.orphan)
         self._send_apply(request, with_shard(body, owner), force=False)
 
-    def _send_apply(self, request: ApplyRequest, body: Mapping[str, Any], *, force: bool) -> Response:
+    def _clear_up(
+        self, request: ApplyRequest, body: Mapping[str, Any], before: Mapping[str, Any], value: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+        """Remove what the revision before had set, this one lacks, and nobody owns, as when the type of a list changed.
+
+        Args:
+            request: that was sent.
+            body: the object as it was applied.
+            before: the manifest of the revision before.
+            value: the object after the apply.
+
+        Returns: the object after that, and warnings about what the API server keeps.
+        """
+        key, conceals = request.task.target.key, request.options.conceals
+        kept, rest = leftovers.split_retained(leftovers.find_left(value, before, body), key)
+        if rest and request.options.proceed():
+            try:
+                version = managed_fields.claim(request.client, request.path, value, request.manager, rest)
+                value = self._send_apply(request, _bound_to(version, body), force=True, whole=True).value
+                rest = {}  # what is there now the API server has set itself
+            except ApiError:
+                with suppress(ApiError):
+                    managed_fields.disclaim(request.client, request.path, request.manager, rest)
+        return value, (
+            *leftovers.describe_left(key, value, kept, leftovers.KEPT, conceals=conceals),
+            *leftovers.describe_left(key, value, rest, "remove it", conceals=conceals),
+        )
+
+    def _send_apply(
+        self, request: ApplyRequest, body: Mapping[str, Any], *, force: bool, whole: bool = False
+    ) -> Response:
         reply = self._reader.pool.limit_of(request.options.user).watch(
-            lambda: request.client.apply(request.path, body, manager=request.manager, force=force)
+            lambda: request.client.apply(request.path, body, manager=request.manager, force=force, metadata=not whole)
         )
         owner = request.options.owner.name
         existed = not force and reply.status == HTTPStatus.OK
@@ -583,6 +649,13 @@ def _take_over_sender(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequ
         return None
     replaced = managed_fields.take_over_fields(*place, failure.fields)
     return replace(request, replaced=replaced) if replaced else None
+
+
+def _to_be_left(failure: ApplyFailure, fields: tuple[str, ...], request: ApplyRequest) -> ApplyFailure:
+    """Return a refusal of an adoption as one that is recovered from by leaving fields, unless that was tried."""
+    if Recovery.LEAVE_FIELDS in request.recoveries:
+        return failure
+    return replace(failure, recovery=Recovery.LEAVE_FIELDS, fields=fields)
 
 
 def _give_back(request: ApplyRequest, replaced: managed_fields.Replaced) -> Task:

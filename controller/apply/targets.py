@@ -37,6 +37,7 @@ from controller.apply.drift import (
     united,
     without,
 )
+from controller.apply.leftovers import drops
 from controller.apply.order import effective_waves
 from controller.apply.ownership import Disposal, Owner, RemovalCause, carries_owner_reference, dispose, make_body
 from controller.build.revision import Revision
@@ -214,6 +215,16 @@ def find_left_behind(before: TargetSet, after: TargetSet) -> dict[ObjectKey, tup
                 paths = [".".join((*place, path)) for name in gone for path in _LEFT_BEHIND[name]]
                 found[target.key] = (*found.get(target.key, ()), *paths)
     return {key: paths for key, paths in found.items() if paths}
+
+
+def find_reduced(before: TargetSet, after: TargetSet) -> dict[ObjectKey, Mapping[str, Any]]:
+    """Return the objects of which a revision may lack what another one has, each as that one has it."""
+    found: dict[ObjectKey, Mapping[str, Any]] = {}
+    for target in before.targets:
+        new = after.by_key.get(target.key)
+        if new and new.digest != target.digest and drops(target.manifest, united(new.manifest, new.initial)):
+            found[target.key] = target.manifest
+    return found
 
 
 def find_unmatched(selectors: Mapping[str, Mapping[str, Any]], wanted: TargetSet) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from api import names
 from api.v1alpha2.status import Changes
 from controller.apply.drift import united
 from controller.apply.hooks import HookEvent, PlannedHook, hooks_of
-from controller.apply.managed_fields import LAST_APPLIED
+from controller.apply.leftovers import LAST_APPLIED
 from controller.apply.targets import TargetSet, find_differences, find_waves
 from controller.build.revision import Revision
 from controller.cli.output import SHOWN, WIDTH, Color, one_line, to_yaml

@@ -29,6 +29,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
+from controller.apply import leftovers
 from controller.apply.crd_upgrade import inspect_upgrade
 from controller.apply.drift import (
     UnclaimedItems,
@@ -42,7 +43,7 @@ from controller.apply.drift import (
 from controller.apply.execute import AccessReviewer
 from controller.apply.holders import Refused, Trials, find_dropped, may_be_deleted, read_replaced
 from controller.apply.ledger import Ledger
-from controller.apply.managed_fields import claimed_fields
+from controller.apply.managed_fields import claimed_fields, find_taken, parse_field
 from controller.apply.ownership import (
     Disposal,
     Giver,
@@ -53,12 +54,13 @@ from controller.apply.ownership import (
     find_surplus,
     make_body,
     name_objects,
+    was_applied,
 )
 from controller.apply.plan import Action, ApplyOptions, Task, decide_about
 from controller.apply.replies import ApplyFailure, Contest, Recovery, classify
 from controller.apply.requests import Pool
 from controller.apply.rights import lack_of
-from controller.apply.targets import Target, TargetSet, leave_out_missing, make_targets
+from controller.apply.targets import Target, TargetSet, find_reduced, leave_out_missing, make_targets
 from controller.build.revision import Revision
 from controller.cli.command import REQUESTS, MisuseError, tell
 from controller.cli.comparison import (
@@ -79,7 +81,7 @@ from controller.kube.client import Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
-from controller.observe.records import ObjectKey, entry_of, fields_of, key_of, project
+from controller.observe.records import ObjectKey, Tree, entry_of, fields_of, key_of, project
 from controller.observe.relations import find_hindrance
 from controller.processes.supervision import Supervisor
 
@@ -233,7 +235,13 @@ class DryRun:
         self._owner, self._orphan = owner_of(self._deployment), self._deployment.spec.deletion_policy == "Orphan"
         self._manager = names.field_manager(self._owner.name)
         self._live: dict[ObjectKey, Manifest] = {}
-        self._problems: list[str] = []
+        self._problems: list[str] = [text for text in self._deployment.status.warnings if leftovers.is_about_left(text)]
+        before = (
+            make_targets(installed, self._owner, orphan=self._orphan, is_namespaced=discovery.is_namespaced)
+            if installed
+            else None
+        )
+        self._reduced = find_reduced(before, targets) if before else {}
         self._options = self._make_options()
 
     def _make_options(self) -> ApplyOptions:
@@ -415,18 +423,42 @@ class DryRun:
         body = self._make_body(target, live)
         if task.action is Action.COMPARE and is_claimed(live, body, self._manager):
             return _difference(target, Change.NONE, None, None)  # the controller would send nothing, either
-        made = self._try(target, resource, live, body)
+        made = self._try(target, resource, live, body, is_adopted=task.action is Action.TAKE_BACK)
         is_adopted = task.action is Action.TAKE_BACK and made.change is Change.CHANGED
         return replace(made, note=made.note or "adopted") if is_adopted else made
 
-    def _try(self, target: Target, resource: Resource, live: Manifest, body: Manifest) -> Difference:
+    def _try(
+        self, target: Target, resource: Resource, live: Manifest, body: Manifest, *, is_adopted: bool
+    ) -> Difference:
         try:
             after = self._apply(target, resource, body, force=True).value
             if after["metadata"].get("resourceVersion") != live["metadata"].get("resourceVersion"):
                 live = self._read(target, resource)  # another client was faster
         except ApiError as error:
             return self._explain(target, resource, live, error)
+        record = project(live, target.key.group, target.key.kind)
+        if is_adopted and record.passed_on and not was_applied(record, self._owner):
+            after = leftovers.pruned(after, self._find_taken(target, resource, live, body))
+        elif before := self._reduced.get(target.key):
+            kept, rest = leftovers.split_retained(leftovers.find_left(after, before, body), target.key)
+            after = leftovers.pruned(after, rest)
+            self._problems += leftovers.describe_left(target.key, after, kept, leftovers.KEPT, conceals=False)
         return _difference(target, Change.CHANGED, live, after)
+
+    def _find_taken(self, target: Target, resource: Resource, live: Manifest, body: Manifest) -> Tree:
+        """Return what goes with the adoption of an object, without what the server would refuse to remove."""
+        taken = find_taken(self._client, resource, live, body, self._manager)
+        without = leftovers.pruned(live, taken)
+        fields = [name for name in without if name not in ("apiVersion", "kind", "metadata", "status")]
+        changes = [{"op": "replace", "path": f"/{name}", "value": without[name]} for name in fields]
+        path = resource.path(target.key.namespace, target.key.name)
+        try:
+            self._client.json_patch(path, changes, manager=self._manager, dry_run=True)
+        except ApiError as error:
+            if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                causes = [parse_field(cause.field) for cause in error.causes if cause.field]
+                return leftovers.without(taken, leftovers.refused_part(taken, causes))
+        return taken
 
     def _read(self, target: Target, resource: Resource) -> Manifest:
         value: Manifest = self._client.get(resource.path(target.key.namespace, target.key.name)).value

@@ -31,7 +31,7 @@ from typing import Any
 from api import names
 from api.errors import BundleError
 from controller.apply.drift import UnclaimedItems, find_uncovered, identity_of, merge_keys, united
-from controller.apply.managed_fields import LAST_APPLIED
+from controller.apply.leftovers import LAST_APPLIED, inside
 from controller.cli.command import REQUESTS, FailedError, MisuseError, attempt, tell
 from controller.cli.comparison import SERVER_METADATA, clean
 from controller.cli.deployments import MANAGER
@@ -468,7 +468,7 @@ def find_left(
         path
         for entry in before.get("managedFields") or []
         if _is_dropped(entry, ours, origin) and not _is_defaulted(entry)
-        for path in _paths(_as_stored(_fields_of(entry)), ours, "")
+        for path in _paths(inside(_as_stored(_fields_of(entry)), live), ours, "")
     )
     for recorded in filter(None, (rendered, _last_applied(before))):
         stored = _only_existing(_with_data(clean(_without_nulls(recorded))), live, ())

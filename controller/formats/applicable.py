@@ -66,7 +66,7 @@ def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_nam
         f"objects[{index}]: {problem}" for index, item in enumerate(objects) if (problem := find_identity_problem(item))
     )
     refuse(f"{identify(item)}: {problem}" for item in objects for problem in find_invalid_fields(item))
-    defined = scopes_of_crds(objects)
+    defined, plain = scopes_of_crds(objects), kinds_without_subresource(objects)
 
     @cache
     def _scope(api_version: str, kind: str) -> bool | None:
@@ -76,7 +76,7 @@ def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_nam
 
     result = [
         _set_namespace(item, install_namespace, is_namespaced=_scope(item["apiVersion"], item["kind"]))
-        for item in _remove_nulls([correct(item) for item in objects], objects)
+        for item in _remove_nulls([correct(item, plain_status=_kind_of(item) in plain) for item in objects], objects)
     ]
     _refuse_equal(result)
     return result
@@ -120,8 +120,7 @@ def _remove_nulls(objects: Sequence[Object], crds: Sequence[Object]) -> list[Obj
     for item in objects:
         # Encoding in C is several times faster than a walk in Python, and few objects contain nulls.
         if ":null" in _ENCODE(item):
-            version = item["apiVersion"].rpartition("/")[2]
-            schema = schemas.get((group_of(item), version, item["kind"]), NO_SCHEMA)
+            schema = schemas.get(_kind_of(item), NO_SCHEMA)
             item = {**without_nulls(item, schema), "metadata": without_nulls(item["metadata"])}  # noqa: PLW2901
         result.append(item)
     return result
@@ -374,6 +373,21 @@ def schemas_of_crds(objects: Sequence[Object]) -> dict[tuple[str, str, str], Sch
     return result
 
 
+def kinds_without_subresource(objects: Sequence[Object]) -> set[tuple[str, str, str]]:
+    """Return the kinds, by group, version and kind, of CRDs among objects in which `status` is an ordinary field."""
+    result: set[tuple[str, str, str]] = set()
+    for spec in crd_specs(objects):
+        kind, versions = str(mapping(spec, "names").get("kind")), spec.get("versions")
+        for version in map(mapping, versions if isinstance(versions, list) else ()):
+            if not isinstance(mapping(version, "subresources").get("status"), dict):
+                result.add((str(spec.get("group")), str(version.get("name")), kind))
+    return result
+
+
+def _kind_of(item: Object) -> tuple[str, str, str]:
+    return group_of(item), item["apiVersion"].rpartition("/")[2], item["kind"]
+
+
 def without_nulls(item: Mapping[str, Any], schema: Schema = NO_SCHEMA) -> dict[str, Any]:
     """Return a mapping without the nulls that its schema does not allow.
 
@@ -424,9 +438,12 @@ def _schema_of_items(schema: Schema) -> Schema:
     return _FREE_FORM if schema.get("x-kubernetes-preserve-unknown-fields") is True else NO_SCHEMA
 
 
-def correct(item: Object) -> Object:
-    """Return the object without the fields that belong to the API server, this controller or another controller."""
-    result = _drop_keys(item, {"status"})
+def correct(item: Object, *, plain_status: bool = False) -> Object:
+    """Return the object without the fields that belong to the API server, this controller or another controller.
+
+    `plain_status`: its kind has no status subresource, so that `status` is a field as any other.
+    """
+    result = dict(item) if plain_status else _drop_keys(item, {"status"})
     result["metadata"] = _correct_metadata(item["metadata"])
     correction = _CORRECTIONS.get((group_of(item), item["kind"]))
     return correction(result) if correction else result

@@ -671,12 +671,15 @@ class Client:
         """
         return self._write("PATCH", path, body, manager, metadata=metadata, content_type=MERGE_PATCH)
 
-    def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]], *, manager: str = "") -> Response:
-        """Change an object by operations (RFC 6902): all of them, or none.
+    def json_patch(
+        self, path: str, operations: Sequence[Mapping[str, Any]], *, manager: str = "", dry_run: bool = False
+    ) -> Response:
+        """Change an object by operations (RFC 6902): all of them, or none; with `dry_run`, only find out what comes.
 
         Raises: ApiError; 422 if a `test` fails.
         """
-        return self._write("PATCH", path, operations, manager, metadata=False, content_type=JSON_PATCH)
+        query = [("dryRun", "All")] if dry_run else []
+        return self._write("PATCH", path, operations, manager, metadata=False, query=query, content_type=JSON_PATCH)
 
     def create(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, takewhile
@@ -40,6 +41,12 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 """Field manager that the server invents when an object without entries is applied, as after all were wiped."""
 REPLACED_MANAGERS = frozenset({"kubectl-client-side-apply", "helm", BEFORE_FIRST_APPLY})
 """Field managers whose Update entries would keep fields that an object's next owner drops."""
+_PASSING_ON = re.compile(
+    r"kubectl(?!-rollout$)(-.+)?|helm[0-9]*|helm-controller|terraform-provider-helm.*|kustomize-controller|flux"
+    r"|argocd-controller"
+)
+"""Field managers by which people and tools have written an object before a BundleDeployment adopts it: what they have
+set and the bundle lacks goes. Not the time of `kubectl rollout restart`, whose removal would restart pods once more."""
 _NAMESPACE = ("", "Namespace")
 # Labels and annotations by which other tools claim an object, with the kind of owner. The first that is set counts.
 _CLAIMS = (
@@ -180,6 +187,8 @@ class Record:
     generation instead, or the resourceVersion for kinds without generation."""
     co_managers: tuple[str, ...] = ()
     """Field managers whose entries must be removed if the object is adopted, and some of them at any time."""
+    passed_on: bool = False
+    """Whether it has entries whose fields are ours if it is adopted; see `is_passed_on`."""
     scaled_hash: str = ""
     """What `entry_hash` would be if no autoscaler had taken over spec.replicas; empty if none has."""
     applied_at: str = ""
@@ -266,6 +275,7 @@ def project(
         released_from=intern(annotations.get(names.RELEASED_FROM, "")[:_NAME]),
         entry_hash=_wiped_state(metadata) if wiped and owner else entry_hash(entry),
         co_managers=tuple(islice(_other_managers(entries, owner), _MOST)),
+        passed_on=any(map(is_passed_on, entries)),
         scaled_hash=_scaled_hash(entries, entry),
         applied_at=intern(text(entry, "time")),
         wiped=wiped,
@@ -315,6 +325,15 @@ def is_of_another_owner(entry: Entry, owner: str) -> bool:
         return True
     is_bundle = operation == "Apply" and manager.startswith(names.field_manager(""))
     return is_bundle or (operation == "Update" and manager in REPLACED_MANAGERS)
+
+
+def is_passed_on(entry: Entry) -> bool:
+    """Whether the fields of a managedFields entry are the BundleDeployment's once it adopts the object.
+
+    Not what an autoscaler, an injector or another controller has written, nor an entry that the server has made of
+    fields of unknown managers.
+    """
+    return not entry.get("subresource") and _PASSING_ON.fullmatch(entry.get("manager", "")) is not None
 
 
 def entry_hash(entry: Entry | None) -> str:

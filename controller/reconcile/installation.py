@@ -18,6 +18,7 @@ from types import MappingProxyType
 from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import HistoryEntry, Wave
+from controller.apply import leftovers
 from controller.apply.execute import Survey
 from controller.apply.hooks import HookRemains
 from controller.apply.ledger import Ledger
@@ -366,6 +367,8 @@ def _warnings(work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None
     told = set(work.context.status.warnings)
     unmatched = {each for each in options.warnings if UNMATCHED in each}
     is_new = not set(lacking) <= told or unmatched != {each for each in told if UNMATCHED in each}
+    outcomes = list(outcomes)
+    ours += still_left(work.context.status.warnings, outcomes, options.wanted)
     return collect_warnings(outcomes, ours, is_due=is_empty or is_new)
 
 
@@ -582,6 +585,23 @@ def collect_warnings(
     if not (sent or is_due):
         return None
     return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)]))
+
+
+def still_left(known: Iterable[str], outcomes: Iterable[Outcome], wanted: TargetSet) -> list[str]:
+    """Return the known warnings about fields that nobody owns, of objects that have neither gone nor been made again.
+
+    Args:
+        known: of status.
+        outcomes: of the pass.
+        wanted: the objects, as the revision has them now.
+    """
+    made = {o.task.target.key for o in outcomes if o.tried and not o.error and o.task.action is Action.CREATE}
+    return [
+        text
+        for text in leftovers.still_left(known, made)
+        if (key := leftovers.object_in(text, wanted.by_key)) is not None
+        and not leftovers.sets_what_was_left(text, wanted.by_key[key].manifest)
+    ]
 
 
 def warnings_on_revision(found: Iterable[str], wanted: TargetSet) -> tuple[str, ...]:

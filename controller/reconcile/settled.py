@@ -15,8 +15,9 @@ from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.apply.leftovers import still_left
 from controller.apply.ownership import is_unfinished
-from controller.apply.plan import Outcome
+from controller.apply.plan import Action, Outcome
 from controller.kube.resources import read_kinds
 from controller.observe.records import Look, ObjectKey, Record
 from controller.reconcile import stored
@@ -157,9 +158,11 @@ def repair(
 
 def warnings_after_repairs(context: Context, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
     """Return the warnings after repairs; None if nothing was sent."""
-    installed = find_installed(context)
+    installed, outcomes = find_installed(context), list(outcomes)
     if installed is None:
         return None
     kinds = context.recorded_kinds
     on_cluster = warnings_on_cluster(context, installed.targets.rest, kinds, context.services.watches)
-    return collect_warnings(outcomes, [*installed.warnings, *on_cluster])
+    made = (each.task.target.key for each in outcomes if each.task.action is Action.CREATE and not each.error)
+    left = still_left(context.status.warnings, made)
+    return collect_warnings(outcomes, [*installed.warnings, *on_cluster, *left])

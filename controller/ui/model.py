@@ -18,7 +18,7 @@ from api.v1alpha2.conditions import DECISIONS, Reason, Retry
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.status import NotReady
 from api.v1alpha2.types import BundleDeployment, Condition, HistoryEntry, Pending, SourcePin
-from controller.apply.managed_fields import LAST_APPLIED
+from controller.apply.leftovers import LAST_APPLIED
 from controller.cli.comparison import mask
 from controller.cli.deployments import Manifest, describe_unobserved, name_of_reported
 from controller.cli.events import count_of, last_seen

@@ -60,6 +60,19 @@ def test_a_crd_of_the_bundle_decides_the_scope_before_the_cluster(scope: str, na
     assert scopes_of_crds([thing, crd]) == {("e.x", "Thing"): scope == "Namespaced"}
 
 
+@pytest.mark.parametrize(("subresources", "stays"), [({}, True), ({"status": {}}, False), ({"scale": {}}, True)])
+def test_status_is_an_ordinary_field_where_a_crd_of_the_bundle_has_no_subresource(
+    subresources: dict[str, Any], *, stays: bool
+) -> None:
+    version = {"name": "v1", "subresources": subresources}
+    spec = {"group": "example.com", "names": {"kind": "Thing"}, "scope": "Namespaced", "versions": [version]}
+    name = {"name": "things.example.com"}
+    crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": name, "spec": spec}
+    thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "status": {"phase": "Ready"}}
+    made, _ = make_applicable([thing, crd], install_namespace="n", is_namespaced=lambda *_: True)
+    assert ("status" in made) is stays
+
+
 def test_objects_that_are_equal_by_their_namespace_are_refused() -> None:
     message = refusal(make("ConfigMap"), make("ConfigMap", metadata={"namespace": "install"}))
     assert message == "ConfigMap install/a: defined twice in the bundle; remove one"

@@ -1,0 +1,456 @@
+"""What stays on an object although nobody applies it: what an earlier owner or revision had set, and ours lacks. Pure.
+
+A forced apply removes what our entry of managedFields had and the new manifest lacks, and nothing else. So what must go
+is moved into our entry before: when an object is adopted, and when a list or map has another type than it had when it
+was applied. What the API server has set itself stays: defaults, what admission writes, and what it has allocated.
+
+Trees are those of managedFields. Not here: the requests (managed_fields.py, sender.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from controller.apply.drift import MOST_SHAPES, REPLICAS, Path, UnclaimedItems, has_field, identity_of
+from controller.observe.records import Entry, ObjectKey, Tree, entries_of, fields_of, is_passed_on
+from controller.untrusted import mapping, path_below, text
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+MARK = ": not in the revision and set by nobody: "
+"""In each warning about what is left."""
+KEPT = "the API server keeps it: delete the object, or add it to the bundle"
+_CLIENT_SIDE = "kubectl-client-side-apply"
+_CREATORS = ("kubectl-create", "kubectl-replace", "kubectl-run", "kubectl-expose", "kubectl-autoscale", "helm")
+_SHOWN = 5
+_VALUE_CHARACTERS = 60
+_NOT_TAKEN: tuple[Path, ...] = (("metadata", "finalizers"), ("metadata", "ownerReferences"), ("status",))
+"""Whoever has set these needs them: a finalizer of admission, the owner of an object, what a controller reports."""
+_IP = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+RETAINED: Mapping[tuple[str, str], frozenset[Path]] = {
+    ("", "Service"): frozenset(("spec", name) for name in (*_IP, "healthCheckNodePort", "loadBalancerClass"))
+    | {("spec", "ports", "nodePort")},
+    ("", "PersistentVolumeClaim"): frozenset(
+        ("spec", name) for name in ("volumeName", "storageClassName", "volumeMode", "selector")
+    ),
+    ("", "PersistentVolume"): frozenset({("spec", "claimRef"), ("spec", "nodeAffinity")}),
+    ("", "Pod"): frozenset(("spec", name) for name in ("nodeName", "serviceAccountName")),
+    ("", "Namespace"): frozenset({("spec", "finalizers")}),
+    ("", "ServiceAccount"): frozenset({("secrets",)}),
+    ("batch", "Job"): frozenset({("spec", "selector"), ("spec", "manualSelector"), ("spec", "completionMode")}),
+}
+"""Fields that the API server allocates or decides once, and keeps when nobody sets them any more (README.md). A step
+into a list stands for each of its items."""
+
+
+# adopting
+
+
+def taken_fields(live: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[Tree, bool]:
+    """Return what the earlier managers of an adopted object have set and we do not, and whether defaults may be in it.
+
+    What `kubectl apply` has not recorded as applied was defaulted, or written by admission: it stays.
+
+    Args:
+        live: the object as it is on the cluster.
+        body: the object as it is applied.
+    """
+    applied = _last_applied(live)
+    found: Tree = {}
+    is_mixed = False
+    for entry in entries_of(live):
+        if not is_passed_on(entry):
+            continue
+        surplus = outside(inside(_takeable(fields_of(entry), body), live), body)
+        if entry.get("operation") == "Update" and entry.get("manager") == _CLIENT_SIDE and applied is not None:
+            surplus = inside(surplus, applied)
+        elif surplus and entry.get("operation") == "Update":
+            is_mixed = is_mixed or text(entry, "manager").startswith((*_CREATORS, _CLIENT_SIDE))
+        found = united(found, surplus)
+    return found, is_mixed
+
+
+def adopted_entries(live: Mapping[str, Any], taken: Tree, manager: str, api_version: str) -> list[Entry]:
+    """Return the entries of an object in which ours has what is taken, and earlier managers have none."""
+    entries = [entry for entry in entries_of(live) if not is_passed_on(entry)]
+    ours: Entry = next(
+        (each for each in entries if each.get("manager") == manager and each.get("operation") == "Apply"),
+        {"manager": manager, "operation": "Apply", "apiVersion": api_version, "fieldsType": "FieldsV1"},
+    )
+    kept = [entry for entry in entries if entry is not ours]
+    fields = united(fields_of(ours), taken)
+    return [*kept, {**ours, "fieldsV1": fields}] if fields else kept
+
+
+def _takeable(tree: Tree, body: Mapping[str, Any]) -> Tree:
+    """Return a tree without what is never taken; replicas that the bundle leaves open belong to whoever scales."""
+    paths = [*_NOT_TAKEN, *(() if has_field(body, REPLICAS) else (REPLICAS,))]
+    for path in paths:
+        tree = without_path(tree, path)
+    return tree
+
+
+def _last_applied(live: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what `kubectl apply` has recorded on an object of the same kind and name; None if it has not."""
+    try:
+        recorded = json.loads(text(live, "metadata", "annotations", LAST_APPLIED) or "null")
+    except (ValueError, RecursionError):
+        return None
+    is_its_own = all(mapping(recorded).get(name) == live.get(name) for name in ("kind",))
+    return recorded if isinstance(recorded, dict) and is_its_own else None
+
+
+# after an apply
+
+
+def drops(before: Any, after: Any) -> bool:
+    """Whether a manifest lacks a field or an item that another one has; of changed lists that is not known."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return any(name not in after or drops(value, after[name]) for name, value in before.items())
+    return isinstance(before, list) and before != after
+
+
+def find_left(live: Mapping[str, Any], before: Mapping[str, Any], body: Mapping[str, Any]) -> Tree:
+    """Return what an object still has of an earlier manifest, the new one lacks, and nobody owns.
+
+    Args:
+        live: the object after the apply, with managedFields.
+        before: the manifest of the revision before.
+        body: the object as it was applied.
+    """
+    owned: Tree = {}
+    for entry in entries_of(live):
+        owned = united(owned, fields_of(entry))
+    found = dict(_left(before, body, live, owned))
+    named = ("f:labels", "f:annotations")
+    metadata = {name: child for name, child in found.pop("f:metadata", {}).items() if name in named}
+    return {**found, **({"f:metadata": metadata} if metadata else {})}
+
+
+def _left(before: Any, after: Any, live: Any, owned: Tree) -> dict[str, Any]:
+    if isinstance(before, dict) and isinstance(live, dict):
+        return _left_fields(before, after if isinstance(after, dict) else {}, live, owned)
+    if isinstance(before, list) and isinstance(live, list):
+        return _left_items(before, after if isinstance(after, list) else [], live, owned)
+    return {}
+
+
+def _left_fields(
+    before: Mapping[str, Any], after: Mapping[str, Any], live: Mapping[str, Any], owned: Tree
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in before.items():
+        step = f"f:{name}"
+        if name not in live or name in ("apiVersion", "kind"):
+            continue
+        if name not in after and step not in owned:
+            if _resembles(live[name], value):
+                found[step] = {}
+            continue
+        # A leaf stands for all that is below it, unless the manifest has an empty map there.
+        below = owned.get(step, {})
+        if (below or after.get(name) == {}) and (left := _left(value, after.get(name), live[name], below)):
+            found[step] = left
+    return found
+
+
+def _left_items(before: Sequence[Any], after: Sequence[Any], live: Sequence[Any], owned: Tree) -> dict[str, Any]:
+    """Return the items that are left of a list whose items have owners of their own."""
+    values = {identity_of(json.loads(name[2:])) for name in owned if name.startswith("v:")}
+    if values:
+        gone = [item for item in before if item not in after and item in live and identity_of(item) not in values]
+        return {f"v:{json.dumps(item)}": {} for item in gone}
+    named = {name: json.loads(name[2:]) for name in owned if name.startswith("k:")}
+    shapes = {tuple(sorted(keys)) for keys in named.values()}
+    if len(shapes) != 1:
+        return {}
+    keys = next(iter(shapes))
+    known = {_key(item, keys): name for name, item in named.items()}
+    olds, news = _ByKeys(before, keys), _ByKeys(after, keys)
+    found: dict[str, Any] = {}
+    for item in live:
+        old = olds.find(item) if isinstance(item, dict) else None
+        if old is None:
+            continue
+        name, new = known.get(_key(item, keys)), news.find(item)
+        if name is None and new is None:
+            shown = {each: item[each] for each in keys if each in item}
+            found[f"k:{json.dumps(shown, sort_keys=True, separators=(',', ':'))}"] = {".": {}}
+        elif name and (below := _left(old, new or {}, item, owned[name])):
+            found[name] = below
+    return found
+
+
+class _ByKeys:
+    """The items of a list, found by those of the keys that each of them sets: the others have been defaulted."""
+
+    def __init__(self, items: Sequence[Any], keys: Sequence[str]) -> None:
+        self._found: dict[tuple[str, ...], dict[tuple[Any, ...], Mapping[str, Any]]] = {}
+        for item in items:
+            shape = tuple(key for key in keys if key in item) if isinstance(item, dict) else ()
+            if shape and (shape in self._found or len(self._found) < MOST_SHAPES):
+                self._found.setdefault(shape, {}).setdefault(_key(item, shape), item)
+
+    def find(self, item: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the item that stands for one on the cluster."""
+        return next((found for shape, by_key in self._found.items() if (found := by_key.get(_key(item, shape)))), None)
+
+
+def _key(item: Mapping[str, Any], keys: Iterable[str]) -> tuple[Any, ...]:
+    return tuple(identity_of(item.get(key)) for key in keys)
+
+
+def _resembles(live: Any, before: Any) -> bool:
+    """Whether a value is one that was applied before, as far as it was: the rest may be defaults."""
+    if isinstance(live, dict) and isinstance(before, dict):
+        return any(name in live and _resembles(live[name], value) for name, value in before.items()) or not before
+    if isinstance(live, list) and isinstance(before, list):
+        return any(_resembles(item, each) for item in live for each in before) or live == before
+    return type(live) is type(before) and live == before
+
+
+def split_retained(tree: Tree, key: ObjectKey) -> tuple[Tree, Tree]:
+    """Return the part of a tree that the API server keeps for this kind, and the rest."""
+    kept: Tree = {}
+    rest = tree
+    for path in RETAINED.get((key.group, key.kind), ()):
+        if found := _at(tree, path):
+            kept, rest = united(kept, found), without_path(rest, path)
+    return kept, rest
+
+
+def describe_left(
+    key: ObjectKey, live: Mapping[str, Any], tree: Tree, remedy: str, *, conceals: bool
+) -> tuple[str, ...]:
+    """Return a warning about what is left on an object, as `path: value`; nothing if there is nothing.
+
+    Args:
+        key: of the object.
+        live: the object.
+        tree: what is left.
+        remedy: what to do.
+        conceals: whether values may not be shown.
+    """
+    found = list(_described(tree, live, "", conceals=conceals or (key.group, key.kind) == ("", "Secret")))
+    if not found:
+        return ()
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return (f"{key}{MARK}{', '.join(found[:_SHOWN])}{more}; {remedy}",)
+
+
+def is_about_left(warning: str) -> bool:
+    """Whether a warning is one of `describe_left`."""
+    return MARK in warning
+
+
+def still_left(known: Iterable[str], made: Iterable[ObjectKey]) -> list[str]:
+    """Return the known warnings of `describe_left`, without those about objects that have been made again."""
+    names = set(map(str, made))
+    return [warning for warning in known if is_about_left(warning) and warning.partition(MARK)[0] not in names]
+
+
+def object_in(warning: str, known: Mapping[ObjectKey, Any]) -> ObjectKey | None:
+    """Return the object that a warning of `describe_left` is about; None if it is none, or the object is not known."""
+    name, mark, _ = warning.partition(MARK)
+    return next((key for key in known if str(key) == name), None) if mark else None
+
+
+def sets_what_was_left(warning: str, manifest: Mapping[str, Any]) -> bool:
+    """Whether a manifest sets the first field that a warning of `describe_left` names."""
+    path = warning.partition(MARK)[2].partition(":")[0]
+    value: Any = manifest
+    for step in path.split("."):
+        value = mapping(value).get(step)
+    return value is not None
+
+
+def _described(tree: Tree, value: Any, path: str, *, conceals: bool) -> Iterator[str]:
+    for name, child in tree.items():
+        if name == ".":
+            continue
+        kind, _, rest = name.partition(":")
+        if kind == "f":
+            below = mapping(value).get(rest)
+            place = path_below(path, f".{rest}" if path else rest) if rest.isidentifier() else f'{path}["{rest}"]'
+        elif kind == "k":
+            keys = json.loads(rest)
+            below = next((item for item in value if isinstance(item, dict) and keys.items() <= item.items()), None)
+            shown = ",".join(f"{each}={json.dumps(part)}" for each, part in keys.items())
+            place = path_below(path, f"[{shown}]")
+        else:
+            below, place = json.loads(rest), path_below(path, f"[{rest}]")
+        if child and child.keys() != {"."}:
+            yield from _described(child, below, place, conceals=conceals)
+        else:
+            yield place if conceals or isinstance(below, dict) else f"{place}: {_shown(below)}"
+
+
+def _shown(value: Any) -> str:
+    written = value if isinstance(value, str) else json.dumps(value)
+    return written if len(written) <= _VALUE_CHARACTERS else f"{written[:_VALUE_CHARACTERS]}…"
+
+
+# trees
+
+
+def united(left: Tree, right: Tree) -> Tree:
+    """Return the fields of two trees."""
+    return {**left, **{name: united(left.get(name, {}), child) for name, child in right.items()}}
+
+
+def inside(tree: Tree, value: Any) -> Tree:
+    """Return the part of a tree that a value has."""
+    found: dict[str, Any] = {}
+    for name, child, has, below in _walk(tree, value):
+        kept = inside(child, below) if has else {}
+        if has and (kept or not child.keys() - {"."}):
+            found[name] = kept or child
+    # The item or map itself: if its fields alone were ours, an apply would leave it without them.
+    return {".": {}, **found} if found and "." in tree else found
+
+
+def outside(tree: Tree, value: Any) -> Tree:
+    """Return the part of a tree that a value does not have."""
+    found: dict[str, Any] = {}
+    for name, child, has, below in _walk(tree, value):
+        if not has:
+            found[name] = child
+        elif child and (rest := outside(child, below)):
+            found[name] = rest
+    return found
+
+
+def without(tree: Tree, taken: Tree) -> Tree:
+    """Return a tree without a part of it, and without nodes that become empty: an empty one claims a field."""
+    rest: dict[str, Any] = {}
+    for name, child in tree.items():
+        if name not in taken:
+            rest[name] = child
+        elif taken[name].keys() - {"."} and (left := without(child, taken[name])).keys() - {"."}:
+            rest[name] = left
+    return rest
+
+
+def pruned(value: Any, tree: Tree) -> Any:
+    """Return a value without what a tree has of it: the items that it has as such, and maps that become empty."""
+    if isinstance(value, dict):
+        kept = {}
+        for name, item in value.items():
+            child = tree.get(f"f:{name}")
+            if child is None:
+                kept[name] = item
+            elif child.keys() - {"."} and ((rest := pruned(item, child)) or "." not in child):
+                kept[name] = rest
+        return kept
+    if not isinstance(value, list):
+        return value
+    places = {place: child for _, child, place in _places(tree, value)}
+    return [
+        pruned(item, places.get(number, {}))
+        for number, item in enumerate(value)
+        if number not in places or (places[number] and "." not in places[number])
+    ]
+
+
+def without_path(tree: Tree, path: Sequence[str]) -> Tree:
+    """Return a tree without a field; a step into a list stands for each of its items."""
+    if not path:
+        return {}
+    rest: dict[str, Any] = {}
+    for name, child in tree.items():
+        if name.startswith("k:"):
+            below = without_path(child, path)
+        elif name != f"f:{path[0]}":
+            below = child
+        elif len(path) == 1:
+            continue
+        else:
+            below = without_path(child, path[1:])
+        if below or not child:
+            rest[name] = below
+    return rest
+
+
+def _at(tree: Tree, path: Sequence[str]) -> Tree:
+    """Return the part of a tree that is a field, or below it."""
+    found: dict[str, Any] = {}
+    for name, child in tree.items():
+        if name.startswith("k:"):
+            below = _at(child, path)
+            if below:
+                found[name] = below
+        elif name == f"f:{path[0]}":
+            if len(path) == 1:
+                found[name] = child
+            elif below := _at(child, path[1:]):
+                found[name] = below
+    return found
+
+
+def _walk(tree: Tree, value: Any) -> Iterator[tuple[str, Tree, bool, Any]]:
+    """Yield the steps of a tree with what is below each, whether a value has it, and what of it."""
+    if isinstance(value, dict):
+        for name, child in tree.items():
+            if name.startswith("f:"):
+                yield name, child, name[2:] in value, value.get(name[2:])
+            elif name != ".":
+                yield name, child, False, None
+        return
+    if isinstance(value, list):
+        places = {name: place for name, _, place in _places(tree, value)}
+        for name, child in tree.items():
+            if name != ".":
+                place = places.get(name)
+                yield name, child, place is not None, None if place is None else value[place]
+        return
+    yield from ((name, child, False, None) for name, child in tree.items() if name != ".")
+
+
+def _places(tree: Tree, items: Sequence[Any]) -> Iterator[tuple[str, Tree, int]]:
+    """Yield the steps of a tree that stand for items of a list, and the places of these.
+
+    A key that an item leaves to its default is not compared: `protocol` of a port.
+    """
+    unclaimed, whole = UnclaimedItems(items), {identity_of(item): number for number, item in enumerate(items)}
+    for name, child in tree.items():
+        if name.startswith("v:"):
+            place = whole.get(identity_of(json.loads(name[2:])))
+        elif name.startswith("k:"):
+            keys = json.loads(name[2:])
+            place = unclaimed.claim(keys)
+            if place is None:
+                fewer = {key: part for key, part in keys.items() if key != "protocol"}
+                place = unclaimed.claim(fewer) if fewer and len(fewer) < len(keys) else None
+        else:
+            continue
+        if place is not None:
+            yield name, child, place
+
+
+def refused_part(tree: Tree, fields: Iterable[Sequence[str | int]]) -> Tree:
+    """Return the part of a tree that a refusal of some fields is about; all of it if none of them leads into it.
+
+    Args:
+        tree: what was taken.
+        fields: the steps to each field, with 0 for any item of a list.
+    """
+    found: Tree = {}
+    for steps in islice(fields, _SHOWN * 10):
+        found = united(found, _below(tree, steps))
+    return found or tree
+
+
+def _below(tree: Tree, steps: Sequence[str | int]) -> Tree:
+    if not steps:
+        return tree
+    step, rest = steps[0], steps[1:]
+    if step == 0:
+        below = {name: _below(child, rest) for name, child in tree.items() if name.startswith("k:")}
+        return {name: child for name, child in below.items() if child}
+    child = tree.get(f"f:{step}")
+    if not child:
+        return {} if child is None else {f"f:{step}": child}
+    found = _below(child, rest)
+    return {f"f:{step}": found} if found else {}

@@ -1,0 +1,138 @@
+"""What stays on an object although nobody applies it. What the server makes of it is in integration/test_left.py."""
+
+from __future__ import annotations
+
+import json
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from controller.apply.leftovers import (
+    LAST_APPLIED,
+    describe_left,
+    find_left,
+    is_about_left,
+    pruned,
+    refused_part,
+    sets_what_was_left,
+    split_retained,
+    still_left,
+    taken_fields,
+)
+from controller.observe.records import ObjectKey
+
+LEAF: dict[str, Any] = {}
+ITEM = {".": LEAF, "f:name": LEAF, "f:value": LEAF}
+LABELS = {"f:metadata": {"f:labels": {".": LEAF, "f:old": LEAF, "f:kept": LEAF}}}
+KEY = ObjectKey("", "Service", "shop", "web")
+
+
+def live(manager: str, fields: dict[str, Any], operation: str = "Update", **more: Any) -> dict[str, Any]:
+    entry = {"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": fields, **more}
+    metadata = {"name": "web", "labels": {"old": "1", "kept": "1"}, "managedFields": [entry]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"replicas": 2}}
+
+
+BODY = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "labels": {"kept": "1"}}, "spec": {"a": 1}}
+
+
+class Taken(NamedTuple):
+    name: str
+    live: dict[str, Any]
+    is_taken: bool = True
+
+
+TAKEN = [
+    *(Taken(f"of {manager}", live(manager, LABELS)) for manager in ("kubectl-edit", "kubectl-set", "kubectl", "helm")),
+    Taken("of kubectl apply --server-side", live("kubectl", LABELS, "Apply")),
+    Taken("of Flux", live("kustomize-controller", LABELS, "Apply")),
+    Taken("of a rollout restart", live("kubectl-rollout", LABELS), is_taken=False),
+    Taken("of a controller", live("kube-controller-manager", LABELS), is_taken=False),
+    Taken("of an operator that applies", live("istio-operator", LABELS, "Apply"), is_taken=False),
+    Taken("of unknown managers", live("before-first-apply", LABELS), is_taken=False),
+    Taken("of a subresource", live("kubectl", LABELS, subresource="status"), is_taken=False),
+    Taken(
+        "replicas that the bundle leaves open", live("kubectl-edit", {"f:spec": {"f:replicas": LEAF}}), is_taken=False
+    ),
+    Taken("a finalizer", live("kubectl-edit", {"f:metadata": {"f:finalizers": LEAF}}), is_taken=False),
+    Taken("what is gone already", live("kubectl-edit", {"f:spec": {"f:gone": LEAF}}), is_taken=False),
+]
+
+
+@pytest.mark.parametrize("case", TAKEN, ids=attrgetter("name"))
+def test_what_is_taken_from_an_earlier_manager(case: Taken) -> None:
+    taken, _ = taken_fields(case.live, BODY)
+    assert taken == ({"f:metadata": {"f:labels": {"f:old": LEAF}}} if case.is_taken else {})
+
+
+@pytest.mark.parametrize(("recorded", "is_taken"), [({"old": "1"}, True), ({}, False)])
+def test_what_kubectl_has_not_recorded_was_written_by_admission(recorded: dict[str, str], *, is_taken: bool) -> None:
+    value = live("kubectl-client-side-apply", LABELS)
+    applied = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "labels": recorded}}
+    value["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(applied)}
+    taken, is_mixed = taken_fields(value, BODY)
+    assert (bool(taken), is_mixed) == (is_taken, False)
+
+
+class Left(NamedTuple):
+    name: str
+    before: Any
+    after: Any
+    now: Any
+    owned: dict[str, Any]
+    found: dict[str, Any]
+
+
+A, B, C = ({"name": name, "value": "1"} for name in "abc")
+KEYED = {'k:{"name":"b"}': ITEM, 'k:{"name":"c"}': ITEM}
+LEFT = [
+    Left("an item of a list that was atomic", [A, B], [B, C], [A, B, C], KEYED, {'k:{"name":"a"}': {".": LEAF}}),
+    Left("an item that another manager has", [A, B], [B], [A, B], {**KEYED, 'k:{"name":"a"}': ITEM}, {}),
+    Left("an item that was never ours", [B], [B, C], [A, B, C], KEYED, {}),
+    Left(
+        "an item under other keys", [A, B], [B], [{**A, "port": 1}, {**B, "port": 1}],
+        {'k:{"name":"b","port":1}': ITEM}, {'k:{"name":"a","port":1}': {".": LEAF}},
+    ),
+    Left("a member of a set", ["a", "b"], ["b"], ["a", "b"], {'v:"b"': LEAF}, {'v:"a"': LEAF}),
+    Left("a list that is atomic", [A, B], [B], [B], LEAF, {}),
+    Left("a key of a map that was atomic", {"a": 1, "b": 1}, {"b": 1}, {"a": 1, "b": 1}, {"f:b": LEAF}, {"f:a": LEAF}),
+    Left("a default instead of a value", {"a": 1, "b": 1}, {"b": 1}, {"a": 2, "b": 1}, {"f:b": LEAF}, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LEFT, ids=attrgetter("name"))
+def test_what_is_left_of_the_revision_before(case: Left) -> None:
+    entry = {"manager": "rukpak/a", "operation": "Apply", "fieldsV1": {"f:spec": {"f:x": case.owned}}}
+    now = {"metadata": {"managedFields": [entry]}, "spec": {"x": case.now}}
+    found = find_left(now, {"spec": {"x": case.before}}, {"spec": {"x": case.after}})
+    assert found == ({"f:spec": {"f:x": case.found}} if case.found else {})
+
+
+def test_a_warning_names_field_and_value_and_ends_when_the_bundle_sets_it() -> None:
+    ports = {'k:{"port":80,"protocol":"TCP"}': {"f:nodePort": LEAF}}
+    kept, rest = split_retained({"f:spec": {"f:clusterIP": LEAF, "f:ports": ports, "f:other": LEAF}}, KEY)
+    assert rest == {"f:spec": {"f:other": LEAF}}
+    spec = {"clusterIP": "None", "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30000}]}
+    [warning] = describe_left(KEY, {"spec": spec}, kept, "remove it", conceals=False)
+    assert "spec.clusterIP: None" in warning
+    assert "nodePort: 30000" in warning
+    assert is_about_left(warning)
+    assert still_left([warning, "another"], []) == [warning]
+    assert not still_left([warning], [KEY])
+    [hidden] = describe_left(KEY, {"spec": spec}, kept, "remove it", conceals=True)
+    assert "30000" not in hidden
+    [first] = describe_left(KEY, {"spec": spec}, {"f:spec": {"f:clusterIP": LEAF}}, "remove it", conceals=False)
+    assert sets_what_was_left(first, {"spec": spec})
+    assert not sets_what_was_left(first, {"spec": {}})
+
+
+def test_a_refusal_concerns_the_fields_that_it_names() -> None:
+    tree = {**LABELS, "f:spec": {"f:template": {"f:spec": LEAF}}}
+    assert refused_part(tree, [("spec", "template")]) == {"f:spec": {"f:template": {"f:spec": LEAF}}}
+    assert refused_part(tree, [("spec", "other")]) == tree
+
+
+def test_an_object_without_what_is_taken() -> None:
+    tree = {"f:list": {'k:{"name":"a"}': ITEM, 'k:{"name":"b"}': {"f:value": LEAF}}, "f:map": {".": LEAF, "f:a": LEAF}}
+    assert pruned({"list": [A, B], "map": {"a": 1}}, tree) == {"list": [{"name": "b"}]}
