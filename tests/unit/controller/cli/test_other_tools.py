@@ -249,7 +249,10 @@ THEIRS = {
 
 
 def test_fields_that_only_the_tool_has_set_are_left() -> None:
-    assert find_left(metadata(entry("helm", THEIRS)), live(), "shop", HELM, None) == [
+    items = [{"name": "main", "tty": True}, {"name": "other", "image": "x", "tty": True}]
+    now = live(data={"color": "blue", "size": "big"}, spec={"containers": items, "finalizers": ["x"]})
+    now["metadata"]["labels"] = {"example.com/team": "a"}
+    assert find_left(metadata(entry("helm", THEIRS)), now, "shop", HELM, None) == [
         'metadata.labels["example.com/team"]',
         "data.size",
         'spec.containers[name="main"].tty',
@@ -307,8 +310,10 @@ def test_nothing_of_the_server_is_left_of_an_entry() -> None:
         "f:data": {"f:color": {}},
         "f:stringData": {"f:color": {}, "f:token": {}},
     }
-    found = find_left(metadata(entry("helm", fields)), live(**LIVE), "shop", HELM, None)
-    assert found == ["metadata.labels.team", "data.token"]
+    now = live(**{**LIVE, "data": {"color": "blue", "token": "eA=="}})
+    now["metadata"]["labels"] = {"team": "a"}
+    assert find_left(metadata(entry("helm", fields)), now, "shop", HELM, None) == ["metadata.labels.team", "data.token"]
+    assert find_left(metadata(entry("helm", fields)), live(**LIVE), "shop", HELM, None) == []
 
 
 def test_other_managers_of_our_fields_are_named() -> None:
