@@ -165,14 +165,8 @@ class HealthTracker:
         soon = min(TROUBLED_SECONDS, oldest_answer(deadline))
         troubled = [each for each in judged if _may_explain(each)]
         explanations = explain(self.inquiries, [*self._questions(judged, now, soon)])
-        judged = [_explain(each, explanations) if each in troubled else each for each in judged]
-        verdicts = [
-            (
-                each.key,
-                with_deadline(each.verdict, since=math.inf if each.held else each.since, now=now, deadline=deadline),
-            )
-            for each in judged
-        ]
+        judged = [_explain(each, explanations) if _may_explain(each) else each for each in judged]
+        verdicts = [(each.key, _with_deadline(each, now, deadline)) for each in judged]
         health = aggregate(verdicts, applied=True, others=len(wanted) - len(verdicts), awaited=awaited)
         lasts = any(each.record is None and (each.key in refusals or not recreates) for each in judged)
         rollouts = [self._rollouts[each.key] for each in judged if each.key in self._rollouts]
@@ -349,6 +343,12 @@ def _may_explain(judged: _Judged) -> bool:
 
 def _due(verdict: Verdict) -> Verdict:
     return verdict if verdict.state is State.HEALTHY else replace(verdict, deadline=True)
+
+
+def _with_deadline(judged: _Judged, now: float, deadline: float) -> Verdict:
+    if judged.held:
+        return judged.verdict
+    return with_deadline(judged.verdict, since=judged.since, now=now, deadline=deadline)
 
 
 def _is_timed(judged: _Judged) -> bool:
