@@ -6,15 +6,17 @@ pytest chooses and runs the tests of a part; which ones `--all` adds is in tests
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+WITHIN = "--within="
 ROOT = Path(__file__).resolve().parents[1]
 LAST_FAILED = ROOT / ".pytest_cache/v/cache/lastfailed"
 PLUGINS = ROOT / "hack" / "plugins"
@@ -64,6 +66,8 @@ class Choice:
     """Files or tests instead of the folders of the part."""
     everything: bool = False
     retry: bool = False
+    within: float = math.inf
+    """Minutes: a part that begins later runs without `--all`."""
     arguments: tuple[str, ...] = ()
     """For pytest."""
 
@@ -86,7 +90,10 @@ def main(arguments: Sequence[str]) -> int:
     choice = parse(arguments, Path(os.environ.get("CALLED_FROM") or Path.cwd()))
     if "--last-failed" not in choice.arguments and "--lf" not in choice.arguments:
         LAST_FAILED.unlink(missing_ok=True)
-    results = [run_part(part, choice) for part in choice.parts]
+    begun, results = time.monotonic(), []
+    for part in choice.parts:
+        is_late = time.monotonic() - begun > 60 * choice.within
+        results.append(run_part(part, replace(choice, everything=choice.everything and not is_late), is_late=is_late))
     if choice.retry:
         for result in results:
             retry(result, choice)
@@ -95,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str], called_from: Path) -> Choice:
-    """Read the command line: `[PART] [--all] [--retry] [--kubeconfig FILE] [PATH…] [PYTEST ARGUMENT…]`.
+    """Read the command line: `[PART] [--all] [--retry] [--within=MINUTES] [--kubeconfig FILE] [PATH…] [ARGUMENT…]`.
 
     Raises: SystemExit.
     """
@@ -107,7 +114,8 @@ def parse(arguments: Sequence[str], called_from: Path) -> Choice:
             raise SystemExit(f'hack/test: there is no part "{part}"; parts are lint, unit, integration, e2e and node')
         parts = (part,)
     flags = {flag: flag in remaining for flag in ("--all", "--retry")}
-    remaining = _find_kubeconfig([word for word in remaining if word not in flags], called_from)
+    minutes = [word for word in remaining if word.startswith(WITHIN)]
+    remaining = _find_kubeconfig([word for word in remaining if word not in (*flags, *minutes)], called_from)
     paths = tuple(word for word in remaining if word.startswith("tests/"))
     if paths and parts == ALL_PARTS:
         raise SystemExit(f'hack/test: say of which part "{paths[0]}" is: hack/test PART PATH')
@@ -117,6 +125,7 @@ def parse(arguments: Sequence[str], called_from: Path) -> Choice:
         # What somebody names is run, whatever it is.
         everything=flags["--all"] or bool(paths),
         retry=flags["--retry"],
+        within=float(minutes[-1].removeprefix(WITHIN)) if minutes else math.inf,
         arguments=tuple(word for word in remaining if word not in paths),
     )
 
@@ -136,8 +145,10 @@ def _find_kubeconfig(words: list[str], called_from: Path) -> list[str]:
     return found
 
 
-def run_part(part: str, choice: Choice) -> Result:
+def run_part(part: str, choice: Choice, *, is_late: bool = False) -> Result:
     """Run one part and say how long it is going to take."""
+    if is_late:
+        print(f"== {part}: without --all, since {choice.within:.0f} minutes have passed", flush=True)
     key = f"{part} --all" if choice.everything and part != "lint" else part
     print(f"== {part}{'' if choice.paths else f', about {describe_seconds(SECONDS[key])}'}", flush=True)
     begun = time.monotonic()

@@ -82,6 +82,15 @@ def test_a_path_takes_the_place_of_the_whole_part_and_is_run_whatever_it_is(mach
     assert "left out" not in output
 
 
+@pytest.mark.parametrize(("within", "expect"), [("1000", True), ("-1", False)])
+def test_what_begins_late_leaves_out_what_takes_long_and_says_so(
+    within: str, expect: bool, machine: Machine, run: Run
+) -> None:
+    _, output = run("--all", f"--within={within}")
+    assert [line.endswith("--all") for line in machine.commands if line.startswith("pytest")] == [expect] * 3
+    assert ("node: without --all, since" in output) is not expect
+
+
 def test_all_parts_run_even_if_one_fails(machine: Machine, run: Run) -> None:
     machine.failing = {"mypy": [], "tests/unit": ["tests/unit/test_a.py::test_b[c d]"]}
     status, output = run()
