@@ -19,7 +19,7 @@ from controller.playground.waiting import wait_for
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name, new_world
 from tests.support.controller import Controller, command
 from tests.support.hurried import hurry
-from tests.support.inside import ApiError
+from tests.support.inside import NOTICED_SECONDS, ApiError
 from tests.support.objects import claim, custom, deployment, labelled, make, read
 from tests.support.registry import LocalRegistry
 from tests.support.tenants import CONFIG_MAPS, deploy, tenant
@@ -29,7 +29,7 @@ NETWORKING = "/apis/networking.k8s.io/v1"
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HELD = "example.com/held"
-TIMERS = {"controller.apply.ledger:NOTICED_SECONDS": 4.0}
+TIMERS = {NOTICED_SECONDS: 4.0}
 SERVICES = ("services",)
 _ports = iter(range(30100, 30900))
 

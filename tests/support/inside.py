@@ -50,6 +50,7 @@ __all__ = [
     "BLOCKED_AFTER_SECONDS",
     "BUILT_IN_GROUPS",
     "CHUNK_BYTES",
+    "NOTICED_SECONDS",
     "TENANT_BYTES",
     "TROUBLED_SECONDS",
     "ApiError",
@@ -118,5 +119,6 @@ __all__ = [
 
 # For `hurry`: after them the controller says that a deletion is blocked, and asks what explains an object in trouble.
 BLOCKED_AFTER_SECONDS = "controller.apply.order:BLOCKED_AFTER_SECONDS"
+NOTICED_SECONDS = "controller.apply.ledger:NOTICED_SECONDS"
 TROUBLED_SECONDS = "controller.observe.explanations:TROUBLED_SECONDS"
 AGAIN_SECONDS = "controller.observe.explanations:AGAIN_SECONDS"

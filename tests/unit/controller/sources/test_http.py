@@ -425,7 +425,7 @@ def test_an_answer_that_is_refused(
 CONTENT = [
     ("a bomb in gzip", gzip.compress(tarball(("f", bytes(1900)))), "limit of 2 times"),
     ("a bomb in zip", crafted(Crafted(data=bytes(1900), deflate=True)), "limit of 2 times"),
-    ("a file over its budget", crafted(Crafted(data=bytes(5000), deflate=True)), "limit of 2000 bytes per file"),
+    ("a file over its budget", crafted(Crafted(data=bytes(5000), deflate=True)), "limit of 2 KiB per file"),
     ("too many entries", zipped(*((f"{i}", b"") for i in range(4))), "more entries than the limit of 3"),
     ("a damaged archive", zipped(("f", b"1"))[:-1], "truncated"),
     ("a path that leaves", crafted(Crafted(name=b"../f")), 'entry "../f" leaves its directory'),

@@ -92,7 +92,7 @@ def test_the_limits_are_the_administrators() -> None:
     pace.begin_read()
     clock.now += 30
     pace.end_read(29 << 20)
-    assert pace.problem() == "it sends less than 1024 KiB/s"
+    assert pace.problem() == "it sends less than 1 MiB/s"
 
 
 HURRIED = [

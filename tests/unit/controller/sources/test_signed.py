@@ -160,7 +160,7 @@ def test_a_key_that_is_none(file: Client) -> None:
 
 def test_a_signature_that_is_too_large(server: FaultyServer, file: Client) -> None:
     server.add(SIGNATURE, b"x", endless=True)
-    assert "exceeds the limit of 16384 bytes" in file.refusal(Reason.VERIFICATION_FAILED)
+    assert "exceeds the limit of 16 KiB" in file.refusal(Reason.VERIFICATION_FAILED)
 
 
 def test_a_server_that_does_not_answer_for_the_signature(server: FaultyServer, file: Client) -> None:

@@ -244,7 +244,7 @@ BAD_BODIES = [
         "a huge header",
         Faults(headers={f"X-{i}": "x" * 1000 for i in range(40)}),
         Reason.UNREACHABLE,
-        "its response header exceeds the limit of 32768 bytes",
+        "its response header exceeds the limit of 32 KiB",
     ),
     (
         "too many headers",

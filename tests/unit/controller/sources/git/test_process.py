@@ -161,7 +161,7 @@ def test_the_folder_has_a_budget(where: str, access: Access) -> None:
     with pytest.raises(BundleError) as caught:
         shell(access, command[where])
     assert caught.value.reason is Reason.CONTENT_REJECTED
-    assert "the repository exceeds the limit of 1000000 bytes" in caught.value.message
+    assert "the repository exceeds the limit of 976.6 KiB" in caught.value.message
     assert git_process.folder_bytes(folder) <= 1_200_000
 
 

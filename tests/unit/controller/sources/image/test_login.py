@@ -379,7 +379,7 @@ def test_without_a_good_token_it_is_unauthorized(
 
 def test_an_endless_answer_is_refused(token_registry: FaultyRegistry, token_access: Access) -> None:
     token_registry.token_answer = b" " * 100_000
-    with pytest.raises(BundleError, match="exceeds the limit of 65536 bytes"):
+    with pytest.raises(BundleError, match="exceeds the limit of 64 KiB"):
         resolve_token(token_registry, token_access)
 
 
