@@ -113,8 +113,10 @@ class HealthTracker:
     """What was asked about the objects; changed by the explainer only."""
     deadline: float = math.inf
     """`spec.progressDeadline` in seconds; set when a pass judges."""
+    was_healthy: bool = False
+    """Whether status says that all objects of the revision have become healthy; likewise."""
     confirmed: bool = False
-    """Whether status says that the rollouts have held that this process has not seen; likewise."""
+    """Whether it says that they still are, so that rollouts that this process has not seen have held; likewise."""
     _rollouts: dict[ObjectKey, Stability] = field(default_factory=dict)
     _outdated: dict[ObjectKey, tuple[str, float]] = field(default_factory=dict)
     """When objects were applied whose status is older than their spec: as the API server says, in monotonic seconds."""
@@ -215,7 +217,8 @@ class HealthTracker:
         known = self._rollouts.get(record.key)
         if known is None or known.template != rollout.template:
             began = self._applied_at(record.key, record.applied_at, now) if record.applied_at else now
-            is_old = verdict.state is State.HEALTHY and now - began >= self.deadline
+            is_done = verdict.state is State.HEALTHY or self.was_healthy
+            is_old = is_done and now - began >= self.deadline
             known = self._rollouts[record.key] = Stability(
                 template=rollout.template,
                 seen=now,

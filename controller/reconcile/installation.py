@@ -107,6 +107,7 @@ def apply(work: Work) -> Report:
     if work.is_new_account:
         work = replace(work, lack=work.context.services.applier.review(work.options))
     work.context.memory.checked_account = None if work.lack else work.account
+    _trust_status(work.context, work.options.wanted.revision)  # waves are judged while the plan is executed
     outcomes = execute(work.context, work.plan, work.options)
     report = finish(work, outcomes)
     watch_contested(work.context, outcomes)
@@ -502,7 +503,7 @@ def assess_installed(context: Context) -> Progress:
     tracker, ledger = context.memory.health, context.memory.ledger
     look = context.services.watches.look(context.name, tracker.reader.seen)
     changed = tracker.reader.read(look, ledger.changes)
-    tracker.confirmed = _has_held(context, context.status.revision)
+    _trust_status(context, context.status.revision)
     return tracker.summarize(
         ledger.left,
         look.records,
@@ -541,7 +542,8 @@ def assess_work(
     outcomes = list(outcomes)
     held = next((each.error for each in outcomes if isinstance(each.error, WaveError)), None)
     tracker = context.memory.health
-    tracker.reader, tracker.confirmed = Reader(), _has_held(context, options.wanted.revision)
+    tracker.reader = Reader()
+    _trust_status(context, options.wanted.revision)
     return tracker.summarize(
         wanted,
         observed,
@@ -559,11 +561,12 @@ def _explain(context: Context) -> Explain:
     return partial(context.services.explainer.explain, context.name)
 
 
-def _has_held(context: Context, revision: str) -> bool:
-    """Whether status says that a revision is healthy, so that a restart does not wait for that again."""
+def _trust_status(context: Context, revision: str) -> None:
+    """Believe what status says about the rollouts of a revision that this process has not seen: nothing of others."""
     healthy, newest = context.status.condition(ConditionType.HEALTHY), next(iter(context.status.history), None)
-    is_healthy = healthy is not None and healthy.status == "True"
-    return is_healthy and newest is not None and (newest.revision, newest.outcome) == (revision, "Healthy")
+    tracker = context.memory.health
+    tracker.was_healthy = newest is not None and (newest.revision, newest.outcome) == (revision, "Healthy")
+    tracker.confirmed = tracker.was_healthy and healthy is not None and healthy.status == "True"
 
 
 def _version(context: Context, revision: str) -> str:

@@ -126,6 +126,21 @@ def test_a_wave_that_can_not_be_read_is_told(world: World) -> None:
     assert f"{names.WAVE}: must be an integer" in message
 
 
+def test_a_workload_that_an_upgrade_adds_to_a_healthy_bundle_has_to_hold_before_the_next_wave(
+    kwok_world: World,
+) -> None:
+    deployed = kwok_world.deploy(in_wave(1, config_map("after", color="blue")))
+    deployed.wait_ready()
+    web = deployment("web", 1)
+    del web["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]
+    added = [web, in_wave(1, config_map("after", color="red"))]
+    deployed.change(sources=[image(kwok_world.push(deployed.name, *added, tag="v2"))])
+    deployed.wait_for("Installed", "False", "WaitingForWave", saying="Stabilizing")
+    assert deployed.data("after") == {"color": "blue"}
+    deployed.wait_ready()
+    assert deployed.data("after") == {"color": "red"}
+
+
 # what a status says that was there before
 
 

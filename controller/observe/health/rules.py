@@ -286,9 +286,13 @@ def _job_message(condition: Condition) -> str:
 
 def _paused_deployment(subject: Subject) -> Verdict:
     # Its controller reports Progressing=Unknown/DeploymentPaused meanwhile: a user wants it so, it is no failure.
-    if subject.holds("Available"):
+    if not subject.holds("Available"):
+        problem = "spec.paused is true and the Deployment is not available"
+    elif subject.replicas > subject.count("updatedReplicas"):
+        problem = "spec.paused is true and its pods are of an older template"
+    else:
         return healthy("Paused", "spec.paused is true")
-    return progressing("DeploymentPaused", "spec.paused is true and the Deployment is not available", deadline=False)
+    return progressing("DeploymentPaused", problem, deadline=False)
 
 
 def _deployment_gap(subject: Subject) -> Verdict | None:

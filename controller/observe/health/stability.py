@@ -27,6 +27,7 @@ RECOVERY_SECONDS = 60.0
 """The same, for any workload, after a container has ended with an error."""
 REPORT_SECONDS = 15.0
 """After a change of its spec, how long an object without observedGeneration has to report a new status."""
+ENDED = "ContainerEnded"
 _POD = ("", "Pod")
 _STABILIZING = progressing(
     "Stabilizing",
@@ -223,7 +224,7 @@ class Stability:
             self.ends, self.steady, self.available = found, False, None
         if verdict.state is not State.HEALTHY:
             self.available = None
-            return self._crashing() if self.crashes else verdict
+            return self._describe_ends(verdict.message) or verdict
         if self.available is None:
             self.available = now
         is_asking = self.asks <= now and not (answer and answer.asked >= self.asks)
@@ -239,9 +240,7 @@ class Stability:
             return verdict
         if not is_asking:
             self.asks = until
-        if self.crashes:
-            return self._crashing()
-        return progressing("ContainerEnded", f"{self.ends.text}; {_RECOVERING}") if self.ends.count else _STABILIZING
+        return self._describe_ends(_RECOVERING) or _STABILIZING
 
     def may_end_again(self, now: float, deadline: float) -> bool:
         """Whether a container has ended, and its next end would be the fault of the rollout."""
@@ -259,8 +258,11 @@ class Stability:
     def _until(self, rollout: Rollout) -> float:
         return (self.available or 0.0) + (RECOVERY_SECONDS if self.ends.count else rollout.seconds)
 
-    def _crashing(self) -> Verdict:
-        return failed(CRASH_LOOP, self.ends.text)
+    def _describe_ends(self, what: str) -> Verdict | None:
+        """Return that a container has ended, with what else there is to say; None if it has not."""
+        if self.crashes:
+            return failed(CRASH_LOOP, self.ends.text)
+        return progressing(ENDED, f"{self.ends.text}; {what}") if self.has_ended else None
 
 
 def without_crash(verdict: Verdict) -> Verdict:

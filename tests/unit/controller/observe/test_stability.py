@@ -292,6 +292,33 @@ def test_the_same_template_is_no_new_rollout() -> None:
     assert (world.look(), len(world.asked)) == ("Healthy", asked + 1)
 
 
+def test_a_restart_after_a_late_crash_makes_it_no_failed_upgrade_either() -> None:
+    world = World(seconds=DEADLINE + 30, pods=[pod_of(Ended(4))])
+    world.restart()
+    world.tracker.was_healthy = True  # as the history says
+    world.run(DEADLINE + 31, available=False)
+    assert world.run(DEADLINE + 32) == "Healthy"
+    progress = world.tracker.summarize({KEY: Left("d", "")}, {KEY: world.record()}, "r", DEADLINE)
+    assert not progress.crashes
+
+
+def test_a_template_that_is_paused_before_its_first_pod_is_not_healthy() -> None:
+    world = World(workload=workload(image="v2", paused=True))
+    world.workload["status"]["updatedReplicas"] = 0
+    assert world.look() == "DeploymentPaused"
+    world.workload["status"]["updatedReplicas"] = 1
+    assert world.look() == "Healthy"
+
+
+def test_how_a_container_has_ended_is_said_until_it_has_recovered() -> None:
+    world = World(pods=[pod_of(Ended(1))])
+    world.run(5)
+    world.run(6, available=False)
+    progress = world.tracker.summarize({KEY: Left("d", "")}, {KEY: world.record()}, "r", DEADLINE)
+    ((_, verdict),) = progress.health.not_ready
+    assert verdict.message == 'container "c" ended with exit code 1: no database; Available: 0/1'
+
+
 def test_the_deadline_does_not_pass_while_it_has_to_hold() -> None:
     world = World(pods=[pod_of(Ended(0), created=DEADLINE - 3)])
     world.run(DEADLINE - 3, available=False, pods=[])
