@@ -93,13 +93,12 @@ def _takeable(tree: Tree, body: Mapping[str, Any]) -> Tree:
 
 
 def _last_applied(live: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what `kubectl apply` has recorded on an object of the same kind and name; None if it has not."""
+    """Return what `kubectl apply` has recorded on an object of its kind; None if it has not."""
     try:
         recorded = json.loads(text(live, "metadata", "annotations", LAST_APPLIED) or "null")
     except (ValueError, RecursionError):
         return None
-    is_its_own = all(mapping(recorded).get(name) == live.get(name) for name in ("kind",))
-    return recorded if isinstance(recorded, dict) and is_its_own else None
+    return recorded if isinstance(recorded, dict) and recorded.get("kind") == live.get("kind") else None
 
 
 # after an apply

@@ -114,7 +114,7 @@ class HealthTracker:
     deadline: float = math.inf
     """`spec.progressDeadline` in seconds; set when a pass judges."""
     confirmed: bool = False
-    """Whether status says that the rollouts have held that this process has not seen; likewise."""
+    """Whether status says that rollouts which this process has not seen have held; set when a pass judges."""
     _rollouts: dict[ObjectKey, Stability] = field(default_factory=dict)
     _outdated: dict[ObjectKey, tuple[str, float]] = field(default_factory=dict)
     """When objects were applied whose status is older than their spec: as the API server says, in monotonic seconds."""
