@@ -35,7 +35,7 @@ from controller.observe.records import ObjectKey, Record
 from controller.untrusted import text
 
 MOST_TRIED = 10
-"""Dropped objects that are tried as holders; each takes two requests."""
+"""Dropped objects that are tried as holders of what one needs; each takes two requests."""
 STAND_IN = "rukpak-dry-run"
 """Replaces the first label of a host name that would be taken."""
 Path = tuple[str, ...]
