@@ -28,8 +28,8 @@ DRIFT = f"{GROUP}/drift"
 RECREATE = f"{GROUP}/recreate"
 """Annotation on an object of a bundle: "true" lets it be deleted and created again to change an immutable field."""
 REPLACES = f"{GROUP}/replaces"
-"""Annotation on an object of a bundle: objects, comma-separated, that are deleted before this one is applied once their
-revision is replaced, since both cannot exist. Each is a name, or `Kind.group/namespace/name`."""
+"""Annotation on an object of a bundle: objects that the revision drops, and that are deleted before this one is
+applied, because both cannot exist. Comma-separated; each is a name, or `Kind.group/namespace/name`."""
 OPTIONAL = f"{GROUP}/optional"
 WAVE = f"{GROUP}/wave"
 """Annotation on an object of a bundle: an integer, 0 by default. It is applied when all objects of lower waves are

@@ -1,4 +1,6 @@
-"""Certificates of servers that are not valid now: a fault of the server, or of the clock of this machine; and own ones.
+"""Certificates: why one of a server is not valid now, and how one of our own is loaded.
+
+A date that is over, or has not come, is a fault of the server, or of the clock of this machine.
 
 Not here: certificates of an unknown authority or for another name (sources/transport.py).
 """

@@ -10,6 +10,7 @@ Not here: which revision is wanted (`reconcile`), what conditions say about it (
     plan          what to do about each object: the rules of one pass, steps of tasks, and their outcomes
     drift         whether an object is as the last apply left it
     leftovers     what stays on an object although nobody applies it
+    holders       which dropped object has what a refused one needs
     ledger        how the last apply left each object
     replies       what a refusal means
     rights        the rights that installing a revision takes
@@ -20,8 +21,9 @@ Not here: which revision is wanted (`reconcile`), what conditions say about it (
     requests      threads that send requests, in fair shares; reads objects that are not watched
     managed_fields  corrects managedFields entries
     removal       deletes and releases objects
+    webhooks      which webhooks a write that is not answered may be waiting for
     hooks         hooks of charts
     crd_upgrade   whether a CustomResourceDefinition may be changed: existing objects are validated
 
-The first block is pure. `execute` and `removal` are the two entry points.
+The first block is pure, but for the dry runs of `holders`. `execute` and `removal` are the two entry points.
 """

@@ -575,13 +575,13 @@ def explain(key: ObjectKey, manifest: Mapping[str, Any], body: Mapping[str, Any]
         return DriftedObject(key=key, state="being deleted")
     ours = entry_of(manifest, manager)
     lost = list(islice(find_uncovered(fields_of(ours), body), MOST_FIELDS))
-    holders = _find_holders(lost, manifest, body, manager)
-    found = [DriftedField(path, holders.get(path, "")) for path in lost]
+    owners = _find_owners(lost, manifest, body, manager)
+    found = [DriftedField(path, owners.get(path, "")) for path in lost]
     # Without our entry, a field that nobody owns may be as we left it.
     return DriftedObject(key=key, fields=tuple(field for field in found if ours or field.holder))
 
 
-def _find_holders(
+def _find_owners(
     lost: Sequence[str], manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str
 ) -> dict[str, str]:
     """Return the other managers that own fields of ours, by field: of each the latest."""

@@ -432,8 +432,8 @@ def _await_holders(task: Task, options: ApplyOptions, watches: Watches) -> Bundl
     if len(records) < len(holders):
         del options.ledger.holders[key]
         options.retries.succeeded(key)
-        # The API server gives free what it had a moment after the event.
-        options.ledger.delete_for(key, options.attempt(task.target, ""), ())
+        # The API server frees what it had only a moment after the event.
+        options.ledger.note_making_way(key, options.attempt(task.target, ""), ())
         return None
     return next((waiting_for(task, record) for record in records if record.deleting), None)
 

@@ -35,7 +35,7 @@ from controller.observe.records import ObjectKey, Record
 from controller.untrusted import text
 
 MOST_TRIED = 10
-"""Dropped objects that are tried as holders; each takes two requests."""
+"""Dropped objects that are tried as holders of what one needs; each takes two requests."""
 STAND_IN = "rukpak-dry-run"
 """Replaces the first label of a host name that would be taken."""
 Path = tuple[str, ...]
@@ -106,7 +106,7 @@ class Refused:
     by_quota: bool
     """Whether a quota counts too many objects of its kind: each of those in its namespace counts."""
     replaces: Collection[ObjectKey] = ()
-    """That its annotation names, or whose annotation names it."""
+    """The objects that its annotation names, or whose annotation names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ def find_holders(refused: Refused, candidates: Sequence[Candidate], attempt: Try
         candidates: dropped objects of its kind.
         attempt: sends dry runs.
     """
-    shared = {each.record.key: _suspect(refused, each) for each in candidates}
+    shared = {each.record.key: _find_shared(refused, each) for each in candidates}
     suspects = [each for each in candidates if shared[each.record.key] is not None]
     needed = frozenset().union(*(shared[each.record.key] or () for each in suspects))
     if suspects and not refused.by_quota and attempt(without_values(refused.body, needed), None) is not Trial.ACCEPTED:
@@ -234,8 +234,11 @@ def find_holders(refused: Refused, candidates: Sequence[Candidate], attempt: Try
     return Holders(supposed=(*unclear, *guessed))
 
 
-def _suspect(refused: Refused, candidate: Candidate) -> frozenset[Value] | None:
-    """Return the values that both have; None if the candidate does not make way by itself, or can have nothing."""
+def _find_shared(refused: Refused, candidate: Candidate) -> frozenset[Value] | None:
+    """Return the values that both have; None if there are none, or the candidate does not make way by itself.
+
+    Where a quota counts them, no value is needed.
+    """
     kind = candidate.record.key[:2]
     if kind not in _HELD:
         return None
@@ -305,7 +308,7 @@ def in_place_of(body: Mapping[str, Any], record: Record) -> dict[str, Any]:
 def read_replaced(manifest: Mapping[str, Any], key: ObjectKey) -> frozenset[ObjectKey]:
     """Return the objects that the annotation of an object names: `name`, or `Kind.group/namespace/name`.
 
-    What is left out is that of the object itself.
+    Parts that it leaves out are those of the object itself.
     """
     written = text(manifest, "metadata", "annotations", names.REPLACES).split(",")
     matches = filter(None, (_NAMED.fullmatch(part.strip()) for part in written))

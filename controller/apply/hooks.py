@@ -418,7 +418,7 @@ class HookRunner:
         live = self._read(hook, resource, options)
         options.progress.contested = options.progress.awaited = None
         if live is not None and not _stands(live, hook, options):
-            if error := self._make_way(hook, resource, live, options):
+            if error := self._delete_earlier(hook, resource, live, options):
                 record = project(live, hook.key.group, hook.key.kind)
                 options.progress.contested = Contested(kind=hook.kind, key=hook.key, record=record)
                 return error
@@ -490,7 +490,7 @@ class HookRunner:
             log.warning("hook failed", extra={**_about(hook, options), "problem": message})
         return LateHookError(Reason.HOOK_FAILED, message)
 
-    def _make_way(
+    def _delete_earlier(
         self, hook: PlannedHook, resource: Resource, live: dict[str, Any], options: HookOptions
     ) -> BundleError | None:
         """Delete the object of an older run, or of another owner, as the policies allow."""

@@ -48,12 +48,12 @@ class MadeWay:
     """The dropped objects that were deleted for another one."""
 
     attempt: str
-    """To apply that one."""
+    """Fingerprint of the attempt to apply that one; see `ApplyOptions.attempt`."""
     keys: frozenset[ObjectKey]
     refused_at: float | None = None
-    """When it was refused first after that; None: it was not."""
+    """When that one was first refused afterwards, in seconds of the clock; None: it was not."""
     in_vain: bool = False
-    """Whether it was refused for too long: those are created again, and not deleted for it a second time."""
+    """Whether it was refused for too long: the others are created again, and not deleted for it a second time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +161,18 @@ class Ledger:
         self._drifted |= {key for key in changed if not _is_as_left(look.records.get(key), self.left.get(key))}
         return set(self._drifted)
 
-    def delete_for(self, key: ObjectKey, attempt: str, holders: Collection[ObjectKey]) -> None:
-        """Record that dropped objects are deleted, so that an attempt to apply an object can succeed."""
+    def note_making_way(self, key: ObjectKey, attempt: str, holders: Collection[ObjectKey]) -> None:
+        """Record that dropped objects are deleted so that an attempt to apply another one can succeed."""
         self.drop(holders)
         before = self.made_way.get(key)
         earlier = before.keys if before and before.attempt == attempt else frozenset()
         self.made_way[key] = MadeWay(attempt, frozenset(holders) | earlier)
 
-    def may_soon_be_noticed(self, key: ObjectKey, attempt: str) -> bool:
-        """Record that an object is still refused; returns whether it may not be known yet that others made way."""
+    def note_refusal(self, key: ObjectKey, attempt: str) -> bool:
+        """Record that an object is refused although others made way; return whether it may be accepted soon.
+
+        It may be while webhooks and policies have not noticed yet that the others are gone.
+        """
         made = self.made_way.get(key)
         if made is None or made.attempt != attempt or made.in_vain:
             return False
@@ -177,8 +180,8 @@ class Ledger:
         self.made_way[key] = replace(made, refused_at=at, in_vain=self.clock() - at >= NOTICED_SECONDS)
         return True
 
-    def has_made_way(self, key: ObjectKey, attempt: str) -> bool:
-        """Whether another object was deleted for this attempt to apply one, which has not succeeded yet."""
+    def others_made_way(self, key: ObjectKey, attempt: str) -> bool:
+        """Whether others were deleted for this attempt to apply an object, which has not succeeded yet."""
         made = self.made_way.get(key)
         return made is not None and made.attempt == attempt
 

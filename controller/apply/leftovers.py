@@ -68,7 +68,7 @@ def taken_fields(live: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[Tree
             surplus = inside(surplus, applied)
         elif surplus and entry.get("operation") == "Update":
             is_mixed = is_mixed or text(entry, "manager").startswith((*_CREATORS, _CLIENT_SIDE))
-        found = united(found, surplus)
+        found = united_trees(found, surplus)
     return found, is_mixed
 
 
@@ -80,7 +80,7 @@ def adopted_entries(live: Mapping[str, Any], taken: Tree, manager: str, api_vers
         {"manager": manager, "operation": "Apply", "apiVersion": api_version, "fieldsType": "FieldsV1"},
     )
     kept = [entry for entry in entries if entry is not ours]
-    fields = united(fields_of(ours), taken)
+    fields = united_trees(fields_of(ours), taken)
     return [*kept, {**ours, "fieldsV1": fields}] if fields else kept
 
 
@@ -93,13 +93,12 @@ def _takeable(tree: Tree, body: Mapping[str, Any]) -> Tree:
 
 
 def _last_applied(live: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what `kubectl apply` has recorded on an object of the same kind and name; None if it has not."""
+    """Return what `kubectl apply` has recorded on an object of its kind; None if it has not."""
     try:
         recorded = json.loads(text(live, "metadata", "annotations", LAST_APPLIED) or "null")
     except (ValueError, RecursionError):
         return None
-    is_its_own = all(mapping(recorded).get(name) == live.get(name) for name in ("kind",))
-    return recorded if isinstance(recorded, dict) and is_its_own else None
+    return recorded if isinstance(recorded, dict) and recorded.get("kind") == live.get("kind") else None
 
 
 # after an apply
@@ -122,7 +121,7 @@ def find_left(live: Mapping[str, Any], before: Mapping[str, Any], body: Mapping[
     """
     owned: Tree = {}
     for entry in entries_of(live):
-        owned = united(owned, fields_of(entry))
+        owned = united_trees(owned, fields_of(entry))
     found = dict(_left(before, body, live, owned))
     named = ("f:labels", "f:annotations")
     metadata = {name: child for name, child in found.pop("f:metadata", {}).items() if name in named}
@@ -217,7 +216,7 @@ def split_retained(tree: Tree, key: ObjectKey) -> tuple[Tree, Tree]:
     rest = tree
     for path in RETAINED.get((key.group, key.kind), ()):
         if found := _at(tree, path):
-            kept, rest = united(kept, found), without_path(rest, path)
+            kept, rest = united_trees(kept, found), without_path(rest, path)
     return kept, rest
 
 
@@ -295,9 +294,9 @@ def _shown(value: Any) -> str:
 # trees
 
 
-def united(left: Tree, right: Tree) -> Tree:
+def united_trees(left: Tree, right: Tree) -> Tree:
     """Return the fields of two trees."""
-    return {**left, **{name: united(left.get(name, {}), child) for name, child in right.items()}}
+    return {**left, **{name: united_trees(left.get(name, {}), child) for name, child in right.items()}}
 
 
 def inside(tree: Tree, value: Any) -> Tree:
@@ -322,13 +321,13 @@ def outside(tree: Tree, value: Any) -> Tree:
     return found
 
 
-def without(tree: Tree, taken: Tree) -> Tree:
+def without_tree(tree: Tree, taken: Tree) -> Tree:
     """Return a tree without a part of it, and without nodes that become empty: an empty one claims a field."""
     rest: dict[str, Any] = {}
     for name, child in tree.items():
         if name not in taken:
             rest[name] = child
-        elif taken[name].keys() - {"."} and (left := without(child, taken[name])).keys() - {"."}:
+        elif taken[name].keys() - {"."} and (left := without_tree(child, taken[name])).keys() - {"."}:
             rest[name] = left
     return rest
 
@@ -438,7 +437,7 @@ def refused_part(tree: Tree, fields: Iterable[Sequence[str | int]]) -> Tree:
     """
     found: Tree = {}
     for steps in islice(fields, _SHOWN * 10):
-        found = united(found, _below(tree, steps))
+        found = united_trees(found, _below(tree, steps))
     return found or tree
 
 

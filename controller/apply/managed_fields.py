@@ -15,7 +15,7 @@ from typing import Any
 
 from api import names
 from controller.apply.drift import DEFAULT_KEYS, MOST_SHAPES, Path, UnclaimedItems, identity_of, merge_keys
-from controller.apply.leftovers import LAST_APPLIED, outside, taken_fields, united, without
+from controller.apply.leftovers import LAST_APPLIED, outside, taken_fields, united_trees, without_tree
 from controller.apply.ownership import Owner, is_always_replaced
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import Resource
@@ -174,7 +174,7 @@ def claim(client: Client, path: str, value: Mapping[str, Any], manager: str, fie
     Raises: ApiError; a 409 if the object has changed since.
     """
     entries = [
-        {**entry, "fieldsV1": united(fields_of(entry), fields)} if entry is entry_of(value, manager) else entry
+        {**entry, "fieldsV1": united_trees(fields_of(entry), fields)} if entry is entry_of(value, manager) else entry
         for entry in entries_of(value)
     ]
     version: str = _write_entries(client, path, value["metadata"], entries)["resourceVersion"]
@@ -189,7 +189,7 @@ def disclaim(client: Client, path: str, manager: str, fields: Tree) -> None:
     metadata = _read(client, path)
     ours = entry_of({"metadata": metadata}, manager)
     entries = [
-        {**entry, "fieldsV1": without(fields_of(entry), fields)} if entry == ours else entry
+        {**entry, "fieldsV1": without_tree(fields_of(entry), fields)} if entry == ours else entry
         for entry in _entries(metadata)
     ]
     _write_entries(client, path, metadata, [entry for entry in entries if entry != ours or entry["fieldsV1"]])
@@ -261,11 +261,11 @@ def inherited_entries(metadata: Mapping[str, Any], record: Record, owner: str, a
     inherited: dict[str, Entry] = {}
     others: list[Entry] = []
     for entry in _entries(metadata):
-        fields = without(fields_of(entry), claim)
+        fields = without_tree(fields_of(entry), claim)
         if entry.get("manager") in ours and not entry.get("subresource"):
             manager = ours[entry["manager"]]
             before = inherited.get(manager, {"apiVersion": text(entry, "apiVersion") or api_version})
-            merged = united(fields_of(before), fields)
+            merged = united_trees(fields_of(before), fields)
             inherited[manager] = {**entry, **before, "manager": manager, "operation": "Apply", "fieldsV1": merged}
         elif fields:
             others.append({**entry, "fieldsV1": fields})
@@ -273,7 +273,7 @@ def inherited_entries(metadata: Mapping[str, Any], record: Record, owner: str, a
     if claim:
         empty: Entry = {"manager": manager, "operation": "Apply", "apiVersion": api_version, "fieldsType": "FieldsV1"}
         entry = inherited.get(manager, empty)
-        inherited[manager] = {**entry, "fieldsV1": united(fields_of(entry), claim)}
+        inherited[manager] = {**entry, "fieldsV1": united_trees(fields_of(entry), claim)}
     return [*inherited.values(), *others]
 
 
@@ -306,8 +306,8 @@ def moved_items(manifest: Mapping[str, Any], body: Mapping[str, Any], manager: s
             entries.append(entry)
             continue
         found = True
-        fields = united(fields, strays)
-        if rest := without(theirs, strays):
+        fields = united_trees(fields, strays)
+        if rest := without_tree(theirs, strays):
             entries.append({**entry, "fieldsV1": rest})
     return [{**entry, "fieldsV1": fields} if entry == ours else entry for entry in entries] if found else None
 
@@ -321,14 +321,14 @@ def left_fields(manifest: Mapping[str, Any], paths: Iterable[Path], owner: str) 
     claimed = fields_of(ours)
     moved: Tree = {}
     for path in paths:
-        moved = united(moved, _claimed(claimed, path))
+        moved = united_trees(moved, _claimed(claimed, path))
     if ours is None or not moved:
         return None
     initial = entry_of(manifest, names.initial_field_manager(owner))
     before = fields_of(initial)
     kept = [entry for entry in _entries(manifest["metadata"]) if entry not in (ours, initial)]
-    theirs = {**ours, "manager": names.initial_field_manager(owner), "fieldsV1": united(before, moved)}
-    return [*kept, {**ours, "fieldsV1": without(claimed, moved)}, theirs]
+    theirs = {**ours, "manager": names.initial_field_manager(owner), "fieldsV1": united_trees(before, moved)}
+    return [*kept, {**ours, "fieldsV1": without_tree(claimed, moved)}, theirs]
 
 
 def claimed_items(live: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> list[Entry] | None:
@@ -371,7 +371,7 @@ def claimed_fields(
     found: Tree = {}
     for steps in islice(dict.fromkeys(map(parse_field, fields)), _MOST_FIELDS):
         if steps and steps[0] not in ("metadata", "status", "apiVersion", "kind"):
-            found = united(found, _in_the_way(steps, body, live, known))
+            found = united_trees(found, _in_the_way(steps, body, live, known))
     for entry in others:
         found = _unapplied(found, fields_of(entry))
     if not found:
@@ -385,9 +385,9 @@ def claimed_fields(
     kept = [
         {**entry, "fieldsV1": rest}
         for entry in entries
-        if entry != ours and (rest := without(fields_of(entry), {} if entry in others else found))
+        if entry != ours and (rest := without_tree(fields_of(entry), {} if entry in others else found))
     ]
-    return [*kept, {**ours, "fieldsV1": united(fields_of(ours), found)}]
+    return [*kept, {**ours, "fieldsV1": united_trees(fields_of(ours), found)}]
 
 
 def parse_field(field: str) -> tuple[str | int, ...]:

@@ -91,7 +91,7 @@ class ApplyOptions:
     older: Mapping[ObjectKey, RevisionObject] = field(default_factory=dict)
     """Objects that only older revisions name, and that may still exist."""
     makes_way: bool = False
-    """Whether those may be deleted for objects of the revision: the spec asks for it, and prune is not Never."""
+    """Whether objects that only older revisions name may be deleted for those of the revision."""
     replaces: Mapping[ObjectKey, frozenset[ObjectKey]] = field(default_factory=dict)
     """By object, those that its annotation names; see `find_replaced`."""
     withdrawn: Collection[GroupVersionKind] = ()
@@ -99,9 +99,11 @@ class ApplyOptions:
     dropped_replicas: Mapping[ObjectKey, ObjectKey | None] = field(default_factory=dict)
     """Objects whose spec.replicas the revision before has set; see `find_dropped_replicas`."""
     left_behind: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
-    """By object, the fields that the API server would keep; see `find_left_behind`."""
+    """By object, the fields that the API server has made of others that the revision drops, and would keep; see
+    `find_left_behind`."""
     reduced: Mapping[ObjectKey, Mapping[str, Any]] = field(default_factory=dict)
-    """By object of which the revision lacks something, what the revision before has of it; see `find_reduced`."""
+    """By object of which the revision may lack a field or item, its manifest in the revision before; see
+    `find_reduced`."""
     warnings: tuple[str, ...] = ()
     """About the revision, for status."""
     conceals: bool = False
@@ -143,7 +145,7 @@ class ApplyOptions:
         return task.action in _NEWS and task.target.digest not in known
 
     def is_dropped(self, key: ObjectKey) -> bool:
-        """Whether only older revisions have an object: who deletes it does what the revision wants."""
+        """Whether only older revisions have an object: it is not created again, whoever deletes it."""
         return key not in self.wanted.by_key and key not in self.ledger.restored()
 
     def attempt(self, target: Target, seen: str) -> str:
@@ -289,12 +291,12 @@ class Plan:
         return [task.target.key for task in self.tasks if task.action is Action.REPAIR]
 
 
-def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapping[ObjectKey, Record]) -> Plan:
+def make_plan(options: ApplyOptions, earlier: Iterable[Target], observed: Mapping[ObjectKey, Record]) -> Plan:
     """Decide what to do about each object.
 
     Args:
         options: of the BundleDeployment; its revision is the target of every object it contains (rule 6).
-        leftovers: targets of the previous revision that may still exist.
+        earlier: targets of the previous revision that may still exist.
         observed: the objects that carry our label, or that of one that takes over objects of ours.
     """
 
@@ -308,12 +310,12 @@ def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapp
         return replace(decide(target, record, options), seen=state_of(record))
 
     tasks = [_task(target, started=options.is_started(target)) for target in options.wanted.targets]
-    leftovers = list(leftovers)
-    tasks += [_task(target, started=True) for target in leftovers if target.key not in options.wanted.by_key]
+    earlier = list(earlier)
+    tasks += [_task(target, started=True) for target in earlier if target.key not in options.wanted.by_key]
     by_place: dict[tuple[int, order.Position], list[Task]] = {}
     for planned in tasks:
         by_place.setdefault((planned.target.wave, order.position_of(planned.target.key)), []).append(planned)
-    meanwhile = _plan_meanwhile(options, leftovers, observed) if len({wave for wave, _ in by_place}) > 1 else {}
+    meanwhile = _plan_meanwhile(options, earlier, observed) if len({wave for wave, _ in by_place}) > 1 else {}
     steps = [
         Step(wave=wave, position=position, tasks=tuple(planned), meanwhile=tuple(meanwhile.get((wave, position), ())))
         for (wave, position), planned in sorted(by_place.items(), key=lambda item: item[0])

@@ -143,7 +143,7 @@ def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
     return (group, reference.get("kind"), reference.get("name")) == (names.GROUP, names.KIND, owner)
 
 
-def make_way(
+def mark_to_take_back(
     client: Client, resource: Resource, record: Record, owner: str, entries: Sequence[Entry] | None = None
 ) -> str:
     """Mark an object as ours to take back, and remove another controller reference, in one write.

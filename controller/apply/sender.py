@@ -32,7 +32,7 @@ from controller.apply.managed_fields import Replaced
 from controller.apply.order import describe_awaited
 from controller.apply.ownership import make_body, needs_mark, was_applied, with_shard
 from controller.apply.plan import Action, ApplyOptions, Outcome, Task, decide_about, is_drift, out_of_date, state_of
-from controller.apply.removal import delete, is_shared, make_way, withdraw
+from controller.apply.removal import delete, is_shared, mark_to_take_back, withdraw
 from controller.apply.replies import SHOWN, ApplyFailure, Contest, Recovery, classify, conceal_quotes
 from controller.apply.requests import ObjectReader
 from controller.apply.rights import MissingRightsError, for_apply
@@ -138,7 +138,7 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
             # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
             managed_fields.take_over_items(request.client, request.path, body, request.manager, request.live)
         elif task.action is Action.TAKE_BACK and record:
-            body = _bound_to(_make_way(request, record, body), body)
+            body = _bound_to(_begin_taking_back(request, record, body), body)
     except ApiError as error:
         raise _as_conflict(error) from error
     if task.action in (Action.APPLY, Action.REPAIR) and record:
@@ -194,8 +194,8 @@ def _is_autoscaled(request: ApplyRequest) -> bool:
     return any(scales({**each, **kind}, key) for each in found)
 
 
-def _make_way(request: ApplyRequest, record: Record, body: Mapping[str, Any]) -> str:
-    """Return the resourceVersion at which to take an object back; what its earlier managers have set is ours then."""
+def _begin_taking_back(request: ApplyRequest, record: Record, body: Mapping[str, Any]) -> str:
+    """Make what earlier managers of an object have set ours; return the resourceVersion at which to take it back."""
     owner = request.options.owner
     if not needs_mark(record, owner, evicts=request.task.evicts):
         return record.resource_version
@@ -204,7 +204,7 @@ def _make_way(request: ApplyRequest, record: Record, body: Mapping[str, Any]) ->
         live = request.client.get(request.path).value
         taken = managed_fields.find_taken(request.client, request.resource, live, body, request.manager)
         entries = leftovers.adopted_entries(live, taken, request.manager, request.resource.api_version)
-    return make_way(request.client, request.resource, record, owner.name, entries)
+    return mark_to_take_back(request.client, request.resource, record, owner.name, entries)
 
 
 @contextmanager
@@ -433,12 +433,12 @@ class Sender:
         task, options = request.task, request.options
         key, attempt = task.target.key, request.attempt
         # One of those that a quota counts is enough for one object: the quota is only counted a moment later.
-        is_enough = failure.contest is Contest.QUOTA and options.ledger.has_made_way(key, attempt)
+        is_enough = failure.contest is Contest.QUOTA and options.ledger.others_made_way(key, attempt)
         is_over = is_enough or options.ledger.is_in_vain(key, attempt)
         holders = NO_HOLDERS if is_over else self._find_holders(request, failure)
         if holders.known and options.makes_way and all(map(may_be_deleted, holders.known)):
             return self._take_place_of(holders.known, request)
-        if options.ledger.may_soon_be_noticed(key, attempt):
+        if options.ledger.note_refusal(key, attempt):
             error = BundleError(Reason.APPLYING, failure.message, retry_after=NOT_NOTICED_YET_SECONDS)
             return replace(self.fail(task, error, options), made_way=request.made_way)
         supposed = (*holders.known, *holders.supposed)
@@ -457,7 +457,7 @@ class Sender:
             return Outcome(task=task, error=out_of_date(task))
         options.confirm()
         # Before the requests, whose replies may be lost: the absence of the objects is no drift.
-        options.ledger.delete_for(task.target.key, request.attempt, [record.key for record in holders])
+        options.ledger.note_making_way(task.target.key, request.attempt, [record.key for record in holders])
         try:
             left = [remaining for record in holders if (remaining := self._delete_holder(record, request))]
         except ApiError:

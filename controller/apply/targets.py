@@ -218,7 +218,7 @@ def find_left_behind(before: TargetSet, after: TargetSet) -> dict[ObjectKey, tup
 
 
 def find_reduced(before: TargetSet, after: TargetSet) -> dict[ObjectKey, Mapping[str, Any]]:
-    """Return the objects of which a revision may lack what another one has, each as that one has it."""
+    """Return the objects of which a revision may lack a field or item that the one before has, as that one has them."""
     found: dict[ObjectKey, Mapping[str, Any]] = {}
     for target in before.targets:
         new = after.by_key.get(target.key)

@@ -1,7 +1,7 @@
 """Which admission webhooks the API server may be waiting for when it does not answer a write.
 
-It names one that hangs when its own time is over, 10 s by default. Where writes have less time than that, as with a
-small `--renew-deadline`, they end before it answers.
+The API server names a webhook that hangs once the time of that is over, 10 s by default. Where writes have less time,
+as with a small `--renew-deadline`, they end before it does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WRITES = frozenset({"CREATE", "UPDATE", "*"})
 
 
 class Webhooks:
-    """Thread-safe.
+    """The webhooks of the cluster, read when they are asked for. Thread-safe.
 
     Args:
         client: acts as the controller.

@@ -98,7 +98,7 @@ _HEAD_BYTES = 512
 MOST_STEPS = 10_000_000
 """For all processors of a BundleDeployment."""
 _STEP_BYTES = 32
-"""Of the text of an object that is changed in one step."""
+"""Bytes of text per object, changed in one step."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 _NOTHING = "the bundle renders no objects"
 _HELM, _LOCAL = "helm", "config.kubernetes.io/local-config"

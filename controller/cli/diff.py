@@ -457,7 +457,7 @@ class DryRun:
         except ApiError as error:
             if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
                 causes = [parse_field(cause.field) for cause in error.causes if cause.field]
-                return leftovers.without(taken, leftovers.refused_part(taken, causes))
+                return leftovers.without_tree(taken, leftovers.refused_part(taken, causes))
         return taken
 
     def _read(self, target: Target, resource: Resource) -> Manifest:

@@ -535,7 +535,7 @@ def _check_helm(named: str) -> Finding:
         try:
             program = make_finder().find(means, "spec.format")
         except BundleError as error:
-            return warning(f"{error.message.partition(': ')[2]}")
+            return warning(error.message.partition(": ")[2])
     return ok(f"{program.version} ({program.path})")
 
 

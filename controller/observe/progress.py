@@ -114,7 +114,7 @@ class HealthTracker:
     deadline: float = math.inf
     """`spec.progressDeadline` in seconds; set when a pass judges."""
     was_healthy: bool = False
-    """Whether status says that all objects of the revision have become healthy; likewise."""
+    """Whether status says that all objects of the revision have become healthy; set when a pass judges."""
     confirmed: bool = False
     """Whether it says that they still are, so that rollouts that this process has not seen have held; likewise."""
     _rollouts: dict[ObjectKey, Stability] = field(default_factory=dict)

@@ -369,7 +369,7 @@ def _warnings(work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None
     unmatched = {each for each in options.warnings if UNMATCHED in each}
     is_new = not set(lacking) <= told or unmatched != {each for each in told if UNMATCHED in each}
     outcomes = list(outcomes)
-    ours += still_left(work.context.status.warnings, outcomes, options.wanted)
+    ours += _warnings_on_leftovers(work.context.status.warnings, outcomes, options.wanted)
     return collect_warnings(outcomes, ours, is_due=is_empty or is_new)
 
 
@@ -590,8 +590,8 @@ def collect_warnings(
     return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)]))
 
 
-def still_left(known: Iterable[str], outcomes: Iterable[Outcome], wanted: TargetSet) -> list[str]:
-    """Return the known warnings about fields that nobody owns, of objects that have neither gone nor been made again.
+def _warnings_on_leftovers(known: Iterable[str], outcomes: Iterable[Outcome], wanted: TargetSet) -> list[str]:
+    """Return the known warnings about leftovers that still hold: their object is neither gone nor made again.
 
     Args:
         known: of status.

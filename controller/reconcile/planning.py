@@ -91,7 +91,7 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
         return replace(wanted.report(context), is_lost=bool(context.status.installed_revision))
     held = context.status.skipped_kinds if wanted.paused else ()
     targets, before = _targets(context, revision, held), _targets_before(context, revision, held)
-    leftovers = _leftovers(context, targets, before) if before else ()
+    earlier = _earlier_targets(context, targets, before) if before else ()
     dropped = find_dropped_replicas(before, targets) if before else {}
     options = replace(
         _options(context, revision.terms, targets),
@@ -118,12 +118,12 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
     )
     kinds = {
         *targets.kinds,
-        *(target.kind for target in leftovers if target.key not in targets.by_key),
+        *(target.kind for target in earlier if target.key not in targets.by_key),
         *work.earlier_kinds,
     }
     if unknown := context.services.watches.require(context.name, kinds):
         return replace(wanted.report(context), unknown=tuple(unknown))
-    work = replace(work, plan=make_plan(options, leftovers, observe_with_takers(context)))
+    work = replace(work, plan=make_plan(options, earlier, observe_with_takers(context)))
     if wanted.paused or not context.services.accounts.policy.allows(revision.terms):
         return replace(work, only_compare=True)
     return _with_hindrance(work, revision.terms) if work.plan.writes or is_new else work
@@ -214,8 +214,8 @@ def _targets_before(context: Context, revision: Revision, held: Collection[str])
     return None if before is None or before.digest == revision.digest else _targets(context, before, held)
 
 
-def _leftovers(context: Context, wanted: TargetSet, others: TargetSet) -> tuple[Target, ...]:
-    """Return the targets that the revision before has, the wanted one has not or otherwise, and that may exist."""
+def _earlier_targets(context: Context, wanted: TargetSet, others: TargetSet) -> tuple[Target, ...]:
+    """Return the targets of the revision before that may exist, and that the wanted one lacks or changes."""
     observed = context.services.watches.managed(context.name)
     ledger = context.memory.ledger
     # What is being deleted and was not left so has been pruned.

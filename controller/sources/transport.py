@@ -2,10 +2,10 @@
 
 Invariants: no call outlives `Access.deadline`, or continues with a server that is silent or too slow in any phase;
 nothing is read beyond its limit, and only documents are decoded, never files; nothing is taken from the environment (no
-netrc; proxies are those of `Network`); `Authorization` and client certificates are for the origin that they are sent to
-only, and the credentials of a proxy for that. Messages name host, proxy and status, never a URL, and nothing about the
-target of a redirect. The texts of requests and the libraries below it are never used: they contain URLs, ports and
-object addresses.
+netrc; proxies are those of `Network`); `Authorization` and client certificates are sent only to the origins that they
+are for, and the credentials of a proxy only to it. Messages name host, proxy and status, never a URL, and nothing
+about the target of a redirect. The texts of requests and the libraries below it are never used: they contain URLs,
+ports and object addresses.
 
 A name is resolved once, and only its allowed addresses are connected to: neither a redirect nor a changing name can
 bypass that, and nothing is sent to other addresses, not even to probe them. Connecting to all addresses of a name takes

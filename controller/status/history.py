@@ -109,8 +109,7 @@ def _judge(entry: HistoryEntry, report: Report, now: datetime) -> HistoryEntry:
     is_applied = report.applied and report.revision == entry.revision
     if is_applied and entry.installed_at is None:
         entry = entry.model_copy(update={"installed_at": now})
-    crashes = report.progress is not None and report.progress.crashes
-    if entry.outcome == "RolledBack" or (entry.outcome == "Healthy" and not crashes):
+    if entry.outcome == "RolledBack" or (entry.outcome == "Healthy" and not _crashes(report)):
         return entry
     if is_applied and report.progress and report.progress.shown.status == "True":
         return entry.model_copy(update={"outcome": "Healthy", "message": ""})
@@ -119,6 +118,10 @@ def _judge(entry: HistoryEntry, report: Report, now: datetime) -> HistoryEntry:
     if failure is None or entry.outcome == "Failed":
         return entry
     return entry.model_copy(update={"outcome": "Failed", "message": shorten(failure.message)})
+
+
+def _crashes(report: Report) -> bool:
+    return report.progress is not None and report.progress.crashes
 
 
 def shorten(message: str) -> str:
@@ -215,8 +218,7 @@ def _find_upgrade(deployment: BundleDeployment, report: Report) -> HistoryEntry 
     entry = next(iter(deployment.status.history), None)
     if entry is None or not report.wanted == report.revision == entry.revision:
         return None
-    crashes = report.progress is not None and report.progress.crashes
-    return entry if crashes or entry.outcome in (None, "Failed") else None
+    return entry if _crashes(report) or entry.outcome in (None, "Failed") else None
 
 
 def _may_roll_back(spec: Spec, status: Status) -> bool:

@@ -150,7 +150,7 @@ class Node:
         wait_for(lambda: self.call(["ctr", "version"], quiet=True) == 0, SECONDS, containerd.last_words)
 
     def connect(self, first: Node) -> None:
-        """Give it its address: a bridge on the first node, and a link to that on each other."""
+        """Give the node its address: on a bridge if it is the first one, else on a link to that."""
         if self is first:
             self.run("ip", "link", "add", "nodes", "type", "bridge")
             link = "nodes"

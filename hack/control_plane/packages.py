@@ -1,4 +1,4 @@
-"""Packages of Debian and Ubuntu, installed where root needs what only they bring."""
+"""Install packages of Debian and Ubuntu, where this process is root and something is missing."""
 
 from __future__ import annotations
 

@@ -90,10 +90,10 @@ _OPERATORS = {
     "Exists": "{key}",
     "DoesNotExist": "!{key}",
 }
-# Label by which a Deployment tells pods of different templates apart.
 _SELECTOR_CHARACTERS = 4096
 """Of a label selector, which is part of a URL."""
 _TEMPLATE = "pod-template-hash"
+"""Label by which a Deployment tells pods of different templates apart."""
 
 
 def pod(subject: Subject) -> Verdict:

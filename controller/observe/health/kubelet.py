@@ -52,12 +52,10 @@ MOST_CONTAINERS = 64
 """Containers of each kind of a pod that are looked at: whoever writes a pod decides how many it has."""
 _READ = 2048
 """Characters of a text that are read."""
-_ADDRESSES = 2
+_ADDRESSES = 2  # of a pod: one for each family
 # They ended before their program ran.
 _NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
 _USUAL_ENDS = frozenset({"", "Error", "Completed"})
-# What the kubelet says about an end that it has not seen: the code is made up.
-_UNSEEN_END = "ContainerStatusUnknown"
 # A program that a signal has ended has this exit code plus the number of the signal.
 _SIGNALED = 128
 # How programs end that are told to by SIGTERM, and then by SIGKILL.

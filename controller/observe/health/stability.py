@@ -266,5 +266,5 @@ class Stability:
 
 
 def without_crash(verdict: Verdict) -> Verdict:
-    """Do not count a crash as a failure: how often its pods may crash, a Job says itself (`spec.backoffLimit`)."""
+    """Do not count a crash as a failure: a Job says itself how often its pods may crash (`spec.backoffLimit`)."""
     return replace(verdict, state=State.PROGRESSING) if verdict.reason == CRASH_LOOP else verdict

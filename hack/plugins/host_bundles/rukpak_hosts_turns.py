@@ -115,7 +115,7 @@ def ask_for_turn(node: str, wanted: Entry, entries: Mapping[str, Entry], turns: 
         turns: maxUnavailable and maxFailures.
     """
     # Failures of another plan do not count: this one may be what corrects them.
-    failed = sorted(name for name, each in entries.items() if each["plan"] == wanted["plan"] and _has_failed(each))
+    failed = _find_failed(wanted["plan"], entries)
     known = {name: each for name, each in entries.items() if each["state"] != FAILED or name in failed}
     mine = known.get(node)
     if not mine or mine["state"] not in WORKING:
@@ -144,8 +144,11 @@ def _list(nodes: Collection[str]) -> str:
 
 def is_stopped(plan: Mapping[str, Any], entries: Mapping[str, Entry]) -> bool:
     """Return whether so many nodes have failed that no other is begun."""
-    failed = [each for each in entries.values() if each["plan"] == plan_id(plan) and _has_failed(each)]
-    return len(failed) >= int(plan["turns"]["maxFailures"])
+    return len(_find_failed(plan_id(plan), entries)) >= int(plan["turns"]["maxFailures"])
+
+
+def _find_failed(plan: str, entries: Mapping[str, Entry]) -> list[str]:
+    return sorted(name for name, each in entries.items() if each["plan"] == plan and _has_failed(each))
 
 
 def plan_id(plan: Mapping[str, Any]) -> str:

@@ -254,22 +254,22 @@ def test_what_was_deleted_for_an_object_that_is_refused_for_too_long_is_made_aga
     ledger: Ledger, clock: Clock
 ) -> None:
     ledger.learn([RECORD])
-    ledger.delete_for(OTHER, "first", [KEY])
+    ledger.note_making_way(OTHER, "first", [KEY])
     assert KEY not in ledger.left
     clock.now += 2 * NOTICED_SECONDS  # a finalizer has held it
-    assert ledger.may_soon_be_noticed(OTHER, "first")
+    assert ledger.note_refusal(OTHER, "first")
     assert ledger.restored() == set()
     clock.now += NOTICED_SECONDS
-    assert ledger.may_soon_be_noticed(OTHER, "first")
+    assert ledger.note_refusal(OTHER, "first")
     assert ledger.restored() == {KEY}
     assert ledger.is_in_vain(OTHER, "first")
-    assert not ledger.may_soon_be_noticed(OTHER, "first")
+    assert not ledger.note_refusal(OTHER, "first")
 
 
 def test_another_attempt_begins_anew(ledger: Ledger) -> None:
-    ledger.delete_for(OTHER, "first", [KEY])
-    assert ledger.has_made_way(OTHER, "first")
-    assert not ledger.has_made_way(OTHER, "second")
-    assert not ledger.may_soon_be_noticed(OTHER, "second")
-    ledger.delete_for(OTHER, "second", [KEY._replace(name="c")])
+    ledger.note_making_way(OTHER, "first", [KEY])
+    assert ledger.others_made_way(OTHER, "first")
+    assert not ledger.others_made_way(OTHER, "second")
+    assert not ledger.note_refusal(OTHER, "second")
+    ledger.note_making_way(OTHER, "second", [KEY._replace(name="c")])
     assert ledger.made_way[OTHER].keys == {KEY._replace(name="c")}

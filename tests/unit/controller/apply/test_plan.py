@@ -135,7 +135,7 @@ NAMED = RevisionObject(kind=GroupVersionKind("", "v1", "ConfigMap"), carries_ref
 
 def plan(
     *targets: Target,
-    leftovers: tuple[Target, ...] = (),
+    earlier: tuple[Target, ...] = (),
     observed: tuple[Record, ...] = (),
     orphan: bool = False,
     installed: bool = False,
@@ -145,7 +145,7 @@ def plan(
     """Return the plan for one whose older revisions name all that is observed, or nothing."""
     older = {record.key: NAMED for record in observed} if named else {}
     options = options_for(*targets, orphan=orphan, installed=installed, started=started, older=older)
-    return make_plan(options, leftovers, {record.key: record for record in observed})
+    return make_plan(options, earlier, {record.key: record for record in observed})
 
 
 def test_steps_are_in_the_order_of_applying_and_tasks_in_that_of_the_bundle() -> None:
@@ -162,7 +162,7 @@ def test_steps_are_in_the_order_of_applying_and_tasks_in_that_of_the_bundle() ->
 
 def test_what_only_the_revision_before_has_is_repaired_until_it_is_pruned() -> None:
     old = target(KEY._replace(name="old"))
-    made = plan(target(), leftovers=(old, target(digest="of before")), observed=(replace(OURS, key=old.key),))
+    made = plan(target(), earlier=(old, target(digest="of before")), observed=(replace(OURS, key=old.key),))
     assert [(task.target.key.name, task.target.digest) for task in made.tasks] == [("a", "new"), ("old", "new")]
     assert [record.key for record in made.prune] == [old.key]
 
@@ -180,7 +180,7 @@ class Finished(NamedTuple):
     expect: Action
     installed: bool = True
     started: tuple[str, ...] = ()
-    leftover: bool = False
+    earlier: bool = False
 
 
 FINISHED = [
@@ -189,15 +189,15 @@ FINISHED = [
     Finished("also before, once it has been created", JOB, Action.NONE, installed=False, started=(JOB.started_as,)),
     Finished("another one is run", JOB, Action.READ, installed=False, started=("another",)),
     Finished("one without a TTL was removed by somebody", ENDLESS, Action.READ),
-    Finished("one of the revision before is done with, too", JOB, Action.NONE, installed=False, leftover=True),
+    Finished("one of the revision before is done with, too", JOB, Action.NONE, installed=False, earlier=True),
 ]
 
 
 @pytest.mark.parametrize("case", FINISHED, ids=attrgetter("name"))
 def test_what_is_done_about_a_job_that_is_gone(case: Finished) -> None:
     made = (
-        plan(leftovers=(case.options,))
-        if case.leftover
+        plan(earlier=(case.options,))
+        if case.earlier
         else plan(case.options, installed=case.installed, started=case.started)
     )
     assert [task.action for task in made.tasks] == [case.expect]

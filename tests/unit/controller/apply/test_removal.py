@@ -13,7 +13,7 @@ import pytest
 from api import names
 from api.v1alpha2.conditions import Reason
 from controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, make_body
-from controller.apply.removal import Removal, Remover, make_way, release
+from controller.apply.removal import Removal, Remover, mark_to_take_back, release
 from controller.apply.requests import Pool
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
@@ -370,7 +370,7 @@ def judged(released_cluster: FakeCluster, *references: Any) -> Record:
 def test_an_object_that_another_controls_is_marked_as_ours_in_the_same_write(released_cluster: FakeCluster) -> None:
     record = judged(released_cluster, CONTROLLER, OTHER)
     released_cluster.taken()
-    version = make_way(released_cluster.client, CONFIG_MAPS, record, "foo")
+    version = mark_to_take_back(released_cluster.client, CONFIG_MAPS, record, "foo")
     assert metadata(released_cluster)["ownerReferences"] == [OTHER]
     assert metadata(released_cluster)["annotations"][names.RELEASED_FROM] == "foo"
     assert version == metadata(released_cluster)["resourceVersion"]
@@ -380,7 +380,7 @@ def test_an_object_that_another_controls_is_marked_as_ours_in_the_same_write(rel
 def test_an_object_that_nobody_controls_is_marked_without_being_read(released_cluster: FakeCluster) -> None:
     record = judged(released_cluster, OTHER)
     released_cluster.taken()
-    make_way(released_cluster.client, CONFIG_MAPS, record, "foo")
+    mark_to_take_back(released_cluster.client, CONFIG_MAPS, record, "foo")
     assert metadata(released_cluster)["ownerReferences"] == [OTHER]
     assert released_cluster.requests == [f"MERGE {PATH}"]
 
@@ -389,6 +389,6 @@ def test_an_object_that_has_changed_since_it_was_judged_is_not_touched(released_
     record = judged(released_cluster, CONTROLLER)
     released_cluster.patch(PATH, {"data": {"color": "green"}})
     with pytest.raises(ApiError) as caught:
-        make_way(released_cluster.client, CONFIG_MAPS, record, "foo")
+        mark_to_take_back(released_cluster.client, CONFIG_MAPS, record, "foo")
     assert caught.value.status == 409
     assert metadata(released_cluster)["ownerReferences"] == [CONTROLLER]
