@@ -353,6 +353,16 @@ class ContentTree:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CustomKind:
+    """What decides which fields of its objects a custom kind, at one version, stores."""
+
+    has_status: bool
+    """Whether it has the status subresource; if not, `status` is a field as any other."""
+    schema: Mapping[str, Any]
+    """The part of its `openAPIV3Schema` that says where null is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What the cluster serves, as far as rendering may depend on it."""
 
@@ -363,6 +373,9 @@ class Capabilities:
     unknown: frozenset[str] = frozenset()
     """Groups that fail discovery and whose kinds are not known. A rendering that depends on them raises BundleError
     (APIUnavailable); every other one ignores them, since one broken API must not block everything."""
+    custom: Mapping[tuple[str, str, str], CustomKind] = field(default_factory=dict)
+    """By group, version and kind: asked only about kinds of which the bundle has objects with a null or a status, and
+    no CustomResourceDefinition."""
 
     def is_namespaced(self, group: str, kind: str) -> bool | None:
         """Return whether a kind is namespaced, in any of its versions; None if it is not served."""

@@ -16,7 +16,8 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from controller.apply.ownership import Owner, has_all_marks, loses_reference
-from controller.kube.resources import BUILT_IN_GROUPS, RBAC
+from controller.formats.objects import BUILT_IN_GROUPS
+from controller.kube.resources import RBAC
 from controller.observe.records import ObjectKey, Record
 
 Item = TypeVar("Item")

@@ -92,9 +92,10 @@ class Builder:
         """
         with self._call(cancelled, context) as call, self._content(request, call) as tree:
             with timed(self._observer, Phase.RENDER):
-                made = self._render(request, tree, capabilities, call)
+                made, capabilities = self._render_as_known(request, tree, capabilities, call)
             namespace = made.terms.install_namespace
             terms = terms_of(request, namespace, rendering_digest(request, namespace, capabilities))
+            terms = replace(terms, custom=made.terms.custom)
             told = describe_versions(request.pins)
             same = next((each for each in kept if each.terms.rendered_from == terms.rendered_from), None)
             # A single difference may be due to a new release of this program, and the new rendering counts. A
@@ -130,6 +131,18 @@ class Builder:
     def _call(self, cancelled: threading.Event, context: BuildContext) -> Iterator[Call]:
         with context.guard(), self._shares.use(context.tenant, self._settings.limits) as use:
             yield Call(cancelled=cancelled, context=context, use=use)
+
+    def _render_as_known(
+        self, request: Request, tree: ContentTree, capabilities: Capabilities, call: Call
+    ) -> tuple[Revision | PackedRevision, Capabilities]:
+        """Render, and again if only the objects tell which custom kinds must be known; return these, too."""
+        made = self._render(request, tree, capabilities, call)
+        missing = [(group, version, kind) for group, version, kind, known in made.terms.custom if known is None]
+        if missing and (found := call.context.custom_kinds(missing)):
+            capabilities = replace(capabilities, custom={**capabilities.custom, **found})
+            made = self._render(request, tree, capabilities, call)
+        used = {(group, version, kind): known for group, version, kind, known in made.terms.custom if known}
+        return made, replace(capabilities, custom=used)
 
     def _render(
         self, request: Request, tree: ContentTree, capabilities: Capabilities, call: Call

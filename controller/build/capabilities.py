@@ -6,20 +6,24 @@ Kubernetes: capabilities.yaml, which hack/generate writes from a real API server
 A revision records the kinds of other API servers that it was rendered with: they count while their groups fail
 discovery. Without the record, a chart that asks for such a kind would render other objects after a restart. Kinds of
 Kubernetes and of CustomResourceDefinitions cannot fail, and are not recorded.
+
+Of a custom kind whose definition decides about fields of the bundle's objects it records what the cluster said: this
+counts while the cluster does not tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.errors import BundleError
-from api.plugins import Capabilities
+from api.plugins import Capabilities, CustomKind
 from api.v1alpha2.conditions import Reason
-from controller.build.revision import PackedRevision, RecordedKind, Revision
+from controller.build.revision import PackedRevision, RecordedCustomKind, RecordedKind, Revision
+from controller.formats.applicable import Kind
 from controller.formats.manifests import read_documents
 
 SHIPPED = "capabilities.yaml"
@@ -53,6 +57,20 @@ def recall_kinds(capabilities: Capabilities, recorded: Collection[RecordedKind] 
         (group, version, kind): scope for group, version, kind, scope in recorded if group in capabilities.unknown
     }
     return replace(capabilities, kinds={**recalled, **capabilities.kinds}, unknown=frozenset())
+
+
+def recall_custom_kinds(
+    found: Mapping[Kind, CustomKind], kinds: Collection[Kind], recorded: Collection[RecordedCustomKind]
+) -> dict[Kind, CustomKind]:
+    """Return what is known of custom kinds: what the cluster says, else what a revision was rendered with.
+
+    Args:
+        found: what the cluster says.
+        kinds: those that are asked about.
+        recorded: of the installed revision.
+    """
+    recalled = {(group, version, kind): known for group, version, kind, known in recorded if known}
+    return {kind: known for kind in kinds if (known := found.get(kind) or recalled.get(kind))}
 
 
 class _Model(BaseModel):

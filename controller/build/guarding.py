@@ -474,7 +474,7 @@ def _own(given: Any) -> Any:
     if isinstance(given, PrepareRequest):
         return replace(given, parameters=deepcopy(given.parameters))
     if isinstance(given, Capabilities):
-        return replace(given, kinds=dict(given.kinds))
+        return replace(given, kinds=dict(given.kinds), custom=deepcopy(dict(given.custom)))
     return deepcopy(given) if isinstance(given, Mapping) else given
 
 

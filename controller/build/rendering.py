@@ -38,6 +38,7 @@ from api.plugins import (
     MEBIBYTE,
     Capabilities,
     ContentTree,
+    CustomKind,
     Hook,
     Limits,
     Means,
@@ -67,6 +68,8 @@ from controller.content.limits import Rejection, describe_bytes, quote, read_exa
 from controller.content.store import refused_from_json, refused_to_json, replace_files
 from controller.content.tar import is_compressed, read_tar
 from controller.formats.applicable import (
+    custom_kinds,
+    find_kinds_to_know,
     find_reserved_marks,
     make_applicable,
     revision_digest,
@@ -422,26 +425,38 @@ def _without_secrets(
 
 def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities) -> Revision:
     scopes = scopes_of_crds(rendering.objects)
+    custom = {**capabilities.custom, **custom_kinds(rendering.objects)}
 
     def _applicable(objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         return make_applicable(
             objects,
             install_namespace=terms.install_namespace,
             is_namespaced=lambda group, _, kind: scopes.get((group, kind), capabilities.is_namespaced(group, kind)),
+            custom=custom,
         )
 
     objects = _applicable(rendering.objects)
     # One by one: two hooks may share a name, since they do not exist at the same time.
     hooks = [_hook(hook, _applicable([hook.manifest])[0]) for hook in rendering.hooks]
+    manifests = [*rendering.objects, *(hook.manifest for hook in rendering.hooks)]
+    needed = sorted(find_kinds_to_know(manifests, rendering.objects))
+    unknown = tuple(map(_describe_unknown, (kind for kind in needed if kind not in custom)))
     is_silent = not (objects or hooks or rendering.warnings)
     return Revision(
         digest=revision_digest(objects, hooks),
         objects=tuple(objects),
         hooks=tuple(hooks),
-        terms=terms,
-        warnings=(_NOTHING,) if is_silent else tuple(rendering.warnings),
+        terms=replace(terms, custom=tuple((*kind, custom.get(kind)) for kind in needed)),
+        warnings=(_NOTHING,) if is_silent else (*rendering.warnings, *unknown),
         namespace=rendering.namespace,
     )
+
+
+def _describe_unknown(kind: tuple[str, str, str]) -> str:
+    group, version, name = kind
+    problem = "nulls and status are left out of its objects, since its CustomResourceDefinition is not known"
+    remedy = "put it into the bundle, or render again once the cluster has it: rukpak reconcile"
+    return f"{name} {group}/{version}: {problem}; {remedy}"
 
 
 def _hook(hook: Hook, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -550,6 +565,7 @@ def _write_request(format_name: str, request: RenderRequest, processors: Sequenc
         "kubernetesVersion": request.capabilities.kubernetes_version,
         "kinds": [[*kind, scope] for kind, scope in request.capabilities.kinds.items()],
         "unknown": sorted(request.capabilities.unknown),
+        "custom": [[*kind, asdict(known)] for kind, known in request.capabilities.custom.items()],
         "verified": list(request.verified),
         "means": {
             "scratch": str(means.scratch),
@@ -578,6 +594,7 @@ def _read_request(value: Mapping[str, Any]) -> RenderRequest:
             kubernetes_version=value["kubernetesVersion"],
             kinds={(group, version, kind): scope for group, version, kind, scope in value["kinds"]},
             unknown=frozenset(value["unknown"]),
+            custom={(group, version, kind): CustomKind(**known) for group, version, kind, known in value["custom"]},
         ),
         means=Means(scratch=scratch, cancelled=Event(), limits=limits, **means),
         verified=tuple(value["verified"]),

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,6 +38,7 @@ from api.errors import BundleError
 from api.plugins import (
     Capabilities,
     Credentials,
+    CustomKind,
     Limits,
     LocalContent,
     Means,
@@ -56,6 +57,7 @@ from controller.build.plugins import format_of, processor_of, source_of
 from controller.build.revision import Terms
 from controller.content.digests import digest_of, digest_of_json
 from controller.content.limits import Use, describe_bytes, quote
+from controller.formats.applicable import Kind
 from controller.sharing import Admission
 from controller.sources.versions import is_version, parse_version
 
@@ -96,6 +98,8 @@ class BuildContext:
     """Receives the index of a source, the bytes done, and their total (0: unknown)."""
     ended: Callable[[int, BundleError | None], None] = lambda _index, _failure: None
     """Receives the index of a source that was asked, and its failure."""
+    custom_kinds: Callable[[Collection[Kind]], Mapping[Kind, CustomKind]] = lambda _kinds: {}
+    """Returns what the cluster knows of custom kinds; without a cluster, nothing."""
     room: Callable[[int, threading.Event], AbstractContextManager[None]] = lambda size, _cancelled: endless(size)
     """Waits for that many bytes of memory and holds them for a block; the event cancels the wait."""
     guard: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -244,7 +248,11 @@ def _describe_drift(drift: Drift) -> dict[str, Any]:
 def rendering_digest(request: Request, install_namespace: str, capabilities: Capabilities) -> str:
     """Return the digest of everything a rendering depends on; equal inputs give equal objects but for random values."""
     kinds = sorted([*kind, scope] for kind, scope in capabilities.kinds.items())
-    cluster = {"version": capabilities.kubernetes_version, "kinds": kinds}
+    cluster: dict[str, Any] = {"version": capabilities.kubernetes_version, "kinds": kinds}
+    if capabilities.custom:
+        cluster["custom"] = sorted(
+            [*kind, known.has_status, known.schema] for kind, known in capabilities.custom.items()
+        )
     named = {"name": request.name, "installNamespace": install_namespace}
     return digest_of_json({**_inputs(request), **named, "capabilities": cluster})
 

@@ -11,12 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
+from api.plugins import CustomKind
 from controller.content.digests import canonical_json
 
 FORMAT = "v1"
 _PIECE = 256 * 1024
 RecordedKind: TypeAlias = tuple[str, str, str, bool]
 """Group, version and kind, and whether it is namespaced."""
+RecordedCustomKind: TypeAlias = tuple[str, str, str, CustomKind | None]
+"""Group, version and kind, and what was known of it."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -38,6 +41,8 @@ class Terms:
     """`deploymentUID`, `namespaceUID` and `serviceAccountUID` of the account: see revisions/accounts.py."""
     kinds: tuple[RecordedKind, ...] = ()
     """The kinds of other API servers that it was rendered with: see capabilities.py."""
+    custom: tuple[RecordedCustomKind, ...] = ()
+    """The custom kinds whose definition decided about fields of its objects: see capabilities.py."""
     held: str = ""
     """Why it must not be applied without approval, see revisions/approval.py; empty: it may be, or has been."""
     left: tuple[str, ...] = ()
@@ -148,7 +153,7 @@ def pack_terms(revision: Revision | PackedRevision) -> bytes:
     fields = {"format": FORMAT, "warnings": revision.warnings, "namespace": revision.namespace}
     fields |= asdict(revision.terms)
     # So that older releases, which do not know these fields, can read the rest.
-    for name in ("account", "held", "left", "past", "kinds"):
+    for name in ("account", "held", "left", "past", "kinds", "custom"):
         if not fields[name]:
             del fields[name]
     return canonical_json(fields)
@@ -168,6 +173,9 @@ def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
         fields["pins"], fields["optional"] = tuple(fields["pins"]), tuple(fields["optional"])
         fields["left"], fields["past"] = tuple(fields.get("left", ())), tuple(fields.get("past", ()))
         fields["kinds"] = tuple((*kind, scope) for *kind, scope in fields.get("kinds", ()))
+        fields["custom"] = tuple(
+            (*kind, CustomKind(**known) if known is not None else None) for *kind, known in fields.get("custom", ())
+        )
         objects_, hooks = tuple(content["objects"]), tuple(content["hooks"])
         return Revision(
             digest=digest,

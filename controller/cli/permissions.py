@@ -18,11 +18,11 @@ from controller.cli.command import FailedError, MisuseError, tell
 from controller.cli.content import is_named
 from controller.cli.output import dump_as, list_of, to_json, to_yaml
 from controller.cli.render import Reviewed, find, read_stored
-from controller.formats.objects import crd_specs
+from controller.formats.objects import BUILT_IN_GROUPS, crd_specs
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import BUILT_IN_GROUPS, CLUSTER_ROLES, ROLES, GroupVersionKind, Resource
+from controller.kube.resources import CLUSTER_ROLES, ROLES, GroupVersionKind, Resource
 from controller.permissions.permissions import Permissions, added, digest_of, look_up, permissions_of
 from controller.permissions.statement import Line, Topic, to_lines
 from controller.untrusted import mapping

@@ -162,7 +162,7 @@ def read_draft(draft: Draft) -> BundleDeployment:
 
 
 def render_draft(
-    options: argparse.Namespace, draft: Draft, deployment: BundleDeployment, capabilities: Capabilities
+    options: argparse.Namespace, draft: Draft, deployment: BundleDeployment, served: Capabilities | Discovery
 ) -> tuple[BundleDeployment, Revision]:
     """Render a BundleDeployment that a command line describes.
 
@@ -170,14 +170,14 @@ def render_draft(
         options: those of `render` that rendering depends on.
         draft: whose ConfigMaps need not exist, and whose format may have to be recognized.
         deployment: the draft, validated; its pins are honored.
-        capabilities: of its cluster.
+        served: the capabilities of its cluster, or the cluster to ask for them.
 
     Returns: the BundleDeployment with its format, and the revision.
     Raises: NoConsentError, BundleError, MisuseError, ApiError, ConfigurationError.
     """
     ask_for_consent(options, deployment, draft.origin)
     with new_store() as store:
-        return _render_draft(options, draft, deployment, store, capabilities)
+        return _render_draft(options, draft, deployment, store, served)
 
 
 @contextmanager
@@ -273,12 +273,14 @@ def _render_draft(
     draft: Draft,
     deployment: BundleDeployment,
     store: ContentStore,
-    capabilities: Capabilities,
+    served: Capabilities | Discovery,
 ) -> tuple[BundleDeployment, Revision]:
     (spec, confidential, secrets), status = _with_config(options, deployment), deployment.status
     builder = make_builder(options, store)
     cancelled = threading.Event()
     context = replace(make_context(options, draft, deployment), unchecked=find_unchecked(spec, status.sources))
+    if isinstance(served, Discovery):
+        context = replace(context, custom_kinds=served.custom_kinds)
     resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, context)
     if resolved.failure:
         raise resolved.failure
@@ -298,6 +300,7 @@ def _render_draft(
         spec = spec.model_copy(update={**said, "config": {**spec.config, **said.get("config", {})}})
         check(spec)
         request = replace(request, spec=spec)
+    capabilities = served.capabilities() if isinstance(served, Discovery) else served
     return deployment, _unpacked(builder.build(request, capabilities, cancelled, context))
 
 
@@ -538,7 +541,7 @@ def render_new(client: Client, options: argparse.Namespace, draft: Draft) -> tup
         tell(f"warning: {options.name}: status cannot be read: {problem}")
     if existing:
         deployment = deployment.model_copy(update={"metadata": existing.metadata, "status": existing.status})
-    deployment, revision = render_draft(options, draft, deployment, Discovery(client).capabilities())
+    deployment, revision = render_draft(options, draft, deployment, Discovery(client))
     if draft.recognizes:
         said = {"format": deployment.spec.format, "config": deployment.spec.config}
         draft = draft.with_spec(draft.value["spec"] | {key: value for key, value in said.items() if value})
@@ -575,9 +578,8 @@ def _render_pins(client: Client, options: argparse.Namespace, deployment: Bundle
 
     Raises: BundleError, also if that gives another revision than the controller has.
     """
-    served = Discovery(client).capabilities()
     draft = Draft(value={}, origin=f'BundleDeployment "{options.name}"')
-    _, revision = render_draft(options, draft, deployment, served)
+    _, revision = render_draft(options, draft, deployment, Discovery(client))
     if digest and revision.digest != digest:
         text = (
             f"{options.name}: rendering its sources here gives revision {revision.digest}, but the status says "

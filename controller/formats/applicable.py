@@ -1,18 +1,19 @@
 """Makes rendered objects applicable by server-side apply, before their digest is taken. Pure (README.md).
 
-In: objects as a format rendered them, and the scope of their kinds. Out: the same objects, or BundleError
-(InvalidBundle). Inputs are never modified, unchanged parts are shared, equal inputs give equal objects.
-`controller/apply` adds owner label, annotations and references. The steps: refuse invalid fields, correct, remove
-nulls, set namespaces.
+In: objects as a format rendered them, the scope of their kinds, and what is known of custom kinds. Out: the same
+objects, or BundleError (InvalidBundle). Inputs are never modified, unchanged parts are shared, equal inputs give equal
+objects. `controller/apply` adds owner label, annotations and references. The steps: refuse invalid fields, correct,
+remove nulls, set namespaces.
 
 Invalid are fields that the API server would reject with a 500 or an incomprehensible message. Server-side apply accepts
 neither a number or boolean as a string nor two list items with the same key. Client-side apply did, so bundles contain
 them. What the API server explains well is left to it: names, ranges, references.
 
 Corrections change valid objects so that server-side apply does what their author meant. Nulls are removed, unless a CRD
-of the same bundle allows them: the API server records a null as an owned leaf, rejects it in a custom field that is not
-nullable, and starts a new generation at every apply if it is in the key of a list item. Nulls that are list items are
-kept: removing one would move the others. In data of ConfigMaps and Secrets, null means the empty string.
+of the same bundle, or else of the cluster, allows them: the API server records a null as an owned leaf, rejects it in a
+custom field that is not nullable, and starts a new generation at every apply if it is in the key of a list item. Nulls
+that are list items are kept: removing one would move the others. In data of ConfigMaps and Secrets, null means the
+empty string.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from api.bounds import HIGHEST_WAVE, read_wave
 from api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_SHARD, OWNER_UID, RELEASED_FROM, WAVE
+from api.plugins import CustomKind
 from controller.formats.objects import (
+    BUILT_IN_GROUPS,
     Identity,
     Object,
     crd_specs,
@@ -41,6 +45,8 @@ from controller.formats.objects import (
 )
 from controller.untrusted import mapping
 
+Kind: TypeAlias = tuple[str, str, str]
+"""Group, version and kind."""
 ScopeLookup = Callable[[str, str, str], bool | None]
 """Group, version and kind to whether it is namespaced; None if this is not known yet."""
 
@@ -50,7 +56,13 @@ _ENCODE_SORTED = json.JSONEncoder(
 ).encode
 
 
-def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_namespaced: ScopeLookup) -> list[Object]:
+def make_applicable(
+    objects: Sequence[Object],
+    *,
+    install_namespace: str,
+    is_namespaced: ScopeLookup,
+    custom: Mapping[Kind, CustomKind] = MappingProxyType({}),
+) -> list[Object]:
     """Return the objects as server-side apply accepts them, in the same order.
 
     Args:
@@ -59,6 +71,7 @@ def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_nam
             server drops it silently.
         is_namespaced: scope of kinds that no CRD among the objects defines. With None the namespace remains unchanged
             until the API appears.
+        custom: what is known of kinds that no CRD among the objects defines.
 
     Raises: BundleError (InvalidBundle) with object and field of the first problem, and the number of others.
     """
@@ -66,7 +79,8 @@ def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_nam
         f"objects[{index}]: {problem}" for index, item in enumerate(objects) if (problem := find_identity_problem(item))
     )
     refuse(f"{identify(item)}: {problem}" for item in objects for problem in find_invalid_fields(item))
-    defined, plain = scopes_of_crds(objects), kinds_without_subresource(objects)
+    defined, custom = scopes_of_crds(objects), {**custom, **custom_kinds(objects)}
+    corrected = [correct(item, plain_status=_has_plain_status(custom.get(_kind_of(item)))) for item in objects]
 
     @cache
     def _scope(api_version: str, kind: str) -> bool | None:
@@ -76,7 +90,7 @@ def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_nam
 
     result = [
         _set_namespace(item, install_namespace, is_namespaced=_scope(item["apiVersion"], item["kind"]))
-        for item in _remove_nulls([correct(item, plain_status=_kind_of(item) in plain) for item in objects], objects)
+        for item in _remove_nulls(corrected, custom)
     ]
     _refuse_equal(result)
     return result
@@ -114,13 +128,17 @@ def _set_namespace(item: Object, default: str, *, is_namespaced: bool | None) ->
     return item
 
 
-def _remove_nulls(objects: Sequence[Object], crds: Sequence[Object]) -> list[Object]:
-    schemas = schemas_of_crds(crds)
+def _has_plain_status(kind: CustomKind | None) -> bool:
+    return kind is not None and not kind.has_status
+
+
+def _remove_nulls(objects: Sequence[Object], custom: Mapping[Kind, CustomKind]) -> list[Object]:
     result = []
     for item in objects:
         # Encoding in C is several times faster than a walk in Python, and few objects contain nulls.
         if ":null" in _ENCODE(item):
-            schema = schemas.get(_kind_of(item), NO_SCHEMA)
+            known = custom.get(_kind_of(item))
+            schema = known.schema if known else NO_SCHEMA
             item = {**without_nulls(item, schema), "metadata": without_nulls(item["metadata"])}  # noqa: PLW2901
         result.append(item)
     return result
@@ -309,7 +327,8 @@ def _key_of(item: Any, keys: _Keys) -> tuple[Any, ...] | None:
 Schema: TypeAlias = Mapping[str, Any]
 """`openAPIV3Schema` of a CRD version, or a part of it; unchecked."""
 NO_SCHEMA: Schema = {}
-_FREE_FORM: Schema = {"nullable": True, "x-kubernetes-preserve-unknown-fields": True}
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_FREE_FORM: Schema = {"nullable": True, _PRESERVE: True}
 _SERVER_FIELDS = frozenset(
     {
         "creationTimestamp",
@@ -361,30 +380,58 @@ _INJECT_ANNOTATIONS = frozenset(
 )
 
 
-def schemas_of_crds(objects: Sequence[Object]) -> dict[tuple[str, str, str], Schema]:
-    """Return the schemas that the CRDs among objects declare, by group, version and kind."""
-    result: dict[tuple[str, str, str], Schema] = {}
-    for spec in crd_specs(objects):
-        kind = str(mapping(spec, "names").get("kind"))
-        versions = spec.get("versions")
-        for version in map(mapping, versions if isinstance(versions, list) else ()):
-            schema = mapping(version, "schema", "openAPIV3Schema")
-            result[str(spec.get("group")), str(version.get("name")), kind] = schema
-    return result
-
-
-def kinds_without_subresource(objects: Sequence[Object]) -> set[tuple[str, str, str]]:
-    """Return the kinds, by group, version and kind, of CRDs among objects in which `status` is an ordinary field."""
-    result: set[tuple[str, str, str]] = set()
+def custom_kinds(objects: Sequence[Object]) -> dict[Kind, CustomKind]:
+    """Return what the CRDs among objects say about the kinds that they define."""
+    result: dict[Kind, CustomKind] = {}
     for spec in crd_specs(objects):
         kind, versions = str(mapping(spec, "names").get("kind")), spec.get("versions")
         for version in map(mapping, versions if isinstance(versions, list) else ()):
-            if not isinstance(mapping(version, "subresources").get("status"), dict):
-                result.add((str(spec.get("group")), str(version.get("name")), kind))
+            result[str(spec.get("group")), str(version.get("name")), kind] = CustomKind(
+                has_status=isinstance(mapping(version, "subresources").get("status"), dict),
+                schema=mapping(version, "schema", "openAPIV3Schema"),
+            )
     return result
 
 
-def _kind_of(item: Object) -> tuple[str, str, str]:
+def find_kinds_to_know(objects: Sequence[Object], crds: Sequence[Object]) -> set[Kind]:
+    """Return the kinds that `make_applicable` should know: of objects with a null or a status, and without a CRD.
+
+    Args:
+        objects: with valid identities.
+        crds: objects, those that are CRDs count.
+    """
+    defined, result = scopes_of_crds(crds), set[Kind]()
+    for item in objects:
+        group, kind = group_of(item), item["kind"]
+        if group not in BUILT_IN_GROUPS and (group, kind) not in defined and _depends_on_kind(item):
+            result.add(_kind_of(item))
+    return result
+
+
+def _depends_on_kind(item: Object) -> bool:
+    """Whether the kind decides about a field of an object; it never does in its metadata."""
+    body = _drop_keys(item, {"metadata"})
+    return body.get("status") is not None or (":null" in _ENCODE(body) and without_nulls(body) != body)
+
+
+def reduce_schema(schema: Schema) -> dict[str, Any]:
+    """Return the part of a schema that says where null is allowed: `without_nulls` does the same by it."""
+    marks = ("nullable", _PRESERVE)
+    result: dict[str, Any] = {mark: True for mark in marks if schema.get(mark) is True}
+    for field in ("items", "additionalProperties"):
+        rule = schema.get(field)
+        # Where unknown fields are preserved, or any name is declared, an empty rule says that null is not allowed.
+        if isinstance(rule, dict) and ((reduced := reduce_schema(rule)) or _PRESERVE in result):
+            result[field] = reduced
+    is_open = _PRESERVE in result or "additionalProperties" in result
+    rules = mapping(schema, "properties").items()
+    properties = {name: reduce_schema(rule) for name, rule in rules if isinstance(rule, dict)}
+    if kept := {name: rule for name, rule in properties.items() if rule or is_open}:
+        result["properties"] = kept
+    return result
+
+
+def _kind_of(item: Object) -> Kind:
     return group_of(item), item["apiVersion"].rpartition("/")[2], item["kind"]
 
 
@@ -428,14 +475,14 @@ def _schema_of_property(schema: Schema, key: str) -> Schema:
     declared = mapping(schema, "properties").get(key, schema.get("additionalProperties"))
     if isinstance(declared, dict):
         return declared
-    return _FREE_FORM if schema.get("x-kubernetes-preserve-unknown-fields") is True else NO_SCHEMA
+    return _FREE_FORM if schema.get(_PRESERVE) is True else NO_SCHEMA
 
 
 def _schema_of_items(schema: Schema) -> Schema:
     items = schema.get("items")
     if isinstance(items, dict):
         return items
-    return _FREE_FORM if schema.get("x-kubernetes-preserve-unknown-fields") is True else NO_SCHEMA
+    return _FREE_FORM if schema.get(_PRESERVE) is True else NO_SCHEMA
 
 
 def correct(item: Object, *, plain_status: bool = False) -> Object:

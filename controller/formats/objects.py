@@ -21,6 +21,36 @@ _LABEL_CHARACTERS = 63
 _NAME_CHARACTERS = 253  # of RBAC objects, which have no limit, too: a name is repeated in each message about its object
 _API_VERSION_CHARACTERS = 253 + 1 + _LABEL_CHARACTERS
 
+# Groups that the API server itself serves. Listed, since custom groups may end in k8s.io, too
+# (gateway.networking.k8s.io).
+BUILT_IN_GROUPS = frozenset(
+    {
+        "",
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "apps",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    }
+)
+
 _TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "Pod"): (),
     ("", "PodTemplate"): ("template",),

@@ -12,14 +12,16 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Any
 
-from api.plugins import Capabilities
+from api.plugins import Capabilities, CustomKind
+from controller.formats.applicable import custom_kinds, reduce_schema
 from controller.kube.client import Client
 from controller.kube.encoding import JSON
 from controller.kube.errors import ApiError
-from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.resources import DEFINITIONS, GroupVersionKind, Resource
 
 AGGREGATED = ",".join(
     f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")
@@ -185,6 +187,34 @@ class Discovery:
             gvk: resource.namespaced for gvk, resource in snapshot.resources.items()
         }
         return Capabilities(kubernetes_version=self.version(), kinds=kinds, unknown=snapshot.unknown)
+
+    def custom_kinds(self, kinds: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str, str], CustomKind]:
+        """Return what the definitions of kinds say about the fields that are stored, one request for each.
+
+        Those that are not served, and those whose definition may not be read, are missing. What another API server
+        serves counts as any kind of Kubernetes: it has a status of its own, and null means nothing.
+
+        Raises: ApiError if discovery fails, or a definition cannot be read.
+        """
+        found: dict[tuple[str, str, str], CustomKind] = {}
+        for kind in map(GroupVersionKind._make, kinds):
+            if resource := self.resource(kind):
+                try:
+                    found |= self._ask_definition(kind, resource)
+                except ApiError as error:
+                    if error.status != HTTPStatus.FORBIDDEN:
+                        raise
+        return found
+
+    def _ask_definition(self, kind: GroupVersionKind, resource: Resource) -> dict[tuple[str, str, str], CustomKind]:
+        # A list, since the controller may watch definitions, which is enough for that, but not get them.
+        name = f"{resource.plural}.{kind.group}"
+        listed = self._client.list(DEFINITIONS.path(), field_selector=f"metadata.name={name}")
+        definitions = [{"apiVersion": DEFINITIONS.api_version, "kind": DEFINITIONS.kind, **item} for item in listed]
+        if not definitions:
+            return {kind: CustomKind(has_status=True, schema={})}
+        known = custom_kinds(definitions).get(kind)
+        return {kind: replace(known, schema=reduce_schema(known.schema))} if known else {}
 
     def _may_show_more(self, snapshot: _Snapshot) -> bool:
         """Whether kinds were added or removed since the snapshot, or so shortly before that it may lag behind."""

@@ -95,40 +95,13 @@ class Resource:
         return "/".join([*parts, self.plural, *([_quote(name)] if name else [])])
 
 
-# Groups that the API server itself serves. Listed, since custom groups may end in k8s.io, too
-# (gateway.networking.k8s.io).
-BUILT_IN_GROUPS = frozenset(
-    {
-        "",
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "apps",
-        "authentication.k8s.io",
-        "authorization.k8s.io",
-        "autoscaling",
-        "batch",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "flowcontrol.apiserver.k8s.io",
-        "internal.apiserver.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "policy",
-        "rbac.authorization.k8s.io",
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
-    }
-)
-
 RBAC = "rbac.authorization.k8s.io"
 """The API group of the four kinds that grant permissions."""
 
 DEPLOYMENTS = Resource(names.GROUP, "v1alpha2", names.KIND, names.PLURAL, namespaced=False)
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
+)
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 AUTOSCALERS = Resource("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", namespaced=True)
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)

@@ -15,14 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.kube.client import Client
-from controller.kube.resources import Resource
+from controller.kube.resources import DEFINITIONS, Resource
 from controller.kube.watch import Reflector
 from controller.observe.health.verdict import StorageClassInfo, Verdict
 from controller.untrusted import mapping, mappings, text, texts
 
-DEFINITIONS = Resource(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
-)
 # Fields of status by which controllers report progress (controller/observe/health/README.md).
 _REPORTED = ("conditions", "observedGeneration")
 # What the API server says of the first name that it does not accept.

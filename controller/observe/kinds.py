@@ -22,9 +22,10 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from api import names
+from controller.formats.objects import BUILT_IN_GROUPS
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
-from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
+from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.shard import DEFAULT_SHARD
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions, StorageClasses

@@ -17,8 +17,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from controller.content.digests import digest_of_json
-from controller.formats.objects import crd_specs, find_pod_template, group_of, list_containers
-from controller.kube.resources import BUILT_IN_GROUPS
+from controller.formats.objects import BUILT_IN_GROUPS, crd_specs, find_pod_template, group_of, list_containers
 from controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object, shortened, texts
 from controller.untrusted import mapping, mappings, path_below, text
 

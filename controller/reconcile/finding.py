@@ -9,16 +9,17 @@ recorded in status as soon as a pass knows them, together with the revision if t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import TypeVar
 
 from api.errors import BundleError
+from api.plugins import CustomKind
 from api.v1alpha2.conditions import ConditionType, Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin
 from controller.bugs import keep_first
-from controller.build.capabilities import recall_kinds, record_kinds
+from controller.build.capabilities import recall_custom_kinds, recall_kinds, record_kinds
 from controller.build.config_values import needs_objects, withhold
 from controller.build.request import (
     BuildContext,
@@ -33,7 +34,8 @@ from controller.build.request import (
     recall_pins,
     record_pins,
 )
-from controller.build.revision import PackedRevision, RecordedKind, Revision, has_objects
+from controller.build.revision import PackedRevision, Revision, Terms, has_objects
+from controller.formats.applicable import Kind
 from controller.reconcile import stored
 from controller.reconcile.context import Context
 from controller.reconcile.memory import PREPARATION
@@ -420,7 +422,7 @@ def _build_in_background(
     """
     # What was started last counts if nothing was ever installed completely.
     last = sorted(kept, key=lambda each: each.digest != context.status.installed_revision)
-    known = last[0].terms.kinds if last else None
+    known = last[0].terms if last else None
     return _take(
         context,
         build_ticket(request),
@@ -519,10 +521,18 @@ def _build(
     cancelled: Event,
     build_context: BuildContext,
     *,
-    known: Collection[RecordedKind] | None = None,
+    known: Terms | None = None,
 ) -> Revision | PackedRevision:
-    """Build with the capabilities of now; `known` are the kinds that the installed revision was rendered with."""
-    capabilities = recall_kinds(context.services.discovery.capabilities(), known)
+    """Build with the capabilities of now; `known` are the terms of the installed revision, which has recorded some."""
+    discovery, recorded = context.services.discovery, known.custom if known else ()
+
+    def _ask(kinds: Collection[Kind]) -> Mapping[Kind, CustomKind]:
+        return recall_custom_kinds(discovery.custom_kinds(kinds), kinds, recorded)
+
+    capabilities = recall_kinds(discovery.capabilities(), known.kinds if known else None)
+    # What the last revision needed, the next one will most likely need: then it is rendered only once.
+    capabilities = replace(capabilities, custom=_ask([(group, version, kind) for group, version, kind, _ in recorded]))
+    build_context = replace(build_context, custom_kinds=_ask)
     try:
         made = context.services.builder.build(request, capabilities, cancelled, build_context, kept=kept)
     except BundleError as error:

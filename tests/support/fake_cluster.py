@@ -12,20 +12,21 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
 from api import names
-from api.plugins import Capabilities
+from api.plugins import Capabilities, CustomKind
 from api.v1alpha2.reading import read
 from api.v1alpha2.types import BundleDeployment
 from controller import untrusted
+from controller.formats.objects import BUILT_IN_GROUPS
 from controller.kube.client import RELIST_SECONDS, Client, Page, Response, User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import BUILT_IN_GROUPS, DEPLOYMENTS, GroupVersionKind, Resource
+from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
 from controller.kube.shard import DEFAULT_SHARD
 from controller.observe.deployments import SeenDeployment, make_seen
 from controller.observe.health import expressions
@@ -89,6 +90,8 @@ class FakeCluster:
         """(user, request) of each impersonated request."""
         self.failing_groups: set[str] = set()
         """API groups that fail discovery, and of which no kind is known."""
+        self.custom: dict[tuple[str, str, str], CustomKind] = {}
+        """What definitions say about custom kinds."""
         self.supervisor = Supervisor()
         self.relist_seconds = RELIST_SECONDS
         self._actor = threading.local()
@@ -271,6 +274,9 @@ class FakeCluster:
     def capabilities(self) -> Capabilities:
         kinds: dict[tuple[str, str, str], bool] = {each.gvk: each.namespaced for each in self.served}
         return Capabilities(kubernetes_version="v1.36.3", kinds=kinds, unknown=frozenset(self.failing_groups))
+
+    def custom_kinds(self, kinds: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str, str], CustomKind]:
+        return {kind: self.custom[kind] for kind in kinds if kind in self.custom}
 
     # inside
 

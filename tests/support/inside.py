@@ -22,13 +22,14 @@ from controller.content.archive import write_entries
 from controller.content.store import ContentStore, assemble
 from controller.formats.applicable import make_applicable, revision_digest
 from controller.formats.manifests import read_documents
+from controller.formats.objects import BUILT_IN_GROUPS
 from controller.kube import discovery
 from controller.kube.cache import Trace, make_trace
 from controller.kube.client import Client, Response, connect
 from controller.kube.configuration import User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
+from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.watch import Collection, Pace, Reflector
 from controller.manager import manager
 from controller.observe.health.explain import explain, explain_namespace

@@ -19,7 +19,7 @@ from typing import Any
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.kube.resources import BUILT_IN_GROUPS
+from controller.formats.objects import BUILT_IN_GROUPS
 from controller.observe.health.explain import pod
 from controller.observe.health.verdict import (
     HEALTHY,

@@ -16,7 +16,7 @@ from math import inf
 from typing import Any
 
 from controller.content.digests import digest_of_json
-from controller.kube.resources import BUILT_IN_GROUPS
+from controller.formats.objects import BUILT_IN_GROUPS
 from controller.observe.health.explain import CRASH_LOOP, CRASHES, NO_ENDS, OF_PODS, Ends, ends_of
 from controller.observe.health.verdict import Manifest, State, Verdict, failed, progressing
 from controller.untrusted import field, integer, mapping, mappings, text

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from operator import attrgetter
@@ -17,6 +18,7 @@ from api.plugins import (
     Access,
     Capabilities,
     Credentials,
+    CustomKind,
     Entry,
     Limits,
     Means,
@@ -33,8 +35,16 @@ from controller.build import fetching, rendering
 from controller.build import request as request_module
 from controller.build.builder import Builder
 from controller.build.plugins import FORMATS, source_of
-from controller.build.request import BuildContext, BuildSettings, Request, recall_pins, record_pins, spec_digest
-from controller.build.revision import PackedRevision, Revision
+from controller.build.request import (
+    BuildContext,
+    BuildSettings,
+    Request,
+    recall_pins,
+    record_pins,
+    rendering_digest,
+    spec_digest,
+)
+from controller.build.revision import PackedRevision, Revision, pack
 from controller.content.limits import DiskShares
 from controller.content.store import ContentStore
 from controller.formats.applicable import revision_digest
@@ -334,6 +344,88 @@ def test_the_format_suggests_a_namespace_if_none_is_given(builder: Builder) -> N
 
 
 # random values
+
+
+class Things(PlainFormat):
+    """A format with an object of a custom kind, which has a null and a status; it counts its renderings."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields, self.count = fields, 0
+
+    def render(self, request: RenderRequest) -> Rendering:
+        self.count += 1
+        metadata = {"name": "a", "namespace": "shop"}
+        return Rendering(objects=[{"apiVersion": "e.x/v1", "kind": "Thing", "metadata": metadata, **self.fields}])
+
+
+THING = ("e.x", "v1", "Thing")
+KNOWN = CustomKind(has_status=False, schema={"properties": {"spec": {"properties": {"a": {"nullable": True}}}}})
+FIELDS = {"spec": {"a": None, "b": None}, "status": {"phase": "Ready"}}
+KEPT = {"spec": {"a": None}, "status": {"phase": "Ready"}}
+UNKNOWN = (
+    "Thing e.x/v1: nulls and status are left out of its objects, since its CustomResourceDefinition is not known; "
+    "put it into the bundle, or render again once the cluster has it: rukpak reconcile"
+)
+
+
+class Custom(NamedTuple):
+    name: str
+    fields: dict[str, Any]
+    declared: dict[tuple[str, str, str], CustomKind]
+    answer: dict[tuple[str, str, str], CustomKind]
+    asked: list[list[tuple[str, str, str]]]
+    renderings: int
+    expect: dict[str, Any]
+    recorded: tuple[Any, ...]
+    warnings: tuple[str, ...] = ()
+
+
+# fmt: off
+CUSTOM = [
+    Custom("the cluster is asked, and what it says recorded", FIELDS, {}, {THING: KNOWN}, [[THING]], 2, KEPT,
+           ((*THING, KNOWN),)),
+    Custom("what is declared is not asked", FIELDS, {THING: KNOWN}, {}, [], 1, KEPT, ((*THING, KNOWN),)),
+    Custom("what nobody knows is left out, with a warning", FIELDS, {}, {}, [[THING]], 1, {"spec": {}},
+           ((*THING, None),), (UNKNOWN,)),
+    Custom("without a null and a status nothing is asked, used or recorded", {"spec": {"a": 1}}, {THING: KNOWN},
+           {THING: KNOWN}, [], 1, {"spec": {"a": 1}}, ()),
+]
+# fmt: on
+
+
+@pytest.mark.usefixtures("shelf")
+@pytest.mark.parametrize("in_child", [False, True])
+@pytest.mark.parametrize("case", CUSTOM, ids=attrgetter("name"))
+def test_what_custom_kinds_store_is_asked_once_objects_tell_which(
+    case: Custom, builder: Builder, monkeypatch: pytest.MonkeyPatch, *, in_child: bool
+) -> None:
+    things, asked = Things(**case.fields), list[list[tuple[str, str, str]]]()
+    for module in (builder_module, rendering):
+        monkeypatch.setattr(module, "format_of", lambda _name: things)
+    if in_child:
+        monkeypatch.setattr(builder_module, "render_here_or_in_child", render_as_read)
+
+    def ask(kinds: Collection[tuple[str, str, str]]) -> dict[tuple[str, str, str], CustomKind]:
+        asked.append(list(kinds))
+        return case.answer
+
+    made_of = Request(
+        name="shop", spec=shelved("a"), pins=builder_pins(shelved("a")), install_namespace="shop", requested_at=""
+    )
+    capabilities = replace(CAPABILITIES, custom=case.declared)
+    made = whole(builder.build(made_of, capabilities, threading.Event(), BuildContext(custom_kinds=ask)))
+    fields = {key: value for key, value in made.objects[0].items() if key in FIELDS}
+    assert (fields, asked, things.count) == (case.expect, case.asked, case.renderings)
+    assert (made.terms.custom, made.warnings) == (case.recorded, case.warnings)
+    used = {tuple(kind): known for *kind, known in case.recorded if known}
+    expect = rendering_digest(made_of, "shop", replace(CAPABILITIES, custom=used))
+    assert made.terms.rendered_from == expect
+
+
+def render_as_read(_format: str, given: RenderRequest, *_: Any, **__: Any) -> PackedRevision:
+    """Render what a child process reads."""
+    written = json.loads(json.dumps(rendering._write_request("plain", given, ())))
+    return pack(rendering.render("plain", rendering._read_request(written)))
 
 
 class Dice(PlainFormat):

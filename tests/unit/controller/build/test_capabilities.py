@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Capabilities
-from controller.build.capabilities import dump, parse, recall_kinds, record_kinds, shipped, write
-from controller.build.revision import RecordedKind, Revision, Terms
+from api.plugins import Capabilities, CustomKind
+from controller.build.capabilities import dump, parse, recall_custom_kinds, recall_kinds, record_kinds, shipped, write
+from controller.build.revision import RecordedCustomKind, RecordedKind, Revision, Terms
 
 CAPABILITIES = Capabilities(
     kubernetes_version="v1.36.3", kinds={("apps", "v1", "Deployment"): True, ("", "v1", "Node"): False}
@@ -102,3 +102,24 @@ def test_only_kinds_of_other_api_servers_are_recorded() -> None:
     made = Revision(digest="", objects=(), terms=Terms(inputs="", install_namespace=""))
     recorded = record_kinds(made, capabilities(NODE, BAR, FOO), lambda group, kind: (group, kind) == ("x.io", "Foo"))
     assert recorded.terms.kinds == ((*FOO, True),)
+
+
+OLD, NEW = CustomKind(has_status=True, schema={}), CustomKind(has_status=False, schema={"nullable": True})
+
+
+@pytest.mark.parametrize(
+    ("found", "recorded", "expect"),
+    [
+        pytest.param({FOO: NEW}, ((*FOO, OLD),), {FOO: NEW}, id="what the cluster says counts"),
+        pytest.param({}, ((*FOO, OLD),), {FOO: OLD}, id="else what is recorded"),
+        pytest.param({}, ((*FOO, None),), {}, id="which may be that nothing was known"),
+        pytest.param({}, ((*BAR, OLD),), {}, id="of other kinds nothing"),
+        pytest.param({FOO: NEW}, (), {FOO: NEW}, id="for a first installation nothing is recorded"),
+    ],
+)
+def test_what_is_known_of_a_custom_kind(
+    found: dict[tuple[str, str, str], CustomKind],
+    recorded: tuple[RecordedCustomKind, ...],
+    expect: dict[tuple[str, str, str], CustomKind],
+) -> None:
+    assert recall_custom_kinds(found, [FOO], recorded) == expect

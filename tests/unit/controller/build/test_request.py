@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Access, Capabilities, Entry, Resolution
+from api.plugins import Access, Capabilities, CustomKind, Entry, Resolution
 from api.plugins import Source as Plugin
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin, Spec, Verified
@@ -466,6 +466,19 @@ def test_what_was_verified_is_an_input_that_random_values_do_not_depend_on() -> 
     assert inputs_digest(signed) != inputs_digest(unsigned)
     capabilities = Capabilities(kubernetes_version="v1.36.3")
     assert rendering_digest(signed, "shop", capabilities) == rendering_digest(unsigned, "shop", capabilities)
+
+
+def test_what_is_known_of_custom_kinds_is_an_input_if_it_decides() -> None:
+    plain, kind = Capabilities(kubernetes_version="v1.36.3"), ("e.x", "v1", "Thing")
+    made = replace(request(spec(image(TAG))), pins=(pin(spec(image(TAG))),))
+    digests = [
+        rendering_digest(made, "shop", replace(plain, custom={kind: CustomKind(has_status=status, schema=schema)}))
+        for status, schema in [(True, {}), (False, {}), (True, {"nullable": True})]
+    ]
+    # As it was before custom kinds were known.
+    expect = "sha256:7b3df266939a594958ad59cb72e2cde3b168d43b50ec92fe47db9ac3f519323d"
+    assert rendering_digest(made, "shop", plain) == expect
+    assert len({expect, *digests}) == len(digests) + 1
 
 
 def test_a_pin_with_a_check_is_recorded_with_it_and_without_the_time() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from api.plugins import CustomKind
 from controller.build.revision import Revision, Terms, has_objects, measure, pack, pack_objects, pack_terms, unpack
 from controller.formats.applicable import revision_digest
 
@@ -23,6 +24,7 @@ JSON = st.recursive(
 )
 OBJECTS = st.lists(st.dictionaries(st.text(), JSON, max_size=4), max_size=4).map(tuple)
 TEXT_MAPS = st.dictionaries(st.text(), st.text(), max_size=2)
+CUSTOM_KINDS = st.builds(CustomKind, has_status=st.booleans(), schema=st.dictionaries(st.text(), JSON, max_size=2))
 TERMS = st.builds(
     Terms,
     inputs=st.text(),
@@ -32,6 +34,7 @@ TERMS = st.builds(
     drift=st.none() | st.dictionaries(st.text(), JSON, max_size=2),
     optional=st.lists(TEXT_MAPS, max_size=2).map(tuple),
     left=st.lists(st.text(), max_size=2).map(tuple),
+    custom=st.lists(st.tuples(st.text(), st.text(), st.text(), st.none() | CUSTOM_KINDS), max_size=2).map(tuple),
     kinds=st.lists(st.tuples(st.text(), st.text(), st.text(), st.booleans()), max_size=2).map(tuple),
 )
 REVISION = Revision(

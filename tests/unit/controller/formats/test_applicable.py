@@ -6,8 +6,9 @@ import copy
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -15,12 +16,23 @@ from hypothesis import strategies as st
 
 from api import names
 from api.errors import BundleError
-from controller.formats.applicable import make_applicable, revision_digest, scopes_of_crds
+from api.plugins import CustomKind
+from controller.formats.applicable import (
+    Kind,
+    custom_kinds,
+    find_kinds_to_know,
+    make_applicable,
+    reduce_schema,
+    revision_digest,
+    scopes_of_crds,
+    without_nulls,
+)
 from tests.unit.controller.formats.objects import (
     CRD,
     Case,
     Object,
     applicable,
+    is_namespaced,
     make,
     parse,
     refusal,
@@ -324,6 +336,124 @@ def test_nulls_that_a_crd_of_the_bundle_allows_are_kept() -> None:
 def test_nulls_of_unknown_fields_are_removed(version: str) -> None:
     objects = parse(CRD.replace("SCOPE", "Namespaced") + "---" + THING.replace("VERSION", version))
     assert applicable(*objects)[1]["spec"] == {"items": [{}], "map": {}, "free": {"deep": {"a": [None, {}]}}}
+
+
+def known(crd: str) -> dict[Kind, CustomKind]:
+    """Return what is kept of a definition of the cluster."""
+    found = custom_kinds(parse(crd))
+    return {kind: replace(each, schema=reduce_schema(each.schema)) for kind, each in found.items()}
+
+
+def test_nulls_that_a_crd_of_the_cluster_allows_are_kept_as_by_one_of_the_bundle() -> None:
+    crd = CRD.replace("SCOPE", "Namespaced")
+    thing, bundled = parse(THING.replace("VERSION", "e.x/v1")), parse(crd)
+    [made] = make_applicable(thing, install_namespace="install", is_namespaced=is_namespaced, custom=known(crd))
+    assert made["spec"] == applicable(*thing, *bundled)[0]["spec"]
+    assert made["spec"]["nullable"] is None
+
+
+@pytest.mark.parametrize(("has_status", "stays"), [(True, False), (False, True)])
+def test_status_is_an_ordinary_field_where_a_kind_of_the_cluster_has_no_subresource(
+    *, has_status: bool, stays: bool
+) -> None:
+    custom = {("e.x", "v1", "Thing"): CustomKind(has_status=has_status, schema={})}
+    thing = make("Thing", "e.x/v1", status={"phase": "Ready"})
+    [made] = make_applicable([thing], install_namespace="n", is_namespaced=is_namespaced, custom=custom)
+    assert ("status" in made) is stays
+
+
+def test_a_crd_of_the_bundle_counts_before_that_of_the_cluster() -> None:
+    custom = {("e.x", "v1", "Thing"): CustomKind(has_status=False, schema={"nullable": True})}
+    thing, crd = parse(THING.replace("VERSION", "e.x/v1")), parse(CRD.replace("SCOPE", "Namespaced"))
+    made = make_applicable([*thing, *crd], install_namespace="install", is_namespaced=is_namespaced, custom=custom)
+    assert made == applicable(*thing, *crd)
+
+
+class Asked(NamedTuple):
+    name: str
+    given: Object
+    expect: bool
+    crds: str = ""
+
+
+# fmt: off
+ASKED = [
+    Asked("a null in a field", make("Thing", "e.x/v1", spec={"a": None}), expect=True),
+    Asked("a null in an item of a list", make("Thing", "e.x/v1", spec={"a": [{"b": None}]}), expect=True),
+    Asked("a null at the top", make("Thing", "e.x/v1", spec=None), expect=True),
+    Asked("a status", make("Thing", "e.x/v1", status={"phase": "Ready"}), expect=True),
+    Asked("an empty status", make("Thing", "e.x/v1", status={}), expect=True),
+    Asked("neither", make("Thing", "e.x/v1", spec={"a": 1}), expect=False),
+    Asked("a null in metadata", make("Thing", "e.x/v1", {"creationTimestamp": None}, spec={}), expect=False),
+    Asked("a null that is an item of a list", make("Thing", "e.x/v1", spec={"a": [None]}), expect=False),
+    Asked("text that looks like a null", make("Thing", "e.x/v1", spec={"a": ":null"}), expect=False),
+    Asked("a null in a kind of Kubernetes", make("Deployment", "apps/v1", spec=None, status={}), expect=False),
+    Asked("a null in a kind of the core group", make("Service", spec=None, status={}), expect=False),
+    Asked("a kind of the bundle", make("Thing", "e.x/v1", spec={"a": None}), expect=False, crds=CRD),
+    Asked("another version of a kind of the bundle", make("Thing", "e.x/v2", spec=None), expect=False, crds=CRD),
+    Asked("a kind of the same name in another group", make("Thing", "f.x/v1", spec={"a": None}), expect=True, crds=CRD),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("case", ASKED, ids=attrgetter("name"))
+def test_only_kinds_that_decide_about_a_field_need_to_be_known(case: Asked) -> None:
+    group, _, version = case.given["apiVersion"].rpartition("/")
+    expect = {(group, version, case.given["kind"])} if case.expect else set()
+    assert find_kinds_to_know([case.given, case.given], parse(case.crds)) == expect
+
+
+PRESERVE = {"x-kubernetes-preserve-unknown-fields": True}
+TEXT = {"type": "string", "description": "a"}
+# fmt: off
+REDUCED = [
+    ("nothing is nullable", {"type": "object", "properties": {"a": TEXT}}, {}),
+    ("nullable: false", {"properties": {"a": {"nullable": False}}}, {}),
+    ("a nullable field", {"type": "object", "properties": {"a": TEXT, "b": {**TEXT, "nullable": True, "default": ""}}},
+     {"properties": {"b": {"nullable": True}}}),
+    ("in a list", {"properties": {"a": {"items": {"properties": {"b": {"nullable": True}}}}}},
+     {"properties": {"a": {"items": {"properties": {"b": {"nullable": True}}}}}}),
+    ("in a map", {"additionalProperties": {**TEXT, "nullable": True}}, {"additionalProperties": {"nullable": True}}),
+    ("below unknown fields, declared ones are told apart", {**PRESERVE, "properties": {"a": TEXT}},
+     {**PRESERVE, "properties": {"a": {}}}),
+    ("and lists", {**PRESERVE, "items": TEXT}, {**PRESERVE, "items": {}}),
+    ("and maps", {**PRESERVE, "additionalProperties": TEXT}, {**PRESERVE, "additionalProperties": {}}),
+    ("any map", {**PRESERVE, "additionalProperties": True}, PRESERVE),
+    ("nonsense", {"properties": {"a": 1}, "items": [], "nullable": "yes"}, {}),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("schema", "expect"), [row[1:] for row in REDUCED], ids=[row[0] for row in REDUCED])
+def test_of_a_schema_is_kept_where_null_is_allowed(schema: Object, expect: Object) -> None:
+    assert reduce_schema(schema) == expect
+
+
+NAMES = st.sampled_from("ab")
+SCHEMAS = st.recursive(
+    st.fixed_dictionaries({}, optional={"nullable": st.booleans(), **dict.fromkeys(PRESERVE, st.booleans())}),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "nullable": st.booleans(),
+            **dict.fromkeys(PRESERVE, st.booleans()),
+            "properties": st.dictionaries(NAMES, inner, max_size=2),
+            "additionalProperties": inner | st.booleans(),
+            "items": inner,
+        },
+    ),
+    max_leaves=8,
+)
+WITH_NULLS = st.recursive(
+    st.none() | st.integers(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2),
+    max_leaves=8,
+)
+
+
+@given(schema=SCHEMAS, value=st.dictionaries(NAMES, WITH_NULLS, max_size=2))
+def test_what_is_kept_of_a_schema_keeps_the_same_nulls(schema: Object, value: Object) -> None:
+    assert without_nulls(value, reduce_schema(schema)) == without_nulls(value, schema)
 
 
 def env(*variables: Any) -> Object:

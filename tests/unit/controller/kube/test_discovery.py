@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from api.plugins import CustomKind
 from controller.kube.client import ApiError
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource
@@ -15,6 +16,7 @@ from tests.support.fake_api import FakeApi, Fault
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
 FOO = GroupVersionKind("x.io", "v1", "Foo")
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 VERBS = ["get", "list"]
 
 Json = dict[str, Any]
@@ -41,7 +43,7 @@ FOOS = group("x.io", "v1", resource("Foo", "foos", "Cluster"))
 
 @pytest.fixture
 def api() -> Iterator[FakeApi]:
-    with FakeApi() as api:
+    with FakeApi(DEFINITIONS) as api:
         api.documents["/api"] = (aggregated(group("", "v1", resource("ConfigMap", "configmaps"))), '"core"')
         api.documents["/apis"] = (aggregated(APPS), '"1"')
         api.documents["/version"] = ({"gitVersion": "v1.36.3"}, "")
@@ -273,3 +275,58 @@ def test_many_threads_that_miss_together_read_once(api: FakeApi, discovery: Disc
     assert len(found) == 6
     assert None not in found
     assert len(api.received) == 4
+
+
+# custom kinds
+
+NULLABLE = {"type": "string", "nullable": True}
+
+
+def define(api: FakeApi, version: str = "v1", **fields: Any) -> None:
+    """Have the server define Foo, as it lists definitions: items have no kind."""
+    schema = {"type": "object", "properties": {"a": NULLABLE, "b": {"type": "string"}}}
+    spec = {
+        "group": "x.io",
+        "names": {"kind": "Foo"},
+        "versions": [{"name": version, "schema": {"openAPIV3Schema": schema}, **fields}],
+    }
+    api.put(DEFINITIONS, "foos.x.io", spec=spec)
+    del api.objects[DEFINITIONS]["foos.x.io"]["apiVersion"], api.objects[DEFINITIONS]["foos.x.io"]["kind"]
+
+
+def test_of_a_custom_kind_is_returned_what_decides_about_fields(api: FakeApi, discovery: Discovery) -> None:
+    serve(api, APPS, FOOS)
+    define(api)
+    schema = {"properties": {"a": {"nullable": True}}}
+    assert discovery.custom_kinds([FOO]) == {FOO: CustomKind(has_status=False, schema=schema)}
+    define(api, subresources={"status": {}})
+    assert discovery.custom_kinds([FOO]) == {FOO: CustomKind(has_status=True, schema=schema)}
+    assert api.received[-1].query["fieldSelector"] == "metadata.name=foos.x.io"
+
+
+def test_a_kind_that_another_api_server_serves_counts_as_one_of_kubernetes(api: FakeApi, discovery: Discovery) -> None:
+    serve(api, APPS, FOOS)
+    assert discovery.custom_kinds([FOO]) == {FOO: CustomKind(has_status=True, schema={})}
+
+
+def test_kinds_that_are_not_served_or_not_defined_at_their_version_are_missing(
+    api: FakeApi, discovery: Discovery
+) -> None:
+    assert discovery.custom_kinds([FOO]) == {}
+    serve(api, APPS, FOOS)
+    discovery.refresh()
+    define(api, version="v2")
+    assert discovery.custom_kinds([FOO]) == {}
+    assert discovery.custom_kinds([]) == {}
+
+
+def test_a_definition_that_may_not_be_read_is_missing_and_any_other_failure_is_raised(
+    api: FakeApi, discovery: Discovery
+) -> None:
+    serve(api, APPS, FOOS)
+    discovery.refresh()
+    api.faults.append(Fault(403))
+    assert discovery.custom_kinds([FOO]) == {}
+    api.faults.append(Fault(422))
+    with pytest.raises(ApiError):
+        discovery.custom_kinds([FOO])
