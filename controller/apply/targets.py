@@ -218,12 +218,15 @@ def find_left_behind(before: TargetSet, after: TargetSet) -> dict[ObjectKey, tup
 
 
 def find_reduced(before: TargetSet, after: TargetSet) -> dict[ObjectKey, Mapping[str, Any]]:
-    """Return the objects of which a revision may lack a field or item that the one before has, as that one has them."""
+    """Return the objects of which a revision may lack a field or item that the one before has, as that one has them.
+
+    Without replicas, which may be left to an autoscaler (`find_dropped_replicas`).
+    """
     found: dict[ObjectKey, Mapping[str, Any]] = {}
     for target in before.targets:
         new = after.by_key.get(target.key)
         if new and new.digest != target.digest and drops(target.manifest, united(new.manifest, new.initial)):
-            found[target.key] = target.manifest
+            found[target.key] = without(target.manifest, [REPLICAS])
     return found
 
 

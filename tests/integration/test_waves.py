@@ -167,8 +167,7 @@ def test_what_a_custom_resource_said_before_its_spec_was_changed_lets_no_wave_go
     deployed.wait_ready()
 
     deployed.change(sources=[image(world.push(deployed.name, *bundle("2"), tag="v2"))])
-    message = deployed.wait_for("Installed", "False", "WaitingForWave")["message"]
-    assert "StatusOutdated: its status is older than its spec" in message
+    deployed.wait_for("Installed", "False", "WaitingForWave", "StatusOutdated: its status is older than its spec")
     assert deployed.data("after") == {"size": "1"}
     report_ready(world, deployed, f"bases.{group}", "False", "2026-01-01T00:00:01Z")
     deployed.wait_for("Healthy", "False", "Progressing", "Said")
