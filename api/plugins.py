@@ -549,6 +549,8 @@ class ProcessRequest:
     either: all of many objects may meet all of a long patch. Raises BundleError (RenderLimitExceeded)."""
     secrets: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
     """The data of the Secrets that `find_secrets` has named, by name and key."""
+    unprepared: Mapping[str, Refusal] = field(default_factory=dict)
+    """As in ContentTree: an object may come from such a file."""
     means: Means = field(default_factory=Means)
 
 

@@ -415,12 +415,21 @@ def _secrets(value: Any) -> tuple[str, ...]:
     return tuple(_text(each, "secrets", 1 << 24) for each in value)
 
 
-def _prepared(value: Any) -> Prepared:
+def _prepared(value: Any, limits: Limits) -> Prepared:
     _expect(isinstance(value, Prepared), f"{_kind(value)}, not Prepared")
     _expect(isinstance(value.files, Mapping), "files that are no mapping")
     _expect(all(isinstance(path, str) and isinstance(data, bytes) for path, data in value.files.items()), "other files")
     files = {str.__str__(path): bytes(data) for path, data in value.files.items()}
-    return Prepared(files=files, secrets=_secrets(value.secrets))
+    _expect(isinstance(value.unprepared, Mapping), "unprepared that is no mapping")
+    _expect(len(value.unprepared) <= limits.entries, "more unprepared files than content may have")
+    unprepared = {_text(path, "a path"): _refusal(why, "unprepared") for path, why in value.unprepared.items()}
+    return Prepared(files=files, secrets=_secrets(value.secrets), unprepared=unprepared)
+
+
+def _refusal(value: Any, place: str) -> Refusal:
+    _expect(isinstance(value, Refusal), f"{place} with {_kind(value)}, not a Refusal")
+    _expect(isinstance(value.reason, Reason), f"{place} with a Refusal without a reason")
+    return Refusal(problem=_line(_text(value.problem, f"{place} with a problem")), reason=value.reason)
 
 
 def _resolution(value: Any) -> Resolution:
@@ -694,7 +703,7 @@ _GUARDS: Mapping[str, _Guard] = {
     "find_program": _guard_find_program,
     "render": _rendered("render", _rendering),
     "process": _rendered("process", _rendering),
-    "prepare": _rendered("prepare", lambda value, _limits: _prepared(value)),
+    "prepare": _rendered("prepare", _prepared),
     "resolve": _guard_resolve,
     "fetch": _guard_fetch,
 }

@@ -289,6 +289,7 @@ def process(
             capabilities=request.capabilities,
             charge=_charge_to(TextBudget.of(request.means), steps, place, request.means.cancelled),
             secrets=_secrets_of(plugin, processor, secrets or {}),
+            unprepared=request.tree.unprepared,
             means=request.means,
         )
         try:

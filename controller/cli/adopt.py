@@ -73,7 +73,7 @@ from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import DEPLOYMENTS, NAMESPACES, Resource
-from controller.observe.records import ObjectKey, Record, key_of, project
+from controller.observe.records import ObjectKey, Record, key_of, pass_on, project
 from controller.untrusted import mapping
 
 SHOWN_MANAGERS = 5
@@ -342,7 +342,7 @@ def _adopt_from_tool(client: Client, options: argparse.Namespace, draft: Draft) 
     labels = [(each.metadata or {}).get("labels") or {} for each in adopted]
     known = {each.key for each in findings}
     lacking = [key for key in (release.objects if release else ()) if key not in known and key[:2] != _NAMESPACE]
-    comparison = compare(_under(reviewed, protection), options)
+    comparison = compare(_under(reviewed, protection), options, origin.managers)
     return ToolAdoption(
         client=client,
         name=deployment.metadata.name,
@@ -448,39 +448,60 @@ class ToolAdoption(Adoption):
         for rival in self.rivals:
             other_tools.suspend(self.client, rival)
             self.done.append(f"{rival} is suspended")
+        self._for_each(self._pass_on, self.with_standing(Standing.TAKEN))
         self.done.append(f"the BundleDeployment is applied, with collisionProtection: {self.protection}")
         spec = {**self.draft.value["spec"], "collisionProtection": self.protection}
         adopted = self.apply(self.draft.with_spec(spec), seconds)
         deployment, _ = try_to_read(adopted)
         tidy = partial(self._tidy, Discovery(self.client), owner_of(deployment or self.deployment))
-        with ThreadPoolExecutor(REQUESTS) as pool:
-            found = (*self.with_standing(Standing.TAKEN), *self.with_standing(Standing.OURS))
-            self.tidied = list(pool.map(tidy, found))
-        if problems := [f"{each.key}: {each.problem}" for each in self.tidied if each.problem]:
-            raise UnfinishedError("; ".join(problems))
+        found = (*self.with_standing(Standing.TAKEN), *self.with_standing(Standing.OURS))
+        self.tidied = self._for_each(tidy, found)
         if self.protection != self.deployment.spec.collision_protection:
             adopted = self.apply(self.draft, seconds)
         if self.release:
             other_tools.delete_release(self.client, self.release)
         return adopted
 
+    def _for_each(self, write: Callable[[Finding], Tidied], found: Iterable[Finding]) -> list[Tidied]:
+        """Change objects, each again if it was changed meanwhile.
+
+        Raises: UnfinishedError; ApiError if the server cannot answer.
+        """
+
+        def _write(finding: Finding) -> Tidied:
+            for _ in range(TRIES):
+                try:
+                    return write(finding)
+                except ApiError as error:
+                    if error.status == HTTPStatus.FORBIDDEN:
+                        return Tidied(key=finding.key, problem=str(error))
+                    if error.status != HTTPStatus.CONFLICT:
+                        raise
+            return Tidied(key=finding.key, problem="is changed all the time")
+
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            done = list(pool.map(_write, found))
+        if problems := [f"{each.key}: {each.problem}" for each in done if each.problem]:
+            raise UnfinishedError("; ".join(problems))
+        return done
+
+    def _pass_on(self, finding: Finding) -> Tidied:
+        """Have what managers that only the user knows have set taken over as if kubectl had set it.
+
+        Raises: ApiError; a 409 if the object has changed meanwhile.
+        """
+        key, resource = finding.key, finding.resource
+        metadata = read_metadata(self.client, resource, key) if resource and self.origin.managers else None
+        live = {"metadata": metadata or {}}
+        renamed = pass_on(live, self.origin.managers)
+        if resource and renamed is not live:
+            entries, version = renamed["metadata"]["managedFields"], renamed["metadata"]["resourceVersion"]
+            change = {"metadata": {"resourceVersion": version, "managedFields": entries}}
+            self.client.merge_patch(resource.path(key.namespace, key.name), change, manager=MANAGER, metadata=True)
+        return Tidied(key=key)
+
     def _tidy(self, discovery: Discovery, owner: Owner, finding: Finding) -> Tidied:
         """Remove from an object what the tool has left on it.
-
-        Raises: ApiError if the server cannot answer.
-        """
-        for _ in range(TRIES):
-            try:
-                return self._try_to_tidy(discovery, owner, finding)
-            except ApiError as error:
-                if error.status == HTTPStatus.FORBIDDEN:
-                    return Tidied(key=finding.key, problem=str(error))
-                if error.status != HTTPStatus.CONFLICT:
-                    raise
-        return Tidied(key=finding.key, problem="is changed all the time")
-
-    def _try_to_tidy(self, discovery: Discovery, owner: Owner, finding: Finding) -> Tidied:
-        """Tidy an object.
 
         Raises: ApiError; a 409 if it has changed meanwhile.
         """

@@ -18,7 +18,7 @@ import argparse
 import json
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from http import HTTPStatus
@@ -81,7 +81,7 @@ from controller.kube.client import Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
-from controller.observe.records import ObjectKey, Tree, entry_of, fields_of, key_of, project
+from controller.observe.records import ObjectKey, Tree, entry_of, fields_of, key_of, pass_on, project
 from controller.observe.relations import find_hindrance
 from controller.processes.supervision import Supervisor
 
@@ -133,8 +133,10 @@ def _show(comparison: Comparison, options: argparse.Namespace) -> None:
         print(line)
 
 
-def compare(reviewed: Reviewed, options: argparse.Namespace) -> Comparison:
+def compare(reviewed: Reviewed, options: argparse.Namespace, passing_on: Container[str] = ()) -> Comparison:
     """Compare a revision with its cluster; progress is shown on a terminal.
+
+    `passing_on`: more field managers whose fields become the BundleDeployment's; see `records.pass_on`.
 
     Raises: ApiError.
     """
@@ -144,7 +146,7 @@ def compare(reviewed: Reviewed, options: argparse.Namespace) -> Comparison:
     installed = revision if is_same else read_stored(client, options, digest) if digest else None
     discovery = Discovery(client)
     targets, line = find_targets(reviewed, discovery), ProgressLine(is_logged=False)
-    dry_run = DryRun(reviewed, discovery, targets, installed)
+    dry_run = DryRun(reviewed, discovery, targets, installed, passing_on)
     try:
         objects, problems = dry_run.compare(lambda done, count: line.show(f"comparing {done} of {count} objects"))
     finally:
@@ -225,11 +227,18 @@ class DryRun:
         discovery: of its cluster.
         targets: of the revision.
         installed: the installed one, if it is known.
+        passing_on: see `compare`.
     """
 
     def __init__(
-        self, reviewed: Reviewed, discovery: Discovery, targets: TargetSet, installed: Revision | None
+        self,
+        reviewed: Reviewed,
+        discovery: Discovery,
+        targets: TargetSet,
+        installed: Revision | None,
+        passing_on: Container[str] = (),
     ) -> None:
+        self._passing_on = passing_on
         self._client, self._deployment, self._installed = reviewed.on_cluster(), reviewed.deployment, installed
         self._discovery, self._targets = discovery, targets
         self._owner, self._orphan = owner_of(self._deployment), self._deployment.spec.deletion_policy == "Orphan"
@@ -436,6 +445,7 @@ class DryRun:
                 live = self._read(target, resource)  # another client was faster
         except ApiError as error:
             return self._explain(target, resource, live, error)
+        live = pass_on(live, self._passing_on)
         record = project(live, target.key.group, target.key.kind)
         if is_adopted and record.passed_on and not was_applied(record, self._owner):
             after = leftovers.pruned(after, self._find_taken(target, resource, live, body))

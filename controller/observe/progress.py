@@ -261,11 +261,10 @@ class HealthTracker:
             record, rollout = each.record, self._rollouts.get(each.key)
             if record is None or each.verdict.state is State.HEALTHY or not may_explain(record):
                 continue
-            if rollout and rollout.asks <= now:
+            since = rollout.asks_since(now, self.deadline) if rollout else None
+            if rollout and since is not None:
                 soonest = EAGER_SECONDS if rollout.may_end_again(now, self.deadline) else most
-                yield Question(
-                    record=record, since=rollout.asks, new_since=rollout.applied_at, most=soonest, urgent=True
-                )
+                yield Question(record=record, since=since, new_since=rollout.applied_at, most=soonest, urgent=True)
             elif _may_explain(each) and now - each.since >= soon:
                 yield Question(record=record, new_since=rollout.applied_at if rollout else "", most=most)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from sys import intern
@@ -47,6 +47,7 @@ _PASSING_ON = re.compile(
 )
 """Field managers by which people and tools have written an object before a BundleDeployment adopts it: what they have
 set and the bundle lacks goes. Not the time of `kubectl rollout restart`, whose removal would restart pods once more."""
+_LONGEST_MANAGER = 128  # the API server refuses a longer name
 _NAMESPACE = ("", "Namespace")
 # Labels and annotations by which other tools claim an object, with the kind of owner. The first that is set counts.
 _CLAIMS = (
@@ -334,6 +335,21 @@ def is_passed_on(entry: Entry) -> bool:
     fields of unknown managers.
     """
     return not entry.get("subresource") and _PASSING_ON.fullmatch(entry.get("manager", "")) is not None
+
+
+def pass_on(live: Mapping[str, Any], managers: Container[str]) -> Mapping[str, Any]:
+    """Return an object whose entries of some managers have names by which `is_passed_on` knows them.
+
+    The same object if it has none.
+    """
+    entries = entries_of(live)
+    renamed = [
+        {**entry, "manager": f"kubectl-{entry['manager']}"[:_LONGEST_MANAGER]}
+        if entry.get("manager") in managers and not entry.get("subresource") and not is_passed_on(entry)
+        else entry
+        for entry in entries
+    ]
+    return live if renamed == entries else {**live, "metadata": {**live["metadata"], "managedFields": renamed}}
 
 
 def entry_hash(entry: Entry | None) -> str:

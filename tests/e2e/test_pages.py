@@ -36,6 +36,7 @@ UNINSTALL = "removes RukPak from the cluster: tests/integration/test_uninstall.p
 FOREIGN = "needs a cluster with that system: tests/integration/test_migration.py has its objects"
 TESTS, ENDLESS = "runs tests, of which this is one", "does not end by itself"
 PLANE = "starts or stops a control plane: tests/integration/test_cluster.py runs it"
+NODE = "needs a real node: tests/node/test_cluster.py has one"
 FUZZ, DEMO = "takes minutes, and shows nothing unless something is found", "tests/e2e/test_demo.py runs it"
 NOT_RUN: Mapping[str, Mapping[str, str]] = {
     "README.md": {
@@ -79,6 +80,9 @@ NOT_RUN: Mapping[str, Mapping[str, str]] = {
         "hack/test unit --python 3.13": TESTS,
         "hack/test unit --dependencies oldest": TESTS,
         "hack/cluster up": PLANE,
+        "hack/cluster up --node": PLANE,
+        "kubectl create deployment web --image localhost/tiny:1 -- /tiny serve": NODE,
+        "hack/cluster exec rukpak ctr -n k8s.io images import - < image.tar": NODE,
         'eval "$(hack/cluster env)"': PLANE,
         "hack/cluster down": PLANE,
         "hack/run": ENDLESS,

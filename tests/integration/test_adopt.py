@@ -264,7 +264,9 @@ def test_what_kubectl_has_applied_changes_hands(adopted: Adopted, rukpak: Rukpak
     before = uids(adopted.world, adopted.name)
     adopted.write(BUNDLE, deployment("web", 1))
     words = ["adopt", adopted.name, "-f", adopted.file, "--from", "kubectl", "--yes"]
-    done = rukpak(*words, *(["--field-manager", "ci"] if "--field-manager=ci" in verb else []))
+    words += ["--field-manager", "ci"] if "--field-manager=ci" in verb else []
+    assert "-  taste: sweet" in rukpak(*words, "--dry-run", "--diff").stderr
+    done = rukpak(*words)
     assert "adopted 2 objects from kubectl" in done.stdout
     assert "collisionProtection: IfNoController" in done.stderr
     said = " ".join(done.stderr.split())
@@ -307,20 +309,21 @@ def test_objects_of_others_are_refused_and_nothing_is_changed(adopted: Adopted, 
 
 @pytest.mark.thorough
 def test_without_the_right_to_change_objects_the_adoption_is_not_complete(adopted: Adopted, rukpak: Rukpak) -> None:
-    """The controller has taken them over: somebody with the right completes it."""
+    """What only the user knows to be a manager cannot be passed on: somebody with the right completes it."""
     kubectl = adopted.world.cluster.kubectl
-    apply = ("apply", "--server-side", "--namespace", adopted.name, "--filename=-")
+    apply = ("apply", "--server-side", "--field-manager=ci", "--namespace", adopted.name, "--filename=-")
     kubectl(*apply, input=json.dumps(BUNDLE))
     adopted.write(BUNDLE)
     role = ("create", "clusterrole", adopted.name, "--verb=get,list,patch,create", f"--resource={names.PLURAL}")
     kubectl(*role)
     kubectl("create", "clusterrolebinding", adopted.name, f"--clusterrole={adopted.name}", f"--user={adopted.name}")
     kubectl("create", "clusterrolebinding", f"{adopted.name}-view", "--clusterrole=view", f"--user={adopted.name}")
-    words = ["adopt", adopted.name, "-f", adopted.file, "--from", "kubectl", "--yes"]
+    words = ["adopt", adopted.name, "-f", adopted.file, "--from", "kubectl", "--field-manager=ci", "--yes"]
     failed = rukpak(*words, "--as", adopted.name, status=1)
     assert f"ConfigMap {adopted.name}/settings" in failed.stderr
-    assert "is applied, with collisionProtection: IfNoController" in failed.stderr
-    assert "kubectl" in adopted.managers("settings")
+    assert "is forbidden" in failed.stderr
+    assert adopted.managers("settings") == {"ci"}
+    assert not exists(adopted.world.client, f"{DEPLOYMENTS}/{adopted.name}")
     rukpak(*words)
     assert adopted.managers("settings") == {names.field_manager(adopted.name)}
     kubectl("delete", "clusterrole,clusterrolebinding", adopted.name)

@@ -221,7 +221,13 @@ def test_for_a_quota_no_more_makes_way_than_is_needed(world: World) -> None:
     old = [deployment(name) for name in ("one", "two", "three")]
     deployed = world.deploy(limit, *old)
     deployed.wait_ready()
-    deployed.wait(lambda: "used" in (deployed.get("limit", "resourcequotas") or {}).get("status", {}), "counted")
+    counted = {"count/deployments.apps": "3"}
+
+    def is_counted() -> bool:
+        found = deployed.get("limit", "resourcequotas")
+        return found is not None and found.get("status", {}).get("used") == counted
+
+    deployed.wait(is_counted, "all three counted")
     upgrade(world, deployed, limit, deployment("new", replicas=1))
     deployed.wait_for("Installed")
     deployed.wait_for("Healthy", "False", "Progressing")

@@ -160,6 +160,22 @@ def test_encrypted_values_files_of_a_chart_are_decrypted(world: World, encrypt: 
     assert_nothing_is_told(world, deployed)
 
 
+def test_a_file_for_another_key_is_refused_only_where_it_is_read(world: World, encrypt: Encrypt) -> None:
+    """As in a repository with a key for each cluster."""
+    name = tenant(world, SECRETS)
+    put_keys(world, name, "test")
+    mine, other = (encrypt(f"password: {CANARY}\n", key) for key in ("test", "other"))
+    files = {**chart_of(CHART), "mine.yaml": mine, "other.yaml": other}
+    deployed = deploy(world, name, files, format="helm", config={"valuesFiles": ["mine.yaml"]})
+    deployed.wait_ready()
+
+    deployed.change(config={"valuesFiles": ["mine.yaml", "other.yaml"]})
+
+    refused = deployed.wait_for("Installed", "False", "InvalidConfig", saying="none of its keys opens it")["message"]
+    assert "spec.config.valuesFiles[1]" in refused
+    assert '"other.yaml" is encrypted for age' in refused
+
+
 def test_a_changed_key_is_used_at_once_and_a_missing_one_waited_for(world: World, encrypt: Encrypt) -> None:
     name = tenant(world, SECRETS)
     deployed = deploy(world, name, {"manifests/secret.yaml": encrypt(manifest_of())})
@@ -218,7 +234,9 @@ def test_a_tampered_file_keeps_what_is_installed(world: World, encrypt: Encrypt)
     ref = world.push(name, {"manifests/secret.yaml": text.replace(b"name: database", b"name: other")}, tag="v2")
     deployed.change(sources=[{"kind": "image", "image": {"ref": ref}}])
 
-    deployed.wait_for("Installed", "False", "InvalidBundle", saying='"manifests/secret.yaml": changed after it was')
+    deployed.wait_for(
+        "Installed", "False", "InvalidBundle", saying='"manifests/secret.yaml": Secret other: changed after it'
+    )
     assert password_of(deployed) == CANARY
 
 

@@ -246,6 +246,15 @@ class Stability:
         """Whether a container has ended, and its next end would be the fault of the rollout."""
         return self.has_ended and not self.crashes and self._is_young(now, deadline)
 
+    def asks_since(self, now: float, deadline: float) -> float | None:
+        """Return since when an answer about its pods counts, in monotonic seconds; None if none is needed now.
+
+        Nothing but their pods tells how often containers end in a workload that does not become available in between.
+        """
+        if self.asks <= now:
+            return self.asks
+        return -inf if self.available is None and self.may_end_again(now, deadline) else None
+
     def _is_young(self, now: float, deadline: float) -> bool:
         return now < self.began + deadline
 

@@ -151,7 +151,7 @@ class SopsProcessor:
         if any(_is_encrypted(item) or any(_find_documents(item)) for item in manifests):
             budget = TextBudget.of(request.means)
             with self._sops(request.means, request.secrets, request.parameters, request.path) as sops:
-                decrypted = [_decrypt_object(item, sops, budget) for item in manifests]
+                decrypted = [_decrypt_object(item, sops, budget, request.unprepared) for item in manifests]
             manifests = [item for item, _ in decrypted]
             secrets = _distinct((*rendering.secrets, *(text for _, texts in decrypted for text in texts)))
             count = len(rendering.objects)
@@ -545,12 +545,19 @@ def _find_encrypted_texts(encrypted: Any, decrypted: Any) -> Iterator[str]:
             yield json.dumps(decrypted)
 
 
-def _decrypt_object(item: dict[str, Any], sops: _Sops, budget: TextBudget) -> tuple[dict[str, Any], list[str]]:
-    """Return an object decrypted, and what was secret of it."""
+def _decrypt_object(
+    item: dict[str, Any], sops: _Sops, budget: TextBudget, unprepared: Mapping[str, Refusal]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return an object decrypted, and what was secret of it; `unprepared` has the files that could not be opened."""
     if not _is_encrypted(item):
         return _decrypt_data(item, sops, budget)
     place = _describe(item)
-    text = sops.decrypt(json.dumps(item).encode(), "json", place, _Needed.of(item["sops"]))
+    try:
+        text = sops.decrypt(json.dumps(item).encode(), "json", place, _Needed.of(item["sops"]))
+    except BundleError as error:
+        files = [path for path, why in unprepared.items() if why.problem.replace(quote(path), place) == error.message]
+        where = f"{', '.join(map(quote, files[:_SHOWN]))}: {place}" if files else place
+        raise BundleError(error.reason, error.message.replace(place, where)) from None
     decrypted = next(read_documents(text, place, budget=budget)).value
     return decrypted, list(_find_secrets(item, decrypted))
 

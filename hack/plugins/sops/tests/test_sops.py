@@ -28,6 +28,7 @@ from rukpak.plugins import (
     PrepareRequest,
     ProcessRequest,
     Reason,
+    Refusal,
     Rendering,
     read_documents,
 )
@@ -118,7 +119,10 @@ def prepare(program: str, tmp_path: Path) -> Callable[..., Prepared]:
 @pytest.fixture
 def process(program: str, tmp_path: Path) -> Callable[..., Rendering]:
     def _process(
-        rendering: Rendering, charge: Callable[[int], None] = lambda _steps: None, **parameters: Any
+        rendering: Rendering,
+        charge: Callable[[int], None] = lambda _steps: None,
+        unprepared: Mapping[str, Refusal] | None = None,
+        **parameters: Any,
     ) -> Rendering:
         return SopsProcessor().process(
             ProcessRequest(
@@ -130,6 +134,7 @@ def process(program: str, tmp_path: Path) -> Callable[..., Rendering]:
                 capabilities=Capabilities(kubernetes_version="v1.36.3"),
                 charge=lambda _bytes, steps: charge(steps),
                 secrets={"keys": key("test.agekey")},
+                unprepared=unprepared or {},
                 means=Means(scratch=tmp_path, programs={"sops": program}),
             )
         )
@@ -146,7 +151,7 @@ def refusal(call: Callable[..., Any], *arguments: Any, **options: Any) -> Bundle
 
     def _read_all() -> None:
         made = call(*arguments, **options)
-        for found in made.unprepared.values():
+        for found in made.unprepared.values() if isinstance(made, Prepared) else ():
             raise BundleError(found.reason, found.problem)
 
     with pytest.raises(BundleError) as caught:
@@ -632,6 +637,24 @@ def test_fields_of_a_rendered_object_that_were_moved_are_told(
     error = refusal(process, Rendering(objects=[item]))
 
     assert error.message.startswith("Secret database: changed after it was encrypted")
+
+
+def test_an_object_that_cannot_be_opened_is_told_with_its_file(
+    encrypt: Encrypt, prepare: Callable[..., Prepared], process: Callable[..., Rendering]
+) -> None:
+    partly = ("yaml", "--encrypted-regex", "^stringData$")
+    files = {
+        "other.yaml": encrypt(SECRET, *partly, to=("--age", OTHER)),
+        "b.yaml": encrypt(SECRET, *partly).replace(b"name: database", b"name: other"),
+    }
+    made = prepare(files)
+    objects = {path: values_of(text)[0] for path, text in files.items()}
+
+    changed = refusal(process, Rendering(objects=[objects["b.yaml"]]), unprepared=made.unprepared)
+    foreign = refusal(process, Rendering(objects=[objects["other.yaml"]]), unprepared=made.unprepared)
+
+    assert changed.message.startswith('"b.yaml": Secret other: changed after it was encrypted')
+    assert f'none of its keys opens it: "other.yaml": Secret database is encrypted for age "{OTHER}"' in foreign.message
 
 
 PLACES: Mapping[str, dict[str, Any]] = {

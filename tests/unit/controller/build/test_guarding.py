@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
+from dataclasses import fields
 from enum import StrEnum
 from io import BytesIO
 from pathlib import Path
@@ -29,10 +30,12 @@ from api.plugins import (
     Limits,
     Means,
     Prepared,
+    PrepareRequest,
     PreparesContent,
     ProcessRequest,
     ReadsPart,
     ReadsSecrets,
+    Refusal,
     Rendering,
     RenderRequest,
     Resolution,
@@ -403,6 +406,45 @@ def test_a_processor_gets_copies(tmp_path: Path) -> None:
     result = guard(Everything(lambda _: None), calls, "processor").process(request)
     assert result.objects == [{**config_map("a"), "changed": True}]
     assert request.rendering.objects == [config_map("a")]
+
+
+class Prepares(Everything):
+    """A processor that prepares what it is given."""
+
+    def __init__(self, prepared: Any) -> None:
+        super().__init__(lambda _: None)
+        self._prepared = prepared
+
+    def prepare(self, request: Any) -> Any:
+        return self._prepared
+
+
+def prepared_by(prepared: Any, tmp_path: Path) -> Any:
+    calls = Calls(("processor", "acme.example/a"), "acme 1.0")
+    tree = ContentTree(root=tmp_path, destinations=("",))
+    request = PrepareRequest(name="a", parameters={}, path="spec.processors[0].parameters", tree=tree)
+    return guard(Prepares(prepared), calls, "processor").prepare(request)
+
+
+def test_all_that_a_processor_prepares_is_passed_on(tmp_path: Path) -> None:
+    why = Refusal(problem="encrypted for another key", reason=Reason.INVALID_CONFIG)
+    prepared = Prepared(files={"a": b"b"}, secrets=("c",), unprepared={"d": why})
+    assert prepared_by(prepared, tmp_path) == prepared
+    assert all(getattr(prepared, each.name) for each in fields(Prepared)), "a field that the test does not fill"
+
+
+@pytest.mark.parametrize(
+    ("unprepared", "problem"),
+    [
+        ([], "unprepared that is no mapping"),
+        ({"a": "b"}, "unprepared with a str, not a Refusal"),
+        ({1: Refusal(problem="a")}, "a path that is a int, not a string"),
+        ({"a": Refusal(problem=cast("str", 1))}, "a problem that is a int, not a string"),
+        ({"a": Refusal(problem="b", reason=cast("Reason", "c"))}, "a Refusal without a reason"),
+    ],
+)
+def test_what_is_no_refusal_is_not_passed_on(unprepared: Any, problem: str, tmp_path: Path) -> None:
+    assert problem in failure(lambda: prepared_by(Prepared(unprepared=unprepared), tmp_path)).message
 
 
 # sources

@@ -213,6 +213,22 @@ def test_a_container_that_keeps_ending_has_failed_with_its_third_end(runs: int) 
     assert world.run(world.seconds + 2) == "Healthy"
 
 
+@pytest.mark.parametrize("is_init", [False, True])
+def test_the_ends_in_a_workload_that_never_becomes_available_are_counted_to_the_third(is_init: bool) -> None:
+    """Only its pods tell: its own status stays as it is."""
+    world = World(pods=[])
+
+    def ended(times: int) -> list[Manifest]:
+        return [pod_of(Ended(times, running=False, is_init=is_init))]
+
+    assert world.run(25, available=False, pods=ended(2)) == "ContainerEnded"
+    assert world.run(31, available=False, pods=ended(3)) == "Failed CrashLoopBackOff"
+    before = len(world.asked)
+    world.run(600, available=False)
+    assert len(world.asked) == before
+    assert before <= 4
+
+
 def test_an_end_counts_although_the_container_runs_again_before_its_pods_are_listed() -> None:
     world = World(pods=[pod_of(Ended(0))])
     world.run(6)
