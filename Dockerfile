@@ -41,5 +41,5 @@ ENV PATH=/usr/local/bin:/usr/bin \
     SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 USER 65532:65532
 EXPOSE 8081 8443
-ENTRYPOINT ["python", "-m", "controller"]
+ENTRYPOINT ["python", "-m", "rukpak"]
 CMD ["run"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Self
 
-from api.bounds import clamp_retry_after
-from api.v1alpha2.conditions import Reason
+from rukpak.api.bounds import clamp_retry_after
+from rukpak.api.v1alpha2.conditions import Reason
 
 
 class BundleError(Exception):
     """A failure that a user can cause and that a condition reports.
 
     Args:
-        reason: determines the retry class, see `api.v1alpha2.conditions`.
+        reason: determines the retry class, see `rukpak.api.v1alpha2.conditions`.
         message: where, what is wrong, what to do; one line, lower case, values quoted, no full stop. The same failure
             has the same message (no times, ports or counters); never a secret.
         retry_after: seconds, if the server asked for a delay; limited to one hour.

@@ -21,9 +21,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from api.errors import BundleError
-from api.proxies import Proxies
-from api.v1alpha2.conditions import Reason
+from rukpak.api.errors import BundleError
+from rukpak.api.proxies import Proxies
+from rukpak.api.v1alpha2.conditions import Reason
 
 PLUGIN_API = "1"
 """Version of this contract. Within a version, values get fields with defaults, and methods that are optional are added;

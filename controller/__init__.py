@@ -3,7 +3,7 @@
     api/v1alpha2/types  what a user writes, and what status reports
     reconcile           START HERE: one pass over one BundleDeployment
     revisions           which revision the spec asks for: pinned, stored, or being made
-    build               from a spec to a revision: resolve, fetch, assemble, render; without a cluster
+    building            from a spec to a revision: resolve, fetch, assemble, render; without a cluster
     sources             where content comes from: references to digests, digests to entries
     content             fetched content on disk: verified, written once, by digest
     formats             what content means: from a tree to Kubernetes objects

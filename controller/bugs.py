@@ -8,8 +8,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TypeVar
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
 
 reconcile_id: ContextVar[str] = ContextVar("reconcile_id", default="")
 """Of the pass that the current thread runs, or works for; in each log record."""

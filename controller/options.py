@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from typing import Any, Protocol
 
-from controller.settings import GROUPS, Settings
+from rukpak.controller.settings import GROUPS, Settings
 
 YES, NO = "yes", "no"
 _BOOLEANS = {"true": True, "false": False, YES: True, NO: False}

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason, Retry
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason, Retry
 
 OF_SECRETS = frozenset({Reason.SECRET_NOT_FOUND, Reason.SECRET_INVALID, Reason.SECRET_FORBIDDEN})
 """Failures that only a change of the Secret, which is followed by name, or of rights ends early."""

@@ -14,17 +14,17 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from api import names
-from api.plugins import KIBIBYTE, MEBIBYTE, Means, Network
-from api.proxies import read_proxies
-from controller.kube.shard import LONGEST, Shard, is_shard_name
-from controller.processes.memory_limit import MemoryLimit, find_limit
-from controller.sources.hosts import parse_pattern
+from rukpak.api import names
+from rukpak.api.plugins import KIBIBYTE, MEBIBYTE, Means, Network
+from rukpak.api.proxies import read_proxies
+from rukpak.controller.kube.shard import LONGEST, Shard, is_shard_name
+from rukpak.controller.processes.memory_limit import MemoryLimit, find_limit
+from rukpak.controller.sources.hosts import parse_pattern
 
 if TYPE_CHECKING:
-    from controller.kube.lease import LeaseTimes
-    from controller.revisions.accounts import AccountPolicy
-    from controller.sources.demands import SignaturePolicy
+    from rukpak.controller.kube.lease import LeaseTimes
+    from rukpak.controller.revisions.accounts import AccountPolicy
+    from rukpak.controller.sources.demands import SignaturePolicy
 
 MAX_PORT = 65535
 MIN_RELIST_SECONDS = 10
@@ -112,7 +112,7 @@ class Settings:
 
         Raises: ValueError for an invalid name.
         """
-        from controller.revisions.accounts import AccountPolicy  # noqa: PLC0415 - slow, and not for --help
+        from rukpak.controller.revisions.accounts import AccountPolicy  # noqa: PLC0415 - slow, and not for --help
 
         name = self.default_service_account
         if name and not _ACCOUNT_NAME.fullmatch(name):
@@ -144,14 +144,14 @@ class Settings:
 
         Raises: ValueError for an invalid demand.
         """
-        from controller.sources.demands import SignaturePolicy, parse_demands  # noqa: PLC0415 - slow, and not for --help
+        from rukpak.controller.sources.demands import SignaturePolicy, parse_demands  # noqa: PLC0415 - slow, and not for --help
 
         mirrors = dict(_parse_mirror(pair) for pair in _split(self.registry_mirror))
         return SignaturePolicy(demands=parse_demands(self.require_verified, self.namespace), mirrors=mirrors)
 
     def lease_times(self) -> LeaseTimes:
         """Return the durations of leader election."""
-        from controller.kube.lease import LeaseTimes  # noqa: PLC0415 - slow, and not for --help
+        from rukpak.controller.kube.lease import LeaseTimes  # noqa: PLC0415 - slow, and not for --help
 
         return LeaseTimes(duration=self.lease_duration, renew=self.renew_deadline, retry=self.retry_period)
 

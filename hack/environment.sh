@@ -18,6 +18,11 @@ stop() {
   exit 1
 }
 
+if [ ! -d rukpak/api ] || [ ! -d rukpak/controller ]; then
+  stop "rukpak/api and rukpak/controller are no links to ../api and ../controller, as in a checkout with" \
+    "core.symlinks=false; run \"git config core.symlinks true && git checkout -- rukpak\""
+fi
+
 find_python() {
   local candidate wanted=${RUKPAK_PYTHON:-3.11}
   local -a candidates=(python3 python3.{11..20})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from controller.processors.strategic import Field
+from rukpak.controller.processors.strategic import Field
 
 _KINDS = "x-kubernetes-group-version-kind"
 _STRATEGY, _KEY = "x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key"

@@ -157,7 +157,7 @@ def choose_tests(path: str, tests: Mapping[str, str]) -> tuple[list[str], list[s
     parts = Path(path).with_suffix("").parts
     folders = (Path(TESTS, *parts[:length]) for length in range(len(parts), 0, -1))
     near = next(found for folder in folders if (found := [test for test in tests if _is_near(Path(test), folder)]))
-    package, name = ".".join(parts[:-1]), parts[-1]
+    package, name = ".".join(("rukpak", *parts[:-1])), parts[-1]
     names = re.compile(rf"{package}\.{name}\b|from {package} import .*\b{name}\b")
 
     def order(test: str) -> tuple[bool, bool, str]:

@@ -3,8 +3,8 @@
 What is listed here stays as it is within a `PLUGIN_API`; the rest of `api` and `controller` may change at any time.
 """
 
-from api.errors import BundleError
-from api.plugins import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import (
     KIBIBYTE,
     MEBIBYTE,
     PLUGIN_API,
@@ -40,17 +40,17 @@ from api.plugins import (
     RunsProgram,
     Source,
 )
-from api.proxies import Proxies, Proxy
-from api.v1alpha2.conditions import Reason
-from controller.content.digests import digest_of, digest_of_json
-from controller.content.limits import name_key, quote
-from controller.content.tar import read_tar
-from controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents
-from controller.formats.objects import collect_objects
-from controller.formats.programs import ProgramFinder, copy_program, program_memory, run_program
-from controller.sources.addresses import admit
-from controller.sources.hosts import Location, check_host
-from controller.sources.routes import Route, find_route
+from rukpak.api.proxies import Proxies, Proxy
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.digests import digest_of, digest_of_json
+from rukpak.controller.content.limits import name_key, quote
+from rukpak.controller.content.tar import read_tar
+from rukpak.controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents
+from rukpak.controller.formats.objects import collect_objects
+from rukpak.controller.formats.programs import ProgramFinder, copy_program, program_memory, run_program
+from rukpak.controller.sources.addresses import admit
+from rukpak.controller.sources.hosts import Location, check_host
+from rukpak.controller.sources.routes import Route, find_route
 
 __all__ = [
     "KIBIBYTE",

@@ -14,19 +14,19 @@ from typing import Protocol
 
 import pytest
 
-from api.plugins import Access, Means
-from controller.kube.client import Client, connect
-from controller.kube.resources import NAMESPACES
-from controller.playground.binaries import Binaries, MissingError, tell_person
-from controller.playground.cluster import Cluster, ControlPlane, make_control_plane
-from controller.playground.processes import make_owned_folder, take_away
-from controller.playground.programs import CONTROL_PLANE, NODE
-from controller.playground.registry import Registry
-from controller.playground.settings import Settings, read_settings
-from controller.processes.programs import Mechanisms
 from hack.control_plane.builds import BUILDS
 from hack.control_plane.images import obtain_tiny
 from hack.control_plane.nodes import NodePlane, install_needs
+from rukpak.api.plugins import Access, Means
+from rukpak.controller.kube.client import Client, connect
+from rukpak.controller.kube.resources import NAMESPACES
+from rukpak.controller.playground.binaries import Binaries, MissingError, tell_person
+from rukpak.controller.playground.cluster import Cluster, ControlPlane, make_control_plane
+from rukpak.controller.playground.processes import make_owned_folder, take_away
+from rukpak.controller.playground.programs import CONTROL_PLANE, NODE
+from rukpak.controller.playground.registry import Registry
+from rukpak.controller.playground.settings import Settings, read_settings
+from rukpak.controller.processes.programs import Mechanisms
 from tests.support.charts import packaged_helm
 from tests.support.controller import Controller
 from tests.support.registry import LocalRegistry

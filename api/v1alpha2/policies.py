@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from api.v1alpha2.fields import (
+from rukpak.api.v1alpha2.fields import (
     FIELD_PATH_RULE,
     AnyObjectName,
     Api,

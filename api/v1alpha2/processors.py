@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from api.v1alpha2.fields import (
+from rukpak.api.v1alpha2.fields import (
     QUALIFIED_NAME,
     AnyObjectName,
     Api,

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api.v1alpha2.shared_fields import share_fields
-from api.v1alpha2.types import BundleDeployment
+from rukpak.api.v1alpha2.shared_fields import share_fields
+from rukpak.api.v1alpha2.types import BundleDeployment
 
 # Values for required fields that cannot be read.
 _REQUIRED = {"format": "unknown", "sources": [{"kind": "unknown"}]}

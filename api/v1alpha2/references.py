@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from api.v1alpha2.fields import FIELD_PATH, Api, Expression, Kind, Namespace, ObjectName, rule, rules
+from rukpak.api.v1alpha2.fields import FIELD_PATH, Api, Expression, Kind, Namespace, ObjectName, rule, rules
 
 _API_VERSION = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[a-z0-9]+$"
 # More than DNS allows, as of ClusterRoles, but no step of a path.

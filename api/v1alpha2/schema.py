@@ -14,11 +14,11 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
 
-from api.names import DEFINITION, GROUP, KIND, PLURAL
-from api.v1alpha2.conditions import ConditionType
-from api.v1alpha2.descriptions import find_descriptions
-from api.v1alpha2.fields import MAP_TYPE, RULES
-from api.v1alpha2.types import BundleDeployment, Status
+from rukpak.api.names import DEFINITION, GROUP, KIND, PLURAL
+from rukpak.api.v1alpha2.conditions import ConditionType
+from rukpak.api.v1alpha2.descriptions import find_descriptions
+from rukpak.api.v1alpha2.fields import MAP_TYPE, RULES
+from rukpak.api.v1alpha2.types import BundleDeployment, Status
 
 Schema = dict[str, Any]
 

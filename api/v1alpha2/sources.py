@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from api.v1alpha2.fields import (
+from rukpak.api.v1alpha2.fields import (
     QUALIFIED_NAME,
     Api,
     Directory,
@@ -22,8 +22,8 @@ from api.v1alpha2.fields import (
     rule,
     rules,
 )
-from api.v1alpha2.references import SecretReference
-from api.v1alpha2.verification import (
+from rukpak.api.v1alpha2.references import SecretReference
+from rukpak.api.v1alpha2.verification import (
     ChartVerification,
     Demanded,
     GitVerification,

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from api.bounds import HIGHEST_WAVE
-from api.v1alpha2.fields import Api, Digest, Timestamp, atomic, list_of
+from rukpak.api.bounds import HIGHEST_WAVE
+from rukpak.api.v1alpha2.fields import Api, Digest, Timestamp, atomic, list_of
 
 CONDITION_MESSAGE_LENGTH = 1000
 DISPLAY_LENGTH = 1024

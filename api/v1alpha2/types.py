@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from api.v1alpha2.fields import (
+from rukpak.api.v1alpha2.fields import (
     QUALIFIED_NAME,
     Api,
     Duration,
@@ -26,17 +26,17 @@ from api.v1alpha2.fields import (
     rule,
     rules,
 )
-from api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, IgnoreRule, OnFailure
-from api.v1alpha2.processors import Processor
-from api.v1alpha2.references import (
+from rukpak.api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, IgnoreRule, OnFailure
+from rukpak.api.v1alpha2.processors import Processor
+from rukpak.api.v1alpha2.references import (
     ConfigMapReference,
     ConfigReference,
     DependencyReference,
     DeploymentReference,
     SecretReference,
 )
-from api.v1alpha2.sources import Source
-from api.v1alpha2.status import (
+from rukpak.api.v1alpha2.sources import Source
+from rukpak.api.v1alpha2.status import (
     Changes,
     Condition,
     Display,

@@ -1,6 +1,6 @@
 """`spec.sources[].*.verify`: who must have signed what a source leads to.
 
-Not here: how signatures are checked (`controller/sources/signatures`), and when (`controller/build/fetching.py`).
+Not here: how signatures are checked (`controller/sources/signatures`), and when (`controller/building/fetching.py`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from api.v1alpha2.fields import Api, list_of, rule, rules
-from api.v1alpha2.references import ConfigMapReference, SecretReference
+from rukpak.api.v1alpha2.fields import Api, list_of, rule, rules
+from rukpak.api.v1alpha2.references import ConfigMapReference, SecretReference
 
 _Expression = Annotated[str, Field(min_length=1, max_length=512)]
 

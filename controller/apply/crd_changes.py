@@ -27,10 +27,10 @@ from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Any
 
-from api import names
-from api.v1alpha2.policies import CrdCheck, CrdUpgradeRule, CrdUpgradeSafety, Enforcement
-from controller.kube.resources import Resource
-from controller.untrusted import mapping, number, path_below, sequence, text
+from rukpak.api import names
+from rukpak.api.v1alpha2.policies import CrdCheck, CrdUpgradeRule, CrdUpgradeSafety, Enforcement
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.untrusted import mapping, number, path_below, sequence, text
 
 Schema = Mapping[str, Any]
 """A node of an openAPIV3Schema."""

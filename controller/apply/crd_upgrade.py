@@ -27,11 +27,11 @@ from typing import Any
 
 import re2
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.policies import CrdUpgradeSafety, Enforcement
-from controller.apply.crd_changes import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.policies import CrdUpgradeSafety, Enforcement
+from rukpak.controller.apply.crd_changes import (
     INT_OR_STRING,
     LINES,
     MOST_PAIRED,
@@ -52,8 +52,8 @@ from controller.apply.crd_changes import (
     same,
     tell,
 )
-from controller.kube.client import ApiError, Client
-from controller.untrusted import Steps, TooManyStepsError, mapping, number, path_below, sequence, text
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.untrusted import Steps, TooManyStepsError, mapping, number, path_below, sequence, text
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False

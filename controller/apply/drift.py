@@ -17,10 +17,10 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from api import names
-from api.v1alpha2.fields import parse_field_path
-from controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, is_scaled, key_of
-from controller.untrusted import LONGEST_STEP, path_below, text
+from rukpak.api import names
+from rukpak.api.v1alpha2.fields import parse_field_path
+from rukpak.controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, is_scaled, key_of
+from rukpak.controller.untrusted import LONGEST_STEP, path_below, text
 
 Path = tuple[str, ...]
 Manifest = Mapping[str, Any]

@@ -20,16 +20,26 @@ from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.apply.crd_upgrade import inspect_upgrade
-from controller.apply.drift import DriftedObject
-from controller.apply.order import Stage, served_group
-from controller.apply.ownership import Giver, is_changing_hands
-from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, Step, Task, WaveError, is_drift, out_of_date
-from controller.apply.replies import classify
-from controller.apply.requests import ObjectReader, Pool
-from controller.apply.rights import (
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.crd_upgrade import inspect_upgrade
+from rukpak.controller.apply.drift import DriftedObject
+from rukpak.controller.apply.order import Stage, served_group
+from rukpak.controller.apply.ownership import Giver, is_changing_hands
+from rukpak.controller.apply.plan import (
+    Action,
+    ApplyOptions,
+    Outcome,
+    Plan,
+    Step,
+    Task,
+    WaveError,
+    is_drift,
+    out_of_date,
+)
+from rukpak.controller.apply.replies import classify
+from rukpak.controller.apply.requests import ObjectReader, Pool
+from rukpak.controller.apply.rights import (
     LackOfRightsError,
     MissingRightsError,
     RbacRight,
@@ -39,15 +49,15 @@ from controller.apply.rights import (
     list_all,
     rights_to_apply,
 )
-from controller.apply.sender import Sender, waiting_for
-from controller.apply.targets import Target
-from controller.kube.client import ApiError, Client, User
-from controller.kube.discovery import Discovery
-from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
-from controller.observe.health.rules import STATUS_NOT_REPORTED
-from controller.observe.health.verdict import State
-from controller.observe.records import ObjectKey, Record
-from controller.observe.watches import Watches
+from rukpak.controller.apply.sender import Sender, waiting_for
+from rukpak.controller.apply.targets import Target
+from rukpak.controller.kube.client import ApiError, Client, User
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
+from rukpak.controller.observe.health.rules import STATUS_NOT_REPORTED
+from rukpak.controller.observe.health.verdict import State
+from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.watches import Watches
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 MAX_QUESTIONS = 1000

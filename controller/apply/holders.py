@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from api import names
-from api.v1alpha2.conditions import Reason
-from controller.apply.ownership import (
+from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.ownership import (
     DATA_KINDS,
     Disposal,
     Owner,
@@ -27,12 +27,12 @@ from controller.apply.ownership import (
     find_surplus,
     is_marked_to_stay,
 )
-from controller.apply.replies import classify
-from controller.apply.targets import TargetSet
-from controller.kube.client import ApiError, Client
-from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record
-from controller.untrusted import text
+from rukpak.controller.apply.replies import classify
+from rukpak.controller.apply.targets import TargetSet
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.untrusted import text
 
 MOST_TRIED = 10
 """Dropped objects that are tried as holders of what one needs; each takes two requests."""

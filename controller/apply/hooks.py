@@ -18,29 +18,29 @@ from enum import Enum
 from http import HTTPStatus
 from typing import Any
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller import untrusted
-from controller.apply.ownership import Owner, applied_digest, with_shard
-from controller.apply.removal import Removal
-from controller.apply.replies import ApplyFailure, Recovery, classify
-from controller.build.revision import Revision
-from controller.kube.client import ApiError, Client, User
-from controller.kube.discovery import Discovery
-from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource
-from controller.observe.explanations import FEW_PODS, PODS, list_pods
-from controller.observe.following import Contested
-from controller.observe.health import rules
-from controller.observe.health.explain import NOT_OBSERVED, NOT_READY, PENDING, explain, pods_of
-from controller.observe.health.rules import SUSPENDED
-from controller.observe.health.stability import without_crash
-from controller.observe.health.verdict import Context, State, Subject, Verdict, progressing, subject_of
-from controller.observe.progress import Explain, HealthTracker
-from controller.observe.records import ObjectKey, Record, key_of, project
-from controller.observe.watches import Watches
-from controller.retries import Retries
-from controller.untrusted import integer, mapping, mappings, strings, text
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller import untrusted
+from rukpak.controller.apply.ownership import Owner, applied_digest, with_shard
+from rukpak.controller.apply.removal import Removal
+from rukpak.controller.apply.replies import ApplyFailure, Recovery, classify
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.kube.client import ApiError, Client, User
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, Resource
+from rukpak.controller.observe.explanations import FEW_PODS, PODS, list_pods
+from rukpak.controller.observe.following import Contested
+from rukpak.controller.observe.health import rules
+from rukpak.controller.observe.health.explain import NOT_OBSERVED, NOT_READY, PENDING, explain, pods_of
+from rukpak.controller.observe.health.rules import SUSPENDED
+from rukpak.controller.observe.health.stability import without_crash
+from rukpak.controller.observe.health.verdict import Context, State, Subject, Verdict, progressing, subject_of
+from rukpak.controller.observe.progress import Explain, HealthTracker
+from rukpak.controller.observe.records import ObjectKey, Record, key_of, project
+from rukpak.controller.observe.watches import Watches
+from rukpak.controller.retries import Retries
+from rukpak.controller.untrusted import integer, mapping, mappings, strings, text
 
 BEFORE_CREATION, SUCCEEDED, FAILED = "before-hook-creation", "hook-succeeded", "hook-failed"
 log = logging.getLogger(__name__)

@@ -19,10 +19,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import starmap, takewhile
 
-from controller.apply.drift import DriftedObject
-from controller.content.digests import digest_of, digest_of_json
-from controller.observe.records import Journal, Look, ObjectKey, Reader, Record
-from controller.retries import Backoff
+from rukpak.controller.apply.drift import DriftedObject
+from rukpak.controller.content.digests import digest_of, digest_of_json
+from rukpak.controller.observe.records import Journal, Look, ObjectKey, Reader, Record
+from rukpak.controller.retries import Backoff
 
 FIRST_SECONDS = 2.0
 _BACKOFF = Backoff(first=FIRST_SECONDS, factor=3.0, longest=300.0)

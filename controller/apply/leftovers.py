@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from controller.apply.drift import MOST_SHAPES, REPLICAS, Path, UnclaimedItems, has_field, identity_of
-from controller.observe.records import Entry, ObjectKey, Tree, entries_of, fields_of, is_passed_on
-from controller.untrusted import mapping, path_below, text
+from rukpak.controller.apply.drift import MOST_SHAPES, REPLICAS, Path, UnclaimedItems, has_field, identity_of
+from rukpak.controller.observe.records import Entry, ObjectKey, Tree, entries_of, fields_of, is_passed_on
+from rukpak.controller.untrusted import mapping, path_below, text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 MARK = ": not in the revision and set by nobody: "

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from api import names
-from controller.apply.drift import DEFAULT_KEYS, MOST_SHAPES, Path, UnclaimedItems, identity_of, merge_keys
-from controller.apply.leftovers import LAST_APPLIED, outside, taken_fields, united_trees, without_tree
-from controller.apply.ownership import Owner, is_always_replaced
-from controller.kube.client import ApiError, Client
-from controller.kube.resources import Resource
-from controller.observe.records import Entry, Record, Tree, entries_of, entry_of, fields_of, is_of_another_owner
-from controller.untrusted import text
+from rukpak.api import names
+from rukpak.controller.apply.drift import DEFAULT_KEYS, MOST_SHAPES, Path, UnclaimedItems, identity_of, merge_keys
+from rukpak.controller.apply.leftovers import LAST_APPLIED, outside, taken_fields, united_trees, without_tree
+from rukpak.controller.apply.ownership import Owner, is_always_replaced
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.observe.records import Entry, Record, Tree, entries_of, entry_of, fields_of, is_of_another_owner
+from rukpak.controller.untrusted import text
 
 # On an object that is adopted; `released-from` goes last, since it says that this is not finished.
 _ANNOTATIONS = (LAST_APPLIED, names.RELEASED_FROM)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
-from controller.apply.ownership import Owner, has_all_marks, loses_reference
-from controller.formats.objects import BUILT_IN_GROUPS
-from controller.kube.resources import RBAC
-from controller.observe.records import ObjectKey, Record
+from rukpak.controller.apply.ownership import Owner, has_all_marks, loses_reference
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS
+from rukpak.controller.kube.resources import RBAC
+from rukpak.controller.observe.records import ObjectKey, Record
 
 Item = TypeVar("Item")
 _ADMISSION = "admissionregistration.k8s.io"

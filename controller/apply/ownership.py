@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from api import names
-from controller.build.revision import Revision, Terms
-from controller.content.digests import digest_of_json
-from controller.kube.configuration import User
-from controller.kube.resources import GroupVersionKind
-from controller.observe.records import BEFORE_FIRST_APPLY, RESOURCE_POLICY, ObjectKey, Record, key_of
+from rukpak.api import names
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.kube.configuration import User
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.records import BEFORE_FIRST_APPLY, RESOURCE_POLICY, ObjectKey, Record, key_of
 
 API_VERSION = f"{names.GROUP}/v1alpha2"
 

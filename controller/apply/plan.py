@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply import order
-from controller.apply.drift import DriftedObject
-from controller.apply.ledger import Ledger
-from controller.apply.ownership import (
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.policies import CrdUpgradeSafety
+from rukpak.controller.apply import order
+from rukpak.controller.apply.drift import DriftedObject
+from rukpak.controller.apply.ledger import Ledger
+from rukpak.controller.apply.ownership import (
     NO_HAND_OVER,
     Exists,
     HandOver,
@@ -31,14 +31,14 @@ from controller.apply.ownership import (
     is_unfinished,
     judge,
 )
-from controller.apply.targets import Target, TargetSet
-from controller.kube.client import User
-from controller.kube.resources import GroupVersionKind
-from controller.observe.health.rules import assess_absent, goes_when_done
-from controller.observe.health.verdict import State, Verdict
-from controller.observe.progress import judge_object
-from controller.observe.records import ObjectKey, Record
-from controller.retries import Retries
+from rukpak.controller.apply.targets import Target, TargetSet
+from rukpak.controller.kube.client import User
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.health.rules import assess_absent, goes_when_done
+from rukpak.controller.observe.health.verdict import State, Verdict
+from rukpak.controller.observe.progress import judge_object
+from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.retries import Retries
 
 _WITHDRAWN = (
     "its CustomResourceDefinition does not serve {} any more; change the bundle to a version that it serves, or serve "

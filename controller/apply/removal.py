@@ -19,19 +19,19 @@ from http import HTTPStatus
 from itertools import groupby
 from typing import Any
 
-from api import names
-from api.errors import BundleError
-from controller.apply.order import teardown_order, teardown_position
-from controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, has_all_marks
-from controller.apply.replies import classify
-from controller.apply.requests import Pool
-from controller.apply.rights import MissingRightsError, list_all
-from controller.kube.client import ApiError, Client, User
-from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.kube.shard import Shard
-from controller.observe.records import Entry, ObjectKey, Record, entries_of, project
-from controller.untrusted import mappings
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.controller.apply.order import teardown_order, teardown_position
+from rukpak.controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, has_all_marks
+from rukpak.controller.apply.replies import classify
+from rukpak.controller.apply.requests import Pool
+from rukpak.controller.apply.rights import MissingRightsError, list_all
+from rukpak.controller.kube.client import ApiError, Client, User
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.kube.shard import Shard
+from rukpak.controller.observe.records import Entry, ObjectKey, Record, entries_of, project
+from rukpak.controller.untrusted import mappings
 
 _MARKS = (names.OWNER_UID, names.APPLIED_DIGEST)
 MANAGER = "rukpak-shard"

@@ -14,13 +14,13 @@ from enum import Enum
 from http import HTTPStatus
 from typing import TypeAlias
 
-from api import names
-from api.v1alpha2.conditions import Reason
-from controller.apply.order import is_custom
-from controller.apply.ownership import DATA_KINDS
-from controller.apply.rights import RbacRight, describe_rights, parse_denial, parse_escalation
-from controller.kube.errors import ApiError, Cause
-from controller.observe.records import ObjectKey
+from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.order import is_custom
+from rukpak.controller.apply.ownership import DATA_KINDS
+from rukpak.controller.apply.rights import RbacRight, describe_rights, parse_denial, parse_escalation
+from rukpak.controller.kube.errors import ApiError, Cause
+from rukpak.controller.observe.records import ObjectKey
 
 MESSAGE_CHARACTERS = 1000
 MATCHED_CHARACTERS = 8 << 10

@@ -27,8 +27,8 @@ from http import HTTPStatus
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from api import names
-from controller.apply.drift import (
+from rukpak.api import names
+from rukpak.controller.apply.drift import (
     DELETED,
     RECREATED,
     DriftedObject,
@@ -37,13 +37,13 @@ from controller.apply.drift import (
     explain,
     is_claimed,
 )
-from controller.apply.ownership import Owner, make_body
-from controller.apply.plan import Action, ApplyOptions, Task
-from controller.apply.replies import conceal_paths_of
-from controller.kube.client import ApiError, Client, User
-from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record, entries_of, project
-from controller.processes.supervision import Kind, Supervisor
+from rukpak.controller.apply.ownership import Owner, make_body
+from rukpak.controller.apply.plan import Action, ApplyOptions, Task
+from rukpak.controller.apply.replies import conceal_paths_of
+from rukpak.controller.kube.client import ApiError, Client, User
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.observe.records import ObjectKey, Record, entries_of, project
+from rukpak.controller.processes.supervision import Kind, Supervisor
 
 Reply = TypeVar("Reply")
 REFUSED_FACTOR = 0.5

@@ -17,16 +17,16 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Any
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.apply.ownership import is_kept
-from controller.apply.targets import Target
-from controller.build.revision import Revision
-from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, GroupVersionKind, Resource
-from controller.observe.records import ObjectKey, key_of
-from controller.permissions.statement import Right, including
-from controller.untrusted import mapping, sequence, texts
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.ownership import is_kept
+from rukpak.controller.apply.targets import Target
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, GroupVersionKind, Resource
+from rukpak.controller.observe.records import ObjectKey, key_of
+from rukpak.controller.permissions.statement import Right, including
+from rukpak.controller.untrusted import mapping, sequence, texts
 
 Manifest = Mapping[str, Any]
 FindResource = Callable[[GroupVersionKind], Resource]

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.apply import leftovers, managed_fields
-from controller.apply.crd_upgrade import inspect_upgrade
-from controller.apply.drift import REPLICAS, DriftedObject, has_field, scales, united, without
-from controller.apply.holders import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply import leftovers, managed_fields
+from rukpak.controller.apply.crd_upgrade import inspect_upgrade
+from rukpak.controller.apply.drift import REPLICAS, DriftedObject, has_field, scales, united, without
+from rukpak.controller.apply.holders import (
     NO_HOLDERS,
     Holders,
     Refused,
@@ -28,22 +28,31 @@ from controller.apply.holders import (
     find_dropped,
     may_be_deleted,
 )
-from controller.apply.managed_fields import Replaced
-from controller.apply.order import describe_awaited
-from controller.apply.ownership import make_body, needs_mark, was_applied, with_shard
-from controller.apply.plan import Action, ApplyOptions, Outcome, Task, decide_about, is_drift, out_of_date, state_of
-from controller.apply.removal import delete, is_shared, mark_to_take_back, withdraw
-from controller.apply.replies import SHOWN, ApplyFailure, Contest, Recovery, classify, conceal_quotes
-from controller.apply.requests import ObjectReader
-from controller.apply.rights import MissingRightsError, for_apply
-from controller.apply.webhooks import Webhooks
-from controller.kube.client import ApiError, Client, Response
-from controller.kube.discovery import Discovery
-from controller.kube.errors import UNREACHABLE
-from controller.kube.resources import AUTOSCALERS, Resource
-from controller.observe.health.rules import NOT_OBSERVED, needs_full_object
-from controller.observe.records import ObjectKey, Record, entry_of, fields_of, project
-from controller.observe.watches import Watches
+from rukpak.controller.apply.managed_fields import Replaced
+from rukpak.controller.apply.order import describe_awaited
+from rukpak.controller.apply.ownership import make_body, needs_mark, was_applied, with_shard
+from rukpak.controller.apply.plan import (
+    Action,
+    ApplyOptions,
+    Outcome,
+    Task,
+    decide_about,
+    is_drift,
+    out_of_date,
+    state_of,
+)
+from rukpak.controller.apply.removal import delete, is_shared, mark_to_take_back, withdraw
+from rukpak.controller.apply.replies import SHOWN, ApplyFailure, Contest, Recovery, classify, conceal_quotes
+from rukpak.controller.apply.requests import ObjectReader
+from rukpak.controller.apply.rights import MissingRightsError, for_apply
+from rukpak.controller.apply.webhooks import Webhooks
+from rukpak.controller.kube.client import ApiError, Client, Response
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import UNREACHABLE
+from rukpak.controller.kube.resources import AUTOSCALERS, Resource
+from rukpak.controller.observe.health.rules import NOT_OBSERVED, needs_full_object
+from rukpak.controller.observe.records import ObjectKey, Record, entry_of, fields_of, project
+from rukpak.controller.observe.watches import Watches
 
 NOT_SERVED_YET_SECONDS = 0.3
 MOST_JUDGED = 5

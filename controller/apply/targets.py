@@ -19,11 +19,11 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from api import names
-from api.bounds import read_wave
-from api.v1alpha2.status import STARTED_LENGTH
-from api.v1alpha2.types import Changes
-from controller.apply.drift import (
+from rukpak.api import names
+from rukpak.api.bounds import read_wave
+from rukpak.api.v1alpha2.status import STARTED_LENGTH
+from rukpak.api.v1alpha2.types import Changes
+from rukpak.controller.apply.drift import (
     NOTHING_IGNORED,
     REPLICAS,
     IgnoredFields,
@@ -37,13 +37,13 @@ from controller.apply.drift import (
     united,
     without,
 )
-from controller.apply.leftovers import drops
-from controller.apply.order import effective_waves
-from controller.apply.ownership import Disposal, Owner, RemovalCause, carries_owner_reference, dispose, make_body
-from controller.build.revision import Revision
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.records import ObjectKey, Record, key_of, project
-from controller.untrusted import mapping, text
+from rukpak.controller.apply.leftovers import drops
+from rukpak.controller.apply.order import effective_waves
+from rukpak.controller.apply.ownership import Disposal, Owner, RemovalCause, carries_owner_reference, dispose, make_body
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.observe.records import ObjectKey, Record, key_of, project
+from rukpak.controller.untrusted import mapping, text
 
 # A group or a plural: anything else could lead to another path.
 _IN_A_PATH = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*").fullmatch

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from controller.kube.client import ApiError, Client
-from controller.kube.resources import Resource
-from controller.untrusted import mappings, text, texts
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.untrusted import mappings, text, texts
 
 CONFIGURATIONS = (
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",

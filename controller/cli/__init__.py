@@ -22,10 +22,10 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from api.errors import BundleError
-from controller.cli.command import MISUSE, FailedError, MisuseError, NoConsentError, explain, tell
-from controller.cli.parser import program, suggest
-from controller.cli.verbs import GROUPS, VERBS, make_parser
+from rukpak.api.errors import BundleError
+from rukpak.controller.cli.command import MISUSE, FailedError, MisuseError, NoConsentError, explain, tell
+from rukpak.controller.cli.parser import program, suggest
+from rukpak.controller.cli.verbs import GROUPS, VERBS, make_parser
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -77,7 +77,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _complete(line: Sequence[str]) -> int:
-    from controller.cli.completion import answer  # noqa: PLC0415 - only for shells
+    from rukpak.controller.cli.completion import answer  # noqa: PLC0415 - only for shells
 
     return answer(line)
 
@@ -100,7 +100,7 @@ def _run_verb(verb: str, options: argparse.Namespace) -> int:
 
 
 def _translate_errors(run: Callable[[], int]) -> int:
-    from controller.kube.errors import ApiError, ConfigurationError  # noqa: PLC0415 - slow to import, not for --help
+    from rukpak.controller.kube.errors import ApiError, ConfigurationError  # noqa: PLC0415 - slow to import, not for --help
 
     try:
         return run()

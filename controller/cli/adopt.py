@@ -25,10 +25,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from api import names
-from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.types import BundleDeployment
-from controller.apply.ownership import (
+from rukpak.api import names
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply.ownership import (
     Disposal,
     Judgement,
     Owner,
@@ -38,10 +38,10 @@ from controller.apply.ownership import (
     is_ours,
     judge,
 )
-from controller.apply.targets import Target, TargetSet
-from controller.cli import other_tools
-from controller.cli.changes import awaits_pause
-from controller.cli.command import (
+from rukpak.controller.apply.targets import Target, TargetSet
+from rukpak.controller.cli import other_tools
+from rukpak.controller.cli.changes import awaits_pause
+from rukpak.controller.cli.command import (
     FAILED,
     REQUESTS,
     FailedError,
@@ -52,9 +52,9 @@ from controller.cli.command import (
     explain,
     tell,
 )
-from controller.cli.comparison import Change, Comparison, Difference, outline, summarize, write_one
-from controller.cli.content import LOCAL, Draft, is_named, make_draft, write_with_content
-from controller.cli.deployments import (
+from rukpak.controller.cli.comparison import Change, Comparison, Difference, outline, summarize, write_one
+from rukpak.controller.cli.content import LOCAL, Draft, is_named, make_draft, write_with_content
+from rukpak.controller.cli.deployments import (
     MANAGER,
     Awaits,
     Deployments,
@@ -64,17 +64,26 @@ from controller.cli.deployments import (
     read_if_exists,
     wait_until,
 )
-from controller.cli.diff import NO_UID, compare, compare_two, find_targets, owner_of
-from controller.cli.other_tools import Applied, Origin, Release, Rival, Tool, find_left, make_change, other_managers
-from controller.cli.output import name_of, show, some, tell_all, to_yaml
-from controller.cli.render import Reviewed, find, read_stored, render_new
-from controller.cli.tree import ObjectLister
-from controller.kube.client import Client
-from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError
-from controller.kube.resources import DEPLOYMENTS, NAMESPACES, Resource
-from controller.observe.records import ObjectKey, Record, key_of, pass_on, project
-from controller.untrusted import mapping
+from rukpak.controller.cli.diff import NO_UID, compare, compare_two, find_targets, owner_of
+from rukpak.controller.cli.other_tools import (
+    Applied,
+    Origin,
+    Release,
+    Rival,
+    Tool,
+    find_left,
+    make_change,
+    other_managers,
+)
+from rukpak.controller.cli.output import name_of, show, some, tell_all, to_yaml
+from rukpak.controller.cli.render import Reviewed, find, read_stored, render_new
+from rukpak.controller.cli.tree import ObjectLister
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import DEPLOYMENTS, NAMESPACES, Resource
+from rukpak.controller.observe.records import ObjectKey, Record, key_of, pass_on, project
+from rukpak.controller.untrusted import mapping
 
 SHOWN_MANAGERS = 5
 _CHANGES = (Change.CHANGED, Change.RECREATED)

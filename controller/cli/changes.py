@@ -18,13 +18,13 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
-from api import names
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.types import BundleDeployment, HistoryEntry, Pending, Status, dump
-from controller.build.revision import Revision
-from controller.cli.command import FAILED, FailedError, MisuseError, confirm, connect, tell
-from controller.cli.deployments import (
+from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.types import BundleDeployment, HistoryEntry, Pending, Status, dump
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.cli.command import FAILED, FailedError, MisuseError, confirm, connect, tell
+from rukpak.controller.cli.deployments import (
     AWAITING_CONTROLLER,
     DONE,
     Awaited,
@@ -40,12 +40,12 @@ from controller.cli.deployments import (
     select,
     wait_if_asked,
 )
-from controller.cli.output import Cell, Color, Painted, age, dump_as, is_colored, tell_all, to_table
-from controller.cli.parser import program
-from controller.kube.client import Client
-from controller.kube.errors import ApiError
-from controller.revisions.store import RevisionSecrets, RevisionStore
-from controller.status.report import describe_changes, short
+from rukpak.controller.cli.output import Cell, Color, Painted, age, dump_as, is_colored, tell_all, to_table
+from rukpak.controller.cli.parser import program
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.revisions.store import RevisionSecrets, RevisionStore
+from rukpak.controller.status.report import describe_changes, short
 
 RETRY_SECONDS = 10.0
 """After a request that changes no condition, the failure from before it counts as that of the retry, too."""

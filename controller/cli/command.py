@@ -9,12 +9,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from controller.content.limits import visible
+from rukpak.controller.content.limits import visible
 
 if TYPE_CHECKING:
     from http import HTTPStatus
 
-    from controller.kube.client import Client, User
+    from rukpak.controller.kube.client import Client, User
 T = TypeVar("T")
 FAILED = 1
 MISUSE = 2
@@ -44,7 +44,7 @@ def connect(options: argparse.Namespace, pool: int = REQUESTS) -> Client:
 
     Raises: ConfigurationError; MisuseError for a user that cannot be impersonated.
     """
-    from controller.kube import client  # noqa: PLC0415 - slow to import, and render may not need it
+    from rukpak.controller.kube import client  # noqa: PLC0415 - slow to import, and render may not need it
 
     connected = client.connect(
         kubeconfig=options.kubeconfig or None,
@@ -56,7 +56,7 @@ def connect(options: argparse.Namespace, pool: int = REQUESTS) -> Client:
 
 
 def _impersonated(name: str | None, groups: list[str] | None) -> User | None:
-    from controller.kube.client import User  # noqa: PLC0415 - see above
+    from rukpak.controller.kube.client import User  # noqa: PLC0415 - see above
 
     if name is None:
         if groups:
@@ -73,7 +73,7 @@ def attempt(request: Callable[[], T], *accepted: HTTPStatus) -> T | None:
 
     Raises: ApiError for any other.
     """
-    from controller.kube.errors import ApiError  # noqa: PLC0415 - see above
+    from rukpak.controller.kube.errors import ApiError  # noqa: PLC0415 - see above
 
     try:
         return request()

@@ -19,17 +19,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from api import names
-from api.v1alpha2.status import Changes
-from controller.apply.drift import united
-from controller.apply.hooks import HookEvent, PlannedHook, hooks_of
-from controller.apply.leftovers import LAST_APPLIED
-from controller.apply.targets import TargetSet, find_differences, find_waves
-from controller.build.revision import Revision
-from controller.cli.output import SHOWN, WIDTH, Color, one_line, to_yaml
-from controller.observe.records import ObjectKey
-from controller.status.report import describe_changes, short
-from controller.untrusted import mapping, mappings
+from rukpak.api import names
+from rukpak.api.v1alpha2.status import Changes
+from rukpak.controller.apply.drift import united
+from rukpak.controller.apply.hooks import HookEvent, PlannedHook, hooks_of
+from rukpak.controller.apply.leftovers import LAST_APPLIED
+from rukpak.controller.apply.targets import TargetSet, find_differences, find_waves
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.cli.output import SHOWN, WIDTH, Color, one_line, to_yaml
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.status.report import describe_changes, short
+from rukpak.controller.untrusted import mapping, mappings
 
 Manifest = Mapping[str, Any]
 _HASH_DIGITS = 12

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 
-from controller.cli.command import connect
-from controller.cli.parser import Parser
-from controller.cli.verbs import VERBS, make_parser
+from rukpak.controller.cli.command import connect
+from rukpak.controller.cli.parser import Parser
+from rukpak.controller.cli.verbs import VERBS, make_parser
 
 HELP = "help"
 ANSWER = "__complete"
@@ -170,8 +170,8 @@ def answer(words: Sequence[str] | None = None) -> int:
 
 def _find_names(line: Sequence[str]) -> Iterable[str]:
     """Return the names of all BundleDeployments; none if the cluster does not answer: a shell shows no errors."""
-    from controller.cli.deployments import Deployments  # noqa: PLC0415 - slow, and rarely needed
-    from controller.kube.errors import ApiError, ConfigurationError  # noqa: PLC0415
+    from rukpak.controller.cli.deployments import Deployments  # noqa: PLC0415 - slow, and rarely needed
+    from rukpak.controller.kube.errors import ApiError, ConfigurationError  # noqa: PLC0415
 
     options = argparse.Namespace(kubeconfig=_value(line, "--kubeconfig"), context=_value(line, "--context"))
     try:

@@ -28,23 +28,23 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from api import names
-from api.errors import BundleError
-from api.plugins import ContentTree, Entry, EntryKind, Limits
-from api.v1alpha2.conditions import Reason
-from controller.build.plugins import format_of
-from controller.build.request import check_config
-from controller.cli import manifest
-from controller.cli.command import FailedError, MisuseError, read_file
-from controller.cli.deployments import MANAGER, Manifest
-from controller.cli.values import Convert, merge_files, set_values, typed
-from controller.content.archive import write_entries
-from controller.content.disk import read_folder
-from controller.content.limits import Rejection, describe_bytes, quote
-from controller.formats.helm.values import read_configuration
-from controller.formats.manifests import read_documents
-from controller.formats.plain import needs_recursive
-from controller.formats.recognition import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import ContentTree, Entry, EntryKind, Limits
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building.plugins import format_of
+from rukpak.controller.building.request import check_config
+from rukpak.controller.cli import manifest
+from rukpak.controller.cli.command import FailedError, MisuseError, read_file
+from rukpak.controller.cli.deployments import MANAGER, Manifest
+from rukpak.controller.cli.values import Convert, merge_files, set_values, typed
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.disk import read_folder
+from rukpak.controller.content.limits import Rejection, describe_bytes, quote
+from rukpak.controller.formats.helm.values import read_configuration
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.formats.plain import needs_recursive
+from rukpak.controller.formats.recognition import (
     Archives,
     is_folder,
     recognize_bundle,
@@ -52,12 +52,12 @@ from controller.formats.recognition import (
     recognize_first,
     recognize_manifests,
 )
-from controller.kube.client import ApiError, Client
-from controller.kube.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
-from controller.sources.config_map import KEY, MOST_BYTES, Part, split
-from controller.sources.http import is_file_name, read_body
-from controller.sources.image.reference import parse_reference
-from controller.untrusted import mapping, mappings
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
+from rukpak.controller.sources.config_map import KEY, MOST_BYTES, Part, split
+from rukpak.controller.sources.http import is_file_name, read_body
+from rukpak.controller.sources.image.reference import parse_reference
+from rukpak.controller.untrusted import mapping, mappings
 
 OCI = "oci://"
 _URLS = ("https://", "http://")

@@ -18,19 +18,19 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
-from api import names
-from api.v1alpha2.conditions import DECISIONS, Reason
-from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.status import NotReady, Stray
-from api.v1alpha2.types import BundleDeployment
-from controller.cli.command import FAILED, FailedError, MisuseError, attempt, tell
-from controller.cli.output import name_of, one_line, show, some
-from controller.kube.client import PAGE_ITEMS, Client, Response
-from controller.kube.errors import ApiError
-from controller.kube.lease import LEASES
-from controller.kube.resources import DEPLOYMENTS, Resource
-from controller.kube.shard import DEFAULT_SHARD, Shard, is_shard_name
-from controller.kube.watch import Collection, parse_events
+from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import DECISIONS, Reason
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.status import NotReady, Stray
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.cli.command import FAILED, FailedError, MisuseError, attempt, tell
+from rukpak.controller.cli.output import name_of, one_line, show, some
+from rukpak.controller.kube.client import PAGE_ITEMS, Client, Response
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.lease import LEASES
+from rukpak.controller.kube.resources import DEPLOYMENTS, Resource
+from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard, is_shard_name
+from rukpak.controller.kube.watch import Collection, parse_events
 
 Manifest = dict[str, Any]
 MANAGER = "kubectl-rukpak"

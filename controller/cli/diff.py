@@ -24,14 +24,14 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.types import BundleDeployment
-from controller.apply import leftovers
-from controller.apply.crd_upgrade import inspect_upgrade
-from controller.apply.drift import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply import leftovers
+from rukpak.controller.apply.crd_upgrade import inspect_upgrade
+from rukpak.controller.apply.drift import (
     UnclaimedItems,
     as_compared,
     has_field,
@@ -40,11 +40,11 @@ from controller.apply.drift import (
     only,
     united,
 )
-from controller.apply.execute import AccessReviewer
-from controller.apply.holders import Refused, Trials, find_dropped, may_be_deleted, read_replaced
-from controller.apply.ledger import Ledger
-from controller.apply.managed_fields import claimed_fields, find_taken, parse_field
-from controller.apply.ownership import (
+from rukpak.controller.apply.execute import AccessReviewer
+from rukpak.controller.apply.holders import Refused, Trials, find_dropped, may_be_deleted, read_replaced
+from rukpak.controller.apply.ledger import Ledger
+from rukpak.controller.apply.managed_fields import claimed_fields, find_taken, parse_field
+from rukpak.controller.apply.ownership import (
     Disposal,
     Giver,
     HandOver,
@@ -56,14 +56,14 @@ from controller.apply.ownership import (
     name_objects,
     was_applied,
 )
-from controller.apply.plan import Action, ApplyOptions, Task, decide_about
-from controller.apply.replies import ApplyFailure, Contest, Recovery, classify
-from controller.apply.requests import Pool
-from controller.apply.rights import lack_of
-from controller.apply.targets import Target, TargetSet, find_reduced, leave_out_missing, make_targets
-from controller.build.revision import Revision
-from controller.cli.command import REQUESTS, MisuseError, tell
-from controller.cli.comparison import (
+from rukpak.controller.apply.plan import Action, ApplyOptions, Task, decide_about
+from rukpak.controller.apply.replies import ApplyFailure, Contest, Recovery, classify
+from rukpak.controller.apply.requests import Pool
+from rukpak.controller.apply.rights import lack_of
+from rukpak.controller.apply.targets import Target, TargetSet, find_reduced, leave_out_missing, make_targets
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.cli.command import REQUESTS, MisuseError, tell
+from rukpak.controller.cli.comparison import (
     Change,
     Comparison,
     Difference,
@@ -73,17 +73,17 @@ from controller.cli.comparison import (
     to_value,
     write,
 )
-from controller.cli.content import is_described
-from controller.cli.deployments import Deployments, ProgressLine, try_to_list
-from controller.cli.output import dump_as, is_colored
-from controller.cli.render import Reviewed, find, find_new, list_stored, read_stored
-from controller.kube.client import Client, User
-from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError
-from controller.kube.resources import GroupVersionKind, Resource, read_kinds
-from controller.observe.records import ObjectKey, Tree, entry_of, fields_of, key_of, pass_on, project
-from controller.observe.relations import find_hindrance
-from controller.processes.supervision import Supervisor
+from rukpak.controller.cli.content import is_described
+from rukpak.controller.cli.deployments import Deployments, ProgressLine, try_to_list
+from rukpak.controller.cli.output import dump_as, is_colored
+from rukpak.controller.cli.render import Reviewed, find, find_new, list_stored, read_stored
+from rukpak.controller.kube.client import Client, User
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_kinds
+from rukpak.controller.observe.records import ObjectKey, Tree, entry_of, fields_of, key_of, pass_on, project
+from rukpak.controller.observe.relations import find_hindrance
+from rukpak.controller.processes.supervision import Supervisor
 
 DIFFERENT = 1
 BROKEN = 2

@@ -13,17 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from api import names
-from controller.cli.command import FAILED, FailedError, connect, tell
-from controller.cli.deployments import Deployments, Manifest, find_each, follow
-from controller.cli.output import age, one_line, show, to_table
-from controller.cli.verbs import LEVELS
-from controller.kube.client import Client
-from controller.kube.errors import QUOTING, ApiError
-from controller.kube.events import EVENTS, NAMESPACE
-from controller.kube.lease import LEASES
-from controller.kube.resources import Resource
-from controller.untrusted import integer, text
+from rukpak.api import names
+from rukpak.controller.cli.command import FAILED, FailedError, connect, tell
+from rukpak.controller.cli.deployments import Deployments, Manifest, find_each, follow
+from rukpak.controller.cli.output import age, one_line, show, to_table
+from rukpak.controller.cli.verbs import LEVELS
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.errors import QUOTING, ApiError
+from rukpak.controller.kube.events import EVENTS, NAMESPACE
+from rukpak.controller.kube.lease import LEASES
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.untrusted import integer, text
 
 _HEADING = ("LAST SEEN", "TYPE", "REASON", "MESSAGE")
 _GAP = "   "

@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from controller.cli.command import FAILED, FailedError, MisuseError, connect, read_file
-from controller.cli.output import dump_as, to_table
-from controller.formats.manifests import read_documents
-from controller.kube.client import ApiError, Client
-from controller.kube.discovery import Discovery
-from controller.kube.resources import Resource
-from controller.observe.health.expressions import evaluate, find_problem
-from controller.observe.health.rules import assess
-from controller.observe.health.verdict import Context, State, Verdict
-from controller.observe.records import key_of
-from controller.untrusted import text
+from rukpak.controller.cli.command import FAILED, FailedError, MisuseError, connect, read_file
+from rukpak.controller.cli.output import dump_as, to_table
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.observe.health.expressions import evaluate, find_problem
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.verdict import Context, State, Verdict
+from rukpak.controller.observe.records import key_of
+from rukpak.controller.untrusted import text
 
 _FLAGS = {"inProgress": "in_progress", "failed": "failed", "current": "expr"}
 _HEADING = ("OBJECT", "HEALTH", "REASON", "MESSAGE")

@@ -27,12 +27,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Limits
-from api.v1alpha2.conditions import Reason
-from controller.cli.command import FailedError, MisuseError, confirm, connect, read_file, tell
-from controller.cli.comparison import Change, Comparison, outline, summarize, write
-from controller.cli.content import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Limits
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.cli.command import FailedError, MisuseError, confirm, connect, read_file, tell
+from rukpak.controller.cli.comparison import Change, Comparison, outline, summarize, write
+from rukpak.controller.cli.content import (
     LOCAL,
     OCI,
     Draft,
@@ -48,22 +48,22 @@ from controller.cli.content import (
     write_parts,
     write_with_content,
 )
-from controller.cli.deployments import MANAGER, Deployments, Manifest, awaits_ready, conclude, wait_if_asked
-from controller.cli.diff import compare
-from controller.cli.output import name_of, show, tell_all
-from controller.cli.parser import is_object_name
-from controller.cli.permissions import describe
-from controller.cli.render import Reviewed, network_of, new_store, read_capabilities, render_local, render_new
-from controller.content.limits import quote
-from controller.kube.client import ApiError, Client
-from controller.kube.resources import DEPLOYMENTS
-from controller.permissions.permissions import permissions_of
-from controller.permissions.statement import to_lines
-from controller.sources.config_map import MOST_BYTES
-from controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
-from controller.sources.image.registry import push_image
-from controller.status.report import short
-from controller.untrusted import mapping
+from rukpak.controller.cli.deployments import MANAGER, Deployments, Manifest, awaits_ready, conclude, wait_if_asked
+from rukpak.controller.cli.diff import compare
+from rukpak.controller.cli.output import name_of, show, tell_all
+from rukpak.controller.cli.parser import is_object_name
+from rukpak.controller.cli.permissions import describe
+from rukpak.controller.cli.render import Reviewed, network_of, new_store, read_capabilities, render_local, render_new
+from rukpak.controller.content.limits import quote
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.permissions.permissions import permissions_of
+from rukpak.controller.permissions.statement import to_lines
+from rukpak.controller.sources.config_map import MOST_BYTES
+from rukpak.controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
+from rukpak.controller.sources.image.registry import push_image
+from rukpak.controller.status.report import short
+from rukpak.controller.untrusted import mapping
 
 _AUTOMATIC = "Automatic"
 _PLACE = "image"

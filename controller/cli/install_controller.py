@@ -18,23 +18,23 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from api import names
-from api.proxies import HTTPS_PROXY, NO_PROXY, read_proxies
-from controller.apply.order import position_of
-from controller.cli.command import FailedError, MisuseError, attempt, confirm, connect, tell
-from controller.cli.deployments import Manifest, read_holder, read_if_exists, wait_while
-from controller.cli.installation import LABEL, Level, check_cluster, describe_cluster, find_loss
-from controller.cli.output import name_of, one_line, to_yaml
-from controller.formats.manifests import read_documents
-from controller.kube.client import Client
-from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError
-from controller.kube.resources import GroupVersionKind
-from controller.observe.explanations import FEW_PODS, list_pods
-from controller.observe.health.explain import explain, explained, pods_of
-from controller.observe.health.rules import assess
-from controller.observe.health.verdict import Context, State, Verdict
-from controller.observe.records import key_of, project
+from rukpak.api import names
+from rukpak.api.proxies import HTTPS_PROXY, NO_PROXY, read_proxies
+from rukpak.controller.apply.order import position_of
+from rukpak.controller.cli.command import FailedError, MisuseError, attempt, confirm, connect, tell
+from rukpak.controller.cli.deployments import Manifest, read_holder, read_if_exists, wait_while
+from rukpak.controller.cli.installation import LABEL, Level, check_cluster, describe_cluster, find_loss
+from rukpak.controller.cli.output import name_of, one_line, to_yaml
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.explanations import FEW_PODS, list_pods
+from rukpak.controller.observe.health.explain import explain, explained, pods_of
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.verdict import Context, State, Verdict
+from rukpak.controller.observe.records import key_of, project
 
 MANAGER = "rukpak-install-controller"
 DEFAULT, RESTRICTED = "install.yaml", "install-restricted.yaml"
@@ -129,7 +129,7 @@ def add_proxy(manifests: Sequence[Manifest], options: argparse.Namespace) -> lis
 def find_manifests(name: str) -> Path:
     """Return the path of a file of manifests: beside this module in an installed package, else that of the sources."""
     installed = Path(__file__).with_name(name)
-    return installed if installed.exists() else Path(__file__).parents[2] / "config" / name
+    return installed if installed.exists() else Path(__file__).resolve().parents[2] / "config" / name
 
 
 def _with_image(deployment: Manifest, image: str) -> Manifest:

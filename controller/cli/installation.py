@@ -19,23 +19,23 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from api import names
-from api.errors import BundleError
-from api.plugins import PLUGIN_API, Means, ProgramVersion
-from api.proxies import read_proxies
-from api.v1alpha2.schema import crd
-from controller.build.plugins import check, find_installed, find_programs
-from controller.cli.command import FAILED, attempt, connect, explain
-from controller.cli.deployments import SHOWN_NAMES, Holder, is_served, read_holder, read_if_exists, server_time
-from controller.cli.output import dump_as, one_line, show, some, to_table
-from controller.formats.helm.program import make_finder
-from controller.kube.client import Client
-from controller.kube.configuration import find_context
-from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError, ConfigurationError
-from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
-from controller.processes.programs import Mechanisms
-from controller.settings import Settings
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import PLUGIN_API, Means, ProgramVersion
+from rukpak.api.proxies import read_proxies
+from rukpak.api.v1alpha2.schema import crd
+from rukpak.controller.building.plugins import check, find_installed, find_programs
+from rukpak.controller.cli.command import FAILED, attempt, connect, explain
+from rukpak.controller.cli.deployments import SHOWN_NAMES, Holder, is_served, read_holder, read_if_exists, server_time
+from rukpak.controller.cli.output import dump_as, one_line, show, some, to_table
+from rukpak.controller.formats.helm.program import make_finder
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.configuration import find_context
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ApiError, ConfigurationError
+from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
+from rukpak.controller.processes.programs import Mechanisms
+from rukpak.controller.settings import Settings
 
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.DEFINITION}"
 MOST_FIELDS = 5

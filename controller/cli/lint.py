@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
-from api.plugins import Capabilities, Limits
-from controller.build.revision import Revision
-from controller.cli.command import FAILED, MisuseError, tell
-from controller.cli.content import check_stdin, is_local, is_named, unpack
-from controller.cli.output import to_json
-from controller.cli.render import read_capabilities, render_given
-from controller.content.limits import name_key
-from controller.formats.objects import Identity, Object, group_of, identify
-from controller.formats.plain import find_manifests_below
-from controller.untrusted import path_below
+from rukpak.api.plugins import Capabilities, Limits
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.cli.command import FAILED, MisuseError, tell
+from rukpak.controller.cli.content import check_stdin, is_local, is_named, unpack
+from rukpak.controller.cli.output import to_json
+from rukpak.controller.cli.render import read_capabilities, render_given
+from rukpak.controller.content.limits import name_key
+from rukpak.controller.formats.objects import Identity, Object, group_of, identify
+from rukpak.controller.formats.plain import find_manifests_below
+from rukpak.controller.untrusted import path_below
 
 if TYPE_CHECKING:
-    from controller.cli.schemas import FieldPath, Kind, Schemas
+    from rukpak.controller.cli.schemas import FieldPath, Kind, Schemas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def _check(options: argparse.Namespace) -> None:
 def _choose_version(wanted: str, capabilities: Capabilities) -> str:
     """Return a version that has schemas: what the user says, or the nearest one up to that of the capabilities."""
     try:
-        from controller.cli.schemas import known_versions  # noqa: PLC0415 - needs the extra
+        from rukpak.controller.cli.schemas import known_versions  # noqa: PLC0415 - needs the extra
     except ImportError:
         raise MisuseError('the schemas of Kubernetes are missing; run: pip install "rukpak[lint]"') from None
     known = known_versions()
@@ -101,7 +101,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _make_report(version: str, revision: Revision, capabilities: Capabilities) -> Report:
-    from controller.cli.schemas import Schemas  # noqa: PLC0415 - needs the extra
+    from rukpak.controller.cli.schemas import Schemas  # noqa: PLC0415 - needs the extra
 
     objects = [*revision.objects, *(hook["manifest"] for hook in revision.hooks)]
     schemas = Schemas(version, objects)

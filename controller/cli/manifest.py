@@ -12,21 +12,21 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.reading import describe, problems_of
-from api.v1alpha2.schema import open_api_schema
-from api.v1alpha2.sources import ChartSource
-from api.v1alpha2.types import BundleDeployment, Source
-from controller.build.config_values import find_secrets
-from controller.cli.command import ask, tell
-from controller.cli.output import to_table
-from controller.formats.manifests import read_documents
-from controller.sources.chart_registry import chart_reference
-from controller.sources.git.connection import parse_repository
-from controller.sources.http import parse_address
-from controller.sources.image.reference import find_endpoint, parse_reference
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.reading import describe, problems_of
+from rukpak.api.v1alpha2.schema import open_api_schema
+from rukpak.api.v1alpha2.sources import ChartSource
+from rukpak.api.v1alpha2.types import BundleDeployment, Source
+from rukpak.controller.building.config_values import find_secrets
+from rukpak.controller.cli.command import ask, tell
+from rukpak.controller.cli.output import to_table
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.sources.chart_registry import chart_reference
+from rukpak.controller.sources.git.connection import parse_repository
+from rukpak.controller.sources.http import parse_address
+from rukpak.controller.sources.image.reference import find_endpoint, parse_reference
 
 _API_VERSION = f"{names.GROUP}/v1alpha2"
 

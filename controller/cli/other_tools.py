@@ -28,20 +28,20 @@ from functools import reduce
 from http import HTTPStatus
 from typing import Any
 
-from api import names
-from api.errors import BundleError
-from controller.apply.drift import UnclaimedItems, find_uncovered, identity_of, merge_keys, united
-from controller.apply.leftovers import LAST_APPLIED, inside
-from controller.cli.command import REQUESTS, FailedError, MisuseError, attempt, tell
-from controller.cli.comparison import SERVER_METADATA, clean
-from controller.cli.deployments import MANAGER
-from controller.formats.manifests import read_documents
-from controller.formats.objects import collect_objects
-from controller.kube.client import Client
-from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of
-from controller.untrusted import mapping
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.controller.apply.drift import UnclaimedItems, find_uncovered, identity_of, merge_keys, united
+from rukpak.controller.apply.leftovers import LAST_APPLIED, inside
+from rukpak.controller.cli.command import REQUESTS, FailedError, MisuseError, attempt, tell
+from rukpak.controller.cli.comparison import SERVER_METADATA, clean
+from rukpak.controller.cli.deployments import MANAGER
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.formats.objects import collect_objects
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of
+from rukpak.controller.untrusted import mapping
 
 FLUX_NAMESPACE = "flux-system"
 """Where Flux keeps Kustomizations unless it is told otherwise."""

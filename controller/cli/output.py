@@ -18,8 +18,8 @@ from typing import Any
 
 import yaml
 
-from controller.cli.command import tell
-from controller.content.limits import visible
+from rukpak.controller.cli.command import tell
+from rukpak.controller.content.limits import visible
 
 WIDTH = 100
 """Columns of prose."""

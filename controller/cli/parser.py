@@ -13,7 +13,7 @@ from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from controller.cli.command import MISUSE, tell
+from rukpak.controller.cli.command import MISUSE, tell
 
 FLAGS = "flags"
 """Title of the flags that only one verb has."""

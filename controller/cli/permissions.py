@@ -6,26 +6,26 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import Capabilities
-from api.v1alpha2.types import BundleDeployment
-from api.v1alpha2.verification import config_maps_of, secrets_of
-from controller.apply.rights import RbacRight, find_rights, make_roles, merge
-from controller.build import capabilities as capabilities_file
-from controller.build.config_values import find_secrets
-from controller.build.revision import Revision
-from controller.cli.command import FailedError, MisuseError, tell
-from controller.cli.content import is_named
-from controller.cli.output import dump_as, list_of, to_json, to_yaml
-from controller.cli.render import Reviewed, find, read_stored
-from controller.formats.objects import BUILT_IN_GROUPS, crd_specs
-from controller.kube.client import Client
-from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError
-from controller.kube.resources import CLUSTER_ROLES, ROLES, GroupVersionKind, Resource
-from controller.permissions.permissions import Permissions, added, digest_of, look_up, permissions_of
-from controller.permissions.statement import Line, Topic, to_lines
-from controller.untrusted import mapping
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Capabilities
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.api.v1alpha2.verification import config_maps_of, secrets_of
+from rukpak.controller.apply.rights import RbacRight, find_rights, make_roles, merge
+from rukpak.controller.building import capabilities as capabilities_file
+from rukpak.controller.building.config_values import find_secrets
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.cli.command import FailedError, MisuseError, tell
+from rukpak.controller.cli.content import is_named
+from rukpak.controller.cli.output import dump_as, list_of, to_json, to_yaml
+from rukpak.controller.cli.render import Reviewed, find, read_stored
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS, crd_specs
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import CLUSTER_ROLES, ROLES, GroupVersionKind, Resource
+from rukpak.controller.permissions.permissions import Permissions, added, digest_of, look_up, permissions_of
+from rukpak.controller.permissions.statement import Line, Topic, to_lines
+from rukpak.controller.untrusted import mapping
 
 _ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
 FindResource = Callable[[GroupVersionKind], Resource]

@@ -14,21 +14,21 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from api import names
-from api.v1alpha2.schema import crd
-from controller.cli.command import FailedError, tell
-from controller.cli.deployments import read_holder
-from controller.cli.installation import DEFINITION, list_programs
-from controller.cli.output import one_line
-from controller.kube.client import connect
-from controller.playground.binaries import Binaries, MissingError
-from controller.playground.cluster import ControlPlane, load_control_plane, make_control_plane
-from controller.playground.processes import Process, running_process, take_away
-from controller.playground.programs import CONTROL_PLANE
-from controller.playground.registry import Registry
-from controller.playground.settings import Settings, read_settings
-from controller.playground.waiting import wait_for
-from controller.processes.programs import Mechanisms
+from rukpak.api import names
+from rukpak.api.v1alpha2.schema import crd
+from rukpak.controller.cli.command import FailedError, tell
+from rukpak.controller.cli.deployments import read_holder
+from rukpak.controller.cli.installation import DEFINITION, list_programs
+from rukpak.controller.cli.output import one_line
+from rukpak.controller.kube.client import connect
+from rukpak.controller.playground.binaries import Binaries, MissingError
+from rukpak.controller.playground.cluster import ControlPlane, load_control_plane, make_control_plane
+from rukpak.controller.playground.processes import Process, running_process, take_away
+from rukpak.controller.playground.programs import CONTROL_PLANE
+from rukpak.controller.playground.registry import Registry
+from rukpak.controller.playground.settings import Settings, read_settings
+from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.processes.programs import Mechanisms
 
 NAME = "playground"
 PROGRAMS = (*CONTROL_PLANE, "kwok", "registry")
@@ -139,7 +139,7 @@ def _start_controller(cluster: ControlPlane) -> None:
         options.append("--confinement=best-effort")
     # -P: what lies in the working folder is not imported.
     path = os.pathsep.join([str(cluster.folder / "bin"), os.environ.get("PATH", os.defpath)])
-    command = [sys.executable, "-P", "-m", "controller", "run", *options]
+    command = [sys.executable, "-P", "-m", "rukpak", "run", *options]
     process = Process("controller", cluster.folder, command, {"PATH": path})
     process.start()
 

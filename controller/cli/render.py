@@ -24,26 +24,35 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from api import names
-from api.errors import BundleError
-from api.plugins import Capabilities, Credentials, Limits, LocalContent, Network, ReadsSecrets, RenderRequest, Trusted
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.types import BundleDeployment, Source, Spec
-from api.v1alpha2.verification import config_maps_of, secrets_of
-from controller.apply.targets import find_waves
-from controller.build import capabilities as capabilities_file
-from controller.build.builder import Builder
-from controller.build.config_values import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import (
+    Capabilities,
+    Credentials,
+    Limits,
+    LocalContent,
+    Network,
+    ReadsSecrets,
+    RenderRequest,
+    Trusted,
+)
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.types import BundleDeployment, Source, Spec
+from rukpak.api.v1alpha2.verification import config_maps_of, secrets_of
+from rukpak.controller.apply.targets import find_waves
+from rukpak.controller.building import capabilities as capabilities_file
+from rukpak.controller.building.builder import Builder
+from rukpak.controller.building.config_values import (
     Confidential,
     SecretValues,
     confidential_of,
     merge_config,
     needs_objects,
 )
-from controller.build.plugins import processor_of
-from controller.build.rendering import render
-from controller.build.request import (
+from rukpak.controller.building.plugins import processor_of
+from rukpak.controller.building.rendering import render
+from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,
     Request,
@@ -52,12 +61,12 @@ from controller.build.request import (
     find_unchecked,
     match_pins,
 )
-from controller.build.revision import PackedRevision, Revision
-from controller.cli import manifest
-from controller.cli.changes import open_store, read_kept
-from controller.cli.command import FailedError, MisuseError, NoConsentError, attempt, connect, read_file, tell
-from controller.cli.comparison import mask
-from controller.cli.content import (
+from rukpak.controller.building.revision import PackedRevision, Revision
+from rukpak.controller.cli import manifest
+from rukpak.controller.cli.changes import open_store, read_kept
+from rukpak.controller.cli.command import FailedError, MisuseError, NoConsentError, attempt, connect, read_file, tell
+from rukpak.controller.cli.comparison import mask
+from rukpak.controller.cli.content import (
     Draft,
     check_stdin,
     is_described,
@@ -68,17 +77,17 @@ from controller.cli.content import (
     recognize,
     unpack,
 )
-from controller.cli.deployments import Deployments
-from controller.cli.manifest import SecretUse, find_secret_uses, is_consent_given
-from controller.cli.output import list_of, name_of, to_json, to_yaml
-from controller.cli.verbs import RENDERING
-from controller.content.store import ContentStore
-from controller.kube.client import Client
-from controller.kube.discovery import Discovery
-from controller.observe.records import key_of
-from controller.settings import Settings
-from controller.sources.config_map import KEY
-from controller.untrusted import mapping
+from rukpak.controller.cli.deployments import Deployments
+from rukpak.controller.cli.manifest import SecretUse, find_secret_uses, is_consent_given
+from rukpak.controller.cli.output import list_of, name_of, to_json, to_yaml
+from rukpak.controller.cli.verbs import RENDERING
+from rukpak.controller.content.store import ContentStore
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.observe.records import key_of
+from rukpak.controller.settings import Settings
+from rukpak.controller.sources.config_map import KEY
+from rukpak.controller.untrusted import mapping
 
 NAME = "bundle"
 _STORE_BYTES = 1 << 40
@@ -314,7 +323,7 @@ def _with_config(
     spec = deployment.spec
     if not needs_objects(spec):
         return spec, None, {}
-    from controller.revisions.config_objects import read_values  # noqa: PLC0415 - needs the cluster
+    from rukpak.controller.revisions.config_objects import read_values  # noqa: PLC0415 - needs the cluster
 
     found = read_values(connect(options), deployment, None, lambda _object, _version: None)
     spec = spec.model_copy(update={"config": merge_config(spec, found.texts)})
@@ -366,7 +375,7 @@ class _Reader:
         """
         if not (source.secret or (self._deployment.spec.service_account_name and source.is_in_registry)):
             return None
-        from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from rukpak.controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)
@@ -380,7 +389,7 @@ class _Reader:
         verification = source.verification
         if verification is None or not any((*secrets_of(verification), *config_maps_of(verification))):
             return Trusted()
-        from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from rukpak.controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)
@@ -391,7 +400,7 @@ class _Reader:
 
         Raises: BundleError as read_demanded; ConfigurationError.
         """
-        from controller.revisions.credentials import SecretReader, read_demanded  # noqa: PLC0415 - needs the cluster
+        from rukpak.controller.revisions.credentials import SecretReader, read_demanded  # noqa: PLC0415 - needs the cluster
 
         def _read(namespace: str, name: str, path: str) -> dict[str, Any]:
             return SecretReader(connect(self._options), None).read_unfollowed(namespace, name, path)
@@ -406,7 +415,7 @@ class _Reader:
         """
         if name in self._maps:
             return self._maps[name]
-        from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from rukpak.controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)

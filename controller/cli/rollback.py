@@ -9,16 +9,16 @@ import argparse
 from collections.abc import Iterator
 from http import HTTPStatus
 
-from api.errors import BundleError
-from api.v1alpha2.types import BundleDeployment, Status
-from controller.cli.changes import find_kept, kept_revisions
-from controller.cli.command import FailedError, MisuseError, NoConsentError, confirm, connect, tell
-from controller.cli.deployments import Deployments, Manifest, awaits_ready, conclude, wait_if_asked
-from controller.cli.output import one_line
-from controller.cli.parser import program
-from controller.kube.client import Client
-from controller.kube.errors import ApiError
-from controller.status.report import short
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.types import BundleDeployment, Status
+from rukpak.controller.cli.changes import find_kept, kept_revisions
+from rukpak.controller.cli.command import FailedError, MisuseError, NoConsentError, confirm, connect, tell
+from rukpak.controller.cli.deployments import Deployments, Manifest, awaits_ready, conclude, wait_if_asked
+from rukpak.controller.cli.output import one_line
+from rukpak.controller.cli.parser import program
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.status.report import short
 
 
 def main(options: argparse.Namespace) -> int:
@@ -78,10 +78,10 @@ def _ask_to_undo(client: Client, options: argparse.Namespace, found: Manifest) -
 
 
 def _preview(client: Client, options: argparse.Namespace, found: Manifest) -> Iterator[str]:
-    from controller.cli.comparison import summarize  # noqa: PLC0415 - slow to import, and only needed here
-    from controller.cli.content import Draft  # noqa: PLC0415
-    from controller.cli.diff import compare  # noqa: PLC0415
-    from controller.cli.render import render_new  # noqa: PLC0415
+    from rukpak.controller.cli.comparison import summarize  # noqa: PLC0415 - slow to import, and only needed here
+    from rukpak.controller.cli.content import Draft  # noqa: PLC0415
+    from rukpak.controller.cli.diff import compare  # noqa: PLC0415
+    from rukpak.controller.cli.render import render_new  # noqa: PLC0415
 
     unpinned = Draft(value=found, origin=f'BundleDeployment "{options.name}"').with_spec(
         {key: value for key, value in found["spec"].items() if key != "pinnedRevision"}

@@ -23,10 +23,10 @@ from jsonschema import Draft202012Validator, FormatChecker, ValidationError, val
 from kubernetes_validate import utils
 from referencing import Registry, Resource
 
-from controller.cli.parser import suggest
-from controller.content.limits import quote
-from controller.formats.objects import crd_specs, describe_type, describe_wrong_type
-from controller.untrusted import mapping
+from rukpak.controller.cli.parser import suggest
+from rukpak.controller.content.limits import quote
+from rukpak.controller.formats.objects import crd_specs, describe_type, describe_wrong_type
+from rukpak.controller.untrusted import mapping
 
 Kind: TypeAlias = tuple[str, str, str]
 """Group, version and kind."""

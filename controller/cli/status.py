@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 
-from api.v1alpha2.conditions import DECISIONS, Reason, Retry
-from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.types import BundleDeployment, Condition, SourcePin, Verified
-from controller.cli.command import FAILED, MisuseError, connect, tell
-from controller.cli.deployments import (
+from rukpak.api.v1alpha2.conditions import DECISIONS, Reason, Retry
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.types import BundleDeployment, Condition, SourcePin, Verified
+from rukpak.controller.cli.command import FAILED, MisuseError, connect, tell
+from rukpak.controller.cli.deployments import (
     Deployments,
     Manifest,
     awaits_ready,
@@ -28,10 +28,10 @@ from controller.cli.deployments import (
     tell_unserved,
     wait_if_asked,
 )
-from controller.cli.output import Cell, Color, Painted, age, fit, is_colored, show, to_table
-from controller.kube.client import Client
-from controller.kube.shard import is_unclaimed, wanted_shard
-from controller.status.report import describe_changes
+from rukpak.controller.cli.output import Cell, Color, Painted, age, fit, is_colored, show, to_table
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.shard import is_unclaimed, wanted_shard
+from rukpak.controller.status.report import describe_changes
 
 COLUMN = 15
 """Least width of columns that are shown row by row."""
@@ -118,7 +118,7 @@ def _show(client: Client, options: argparse.Namespace, values: Sequence[Manifest
 
 
 def _show_details(client: Client, options: argparse.Namespace, values: Sequence[Manifest]) -> None:
-    from controller.cli.tree import ObjectLister  # noqa: PLC0415 - slow to import, and the table does not need it
+    from rukpak.controller.cli.tree import ObjectLister  # noqa: PLC0415 - slow to import, and the table does not need it
 
     lister = ObjectLister(client)
     objects = [lister.lines(value) if options.objects else [] for value in values]

@@ -17,19 +17,19 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from api import names
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.status import NotReady
-from api.v1alpha2.types import BundleDeployment
-from controller.apply.drift import as_compared, explain
-from controller.apply.hooks import kinds_of
-from controller.apply.ownership import Owner, make_body
-from controller.apply.targets import Target, find_waves, make_targets
-from controller.build.revision import Revision
-from controller.cli.changes import open_store
-from controller.cli.command import attempt, connect, tell
-from controller.cli.deployments import (
+from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.status import NotReady
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply.drift import as_compared, explain
+from rukpak.controller.apply.hooks import kinds_of
+from rukpak.controller.apply.ownership import Owner, make_body
+from rukpak.controller.apply.targets import Target, find_waves, make_targets
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.cli.changes import open_store
+from rukpak.controller.cli.command import attempt, connect, tell
+from rukpak.controller.cli.deployments import (
     Deployments,
     Manifest,
     describe_unobserved,
@@ -37,15 +37,15 @@ from controller.cli.deployments import (
     tell_unserved,
     try_to_list,
 )
-from controller.cli.output import Cell, Color, Painted, dump_as, is_colored, to_table
-from controller.cli.status import state_of
-from controller.kube.client import Client
-from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind, Resource, read_kinds
-from controller.observe.health.rules import assess
-from controller.observe.health.verdict import Context, State
-from controller.observe.records import ObjectKey, key_of, project
-from controller.untrusted import mapping, mappings, text
+from rukpak.controller.cli.output import Cell, Color, Painted, dump_as, is_colored, to_table
+from rukpak.controller.cli.status import state_of
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_kinds
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.verdict import Context, State
+from rukpak.controller.observe.records import ObjectKey, key_of, project
+from rukpak.controller.untrusted import mapping, mappings, text
 
 STRAY = "part of no revision"
 _HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from controller.cli.command import FailedError, MisuseError, connect, tell
+from rukpak.controller.cli.command import FailedError, MisuseError, connect, tell
 
 CONNECTIONS = 256
 """At the same time, one for each watch."""
@@ -29,16 +29,16 @@ def main(options: argparse.Namespace) -> int:
     Raises: MisuseError, also without the extra that has the server; FailedError, ConfigurationError.
     """
     try:
-        from controller.ui.server import Site, make_server, new_key  # noqa: PLC0415 - needs the extra
+        from rukpak.controller.ui.server import Site, make_server, new_key  # noqa: PLC0415 - needs the extra
     except ImportError:
         raise MisuseError('the server is missing; run: pip install "rukpak[ui]"') from None
-    from controller.ui.acts import Rights  # noqa: PLC0415 - slow to import, and not for --help
-    from controller.ui.guard import Guard  # noqa: PLC0415
-    from controller.ui.watching import Board  # noqa: PLC0415
+    from rukpak.controller.ui.acts import Rights  # noqa: PLC0415 - slow to import, and not for --help
+    from rukpak.controller.ui.guard import Guard  # noqa: PLC0415
+    from rukpak.controller.ui.watching import Board  # noqa: PLC0415
 
     hosts = _own_names(options)
     client = connect(options, CONNECTIONS)
-    logging.getLogger("controller").setLevel(logging.ERROR)  # the page itself says that the cluster is away
+    logging.getLogger("rukpak.controller").setLevel(logging.ERROR)  # the page itself says that the cluster is away
     board = Board(client, options.namespace)
     with ExitStack() as stack:
         listeners = [stack.enter_context(each) for each in _listen(options.listen, options.port)]
@@ -69,7 +69,7 @@ def _own_names(options: argparse.Namespace) -> frozenset[str]:
 
     Raises: MisuseError.
     """
-    from controller.ui.guard import LOOPBACK, is_loopback, name_run  # noqa: PLC0415 - not for --help
+    from rukpak.controller.ui.guard import LOOPBACK, is_loopback, name_run  # noqa: PLC0415 - not for --help
 
     is_local = is_loopback(options.listen)
     if not (options.certificate or is_local):
@@ -107,7 +107,7 @@ def _names_of(name: str) -> frozenset[str]:
 
 def _listen(address: str, port: int) -> list[socket.socket]:
     """Return sockets that listen: on loopback of both families, or another user could be the other one of the name."""
-    from controller.ui.guard import LOOPBACK  # noqa: PLC0415 - not for --help
+    from rukpak.controller.ui.guard import LOOPBACK  # noqa: PLC0415 - not for --help
 
     found = list[socket.socket]()
     try:
@@ -135,7 +135,7 @@ def _has_address(family: socket.AddressFamily, address: str) -> bool:
 
 def _shown_host(address: str, hosts: frozenset[str]) -> str:
     """Return the name of the server in the address that is printed: a browser may call it by no other than `hosts`."""
-    from controller.ui.guard import LOOPBACK, is_named  # noqa: PLC0415 - not for --help
+    from rukpak.controller.ui.guard import LOOPBACK, is_named  # noqa: PLC0415 - not for --help
 
     machine = socket.gethostname().lower()
     names = sorted(hosts - LOOPBACK, key=lambda name: (name.startswith("*"), _is_address(name), name))

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from api import names
-from api.v1alpha2.reading import try_to_read
-from controller.apply.ownership import Disposal, RemovalCause, dispose, is_marked_to_stay
-from controller.cli.command import FailedError, MisuseError, attempt, confirm, connect, tell
-from controller.cli.deployments import (
+from rukpak.api import names
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose, is_marked_to_stay
+from rukpak.controller.cli.command import FailedError, MisuseError, attempt, confirm, connect, tell
+from rukpak.controller.cli.deployments import (
     AWAITING_CONTROLLER,
     POLL_SECONDS,
     Deployments,
@@ -35,21 +35,21 @@ from controller.cli.deployments import (
     read_if_exists,
     wait_while,
 )
-from controller.cli.installation import DEFINITION, LABEL, describe_cluster
-from controller.cli.output import name_of, some, tell_all
-from controller.content.store import StoreInUseError
-from controller.kube.client import Client
-from controller.kube.discovery import Discovery
-from controller.kube.errors import ConfigurationError
-from controller.kube.lease import LEASES
-from controller.kube.resources import NAMESPACES, GroupVersionKind, read_kinds
-from controller.kube.shard import is_shard_name, wanted_shard
-from controller.manager import log
-from controller.manager.assemble import assemble
-from controller.manager.process import return_freed_memory
-from controller.manager.serving import ListenError
-from controller.observe.records import ObjectKey, Record, project
-from controller.settings import Settings
+from rukpak.controller.cli.installation import DEFINITION, LABEL, describe_cluster
+from rukpak.controller.cli.output import name_of, some, tell_all
+from rukpak.controller.content.store import StoreInUseError
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ConfigurationError
+from rukpak.controller.kube.lease import LEASES
+from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, read_kinds
+from rukpak.controller.kube.shard import is_shard_name, wanted_shard
+from rukpak.controller.manager import log
+from rukpak.controller.manager.assemble import assemble
+from rukpak.controller.manager.process import return_freed_memory
+from rukpak.controller.manager.serving import ListenError
+from rukpak.controller.observe.records import ObjectKey, Record, project
+from rukpak.controller.settings import Settings
 
 STOP_SECONDS = 10.0
 _KEPT, _ORPHANED = "kept, without an owner", "kept, since spec.deletionPolicy is Orphan"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from controller.formats.helm.values import merge_values
+from rukpak.controller.formats.helm.values import merge_values
 
 _INTEGER = re.compile(r"[+-][0-9]+|[1-9][0-9]*|0").fullmatch
 _LARGEST = 1 << 63

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, cast
 
-from api.proxies import IN_CLUSTER
-from controller.cli.command import FAILED
-from controller.cli.parser import FLAGS, OneOf, Parser, object_name
-from controller.options import add_options
-from controller.settings import GROUPS as OPTION_GROUPS
+from rukpak.api.proxies import IN_CLUSTER
+from rukpak.controller.cli.command import FAILED
+from rukpak.controller.cli.parser import FLAGS, OneOf, Parser, object_name
+from rukpak.controller.options import add_options
+from rukpak.controller.settings import GROUPS as OPTION_GROUPS
 
 Run = Callable[[argparse.Namespace], int]
 """Runs a verb with its options and returns the exit status."""
@@ -46,14 +46,14 @@ class Verb:
     flags: Sequence[Adds]
     """Arguments and flags, in the order of help."""
     entry: str
-    """`module:function` below controller.cli, called with the options."""
+    """`module:function` below rukpak.controller.cli, called with the options."""
     failed: int = FAILED
     """Exit status if it fails."""
 
     def load(self) -> Run:
         """Import what the verb does."""
         module, _, function = self.entry.partition(":")
-        return cast("Run", getattr(import_module(f"controller.cli.{module}"), function))
+        return cast("Run", getattr(import_module(f"rukpak.controller.cli.{module}"), function))
 
 
 def make_parser(name: str) -> Parser:
@@ -102,7 +102,7 @@ def _output(*words: str, default: str = "") -> Adds:
 
 
 def _seconds(text: str) -> float:
-    from api.v1alpha2.types import parse_duration  # noqa: PLC0415 - slow to import, and not for --help
+    from rukpak.api.v1alpha2.types import parse_duration  # noqa: PLC0415 - slow to import, and not for --help
 
     try:
         return float(text) if text.isdecimal() else parse_duration(text)

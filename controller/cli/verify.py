@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from api.errors import BundleError
-from api.v1alpha2.types import BundleDeployment, SourcePin
-from controller.build.request import check, find_unchecked
-from controller.cli import manifest
-from controller.cli.command import FAILED, MisuseError, read_file
-from controller.cli.content import Draft
-from controller.cli.output import dump_as
-from controller.cli.render import ask_for_consent, make_builder, make_context, network_of, new_store
-from controller.cli.status import describe_signer
-from controller.sources.demands import SignaturePolicy, can_be_signed, parse_demands
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin
+from rukpak.controller.building.request import check, find_unchecked
+from rukpak.controller.cli import manifest
+from rukpak.controller.cli.command import FAILED, MisuseError, read_file
+from rukpak.controller.cli.content import Draft
+from rukpak.controller.cli.output import dump_as
+from rukpak.controller.cli.render import ask_for_consent, make_builder, make_context, network_of, new_store
+from rukpak.controller.cli.status import describe_signer
+from rukpak.controller.sources.demands import SignaturePolicy, can_be_signed, parse_demands
 
 _NOT_ASKED = SourcePin(kind="", resolved="", digest="", spec_digest="", resolved_at=datetime.fromtimestamp(0, UTC))
 """In place of the pin of a source that is not asked."""

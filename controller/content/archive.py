@@ -22,10 +22,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from api.errors import BundleError
-from api.plugins import Entry, EntryKind, Limits, Readable, Refusal
-from controller.content.disk import disk_errors_reported, write_all
-from controller.content.limits import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Entry, EntryKind, Limits, Readable, Refusal
+from rukpak.controller.content.disk import disk_errors_reported, write_all
+from rukpak.controller.content.limits import (
     CHUNK,
     Budget,
     Meter,

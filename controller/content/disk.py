@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from api.errors import BundleError
-from api.plugins import Entry, EntryKind
-from api.v1alpha2.conditions import Reason
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Entry, EntryKind
+from rukpak.api.v1alpha2.conditions import Reason
 
 _FULL = "is full; free some space or enlarge it"
 _AWAY = "is not available; mount it again"

@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from api.errors import BundleError
-from api.plugins import KIBIBYTE, MEBIBYTE, Limits, Readable, Refusal
-from api.v1alpha2.conditions import Reason
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import KIBIBYTE, MEBIBYTE, Limits, Readable, Refusal
+from rukpak.api.v1alpha2.conditions import Reason
 
 if TYPE_CHECKING:
     import yaml

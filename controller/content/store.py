@@ -35,11 +35,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from api.errors import BundleError
-from api.plugins import ContentTree, Refusal
-from api.v1alpha2.conditions import Reason
-from controller.content.disk import ForeignFileError, disk_errors_reported, is_unusable, storage_error, walk
-from controller.content.limits import CHUNK, Meter, Rejection, check_refused, quote
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import ContentTree, Refusal
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.disk import ForeignFileError, disk_errors_reported, is_unusable, storage_error, walk
+from rukpak.controller.content.limits import CHUNK, Meter, Rejection, check_refused, quote
 
 log = logging.getLogger(__name__)
 PATIENCE_SECONDS = 20.0

@@ -23,8 +23,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import cast
 
-from api.plugins import Entry, EntryKind, Limits, Readable
-from controller.content.limits import (
+from rukpak.api.plugins import Entry, EntryKind, Limits, Readable
+from rukpak.controller.content.limits import (
     CHUNK,
     TRUNCATED,
     Ratio,
@@ -36,7 +36,7 @@ from controller.content.limits import (
     quote,
     read_exactly,
 )
-from controller.content.zstd import MAGIC, ZstdError, ZstdReader
+from rukpak.controller.content.zstd import MAGIC, ZstdError, ZstdReader
 
 _GZIP = b"\x1f\x8b"
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from api.plugins import Entry, EntryKind, Limits, Readable
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import (
+from rukpak.api.plugins import Entry, EntryKind, Limits, Readable
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import (
     CHUNK,
     TRUNCATED,
     Ratio,

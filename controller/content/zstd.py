@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import sys
 
-from api.plugins import Limits
-from controller.content.limits import TRUNCATED, Rejection, describe_bytes
+from rukpak.api.plugins import Limits
+from rukpak.controller.content.limits import TRUNCATED, Rejection, describe_bytes
 
 if sys.version_info >= (3, 14):
     from compression.zstd import DecompressionParameter, ZstdDecompressor, ZstdError, compress, get_frame_info

@@ -26,10 +26,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from api.bounds import HIGHEST_WAVE, read_wave
-from api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_SHARD, OWNER_UID, RELEASED_FROM, WAVE
-from api.plugins import CustomKind
-from controller.formats.objects import (
+from rukpak.api.bounds import HIGHEST_WAVE, read_wave
+from rukpak.api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_SHARD, OWNER_UID, RELEASED_FROM, WAVE
+from rukpak.api.plugins import CustomKind
+from rukpak.controller.formats.objects import (
     BUILT_IN_GROUPS,
     Identity,
     Object,
@@ -43,7 +43,7 @@ from controller.formats.objects import (
     list_containers,
     refuse,
 )
-from controller.untrusted import mapping
+from rukpak.controller.untrusted import mapping
 
 Kind: TypeAlias = tuple[str, str, str]
 """Group, version and kind."""

@@ -33,7 +33,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from api.plugins import Limits
+from rukpak.api.plugins import Limits
 
 LEVELS = 200
 """Nested mappings and lists."""

@@ -27,11 +27,11 @@ from typing import Any, NoReturn
 
 import yaml
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Limits, Means
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import describe_bytes, is_refused_nesting, quote
-from controller.formats.composer import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Limits, Means
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import describe_bytes, is_refused_nesting, quote
+from rukpak.controller.formats.composer import (
     ALIAS_ALLOWANCE,
     ALIAS_RATIO,
     LEVELS,

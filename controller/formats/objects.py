@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
-from controller.formats.manifests import Document
-from controller.untrusted import mapping
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import quote
+from rukpak.controller.formats.manifests import Document
+from rukpak.controller.untrusted import mapping
 
 _API_VERSION = re.compile(r"[^/]+(?:/[^/]+)?").fullmatch
 # A group is a DNS subdomain; a version, a kind and a namespace are DNS labels. Status relies on these lengths.

@@ -15,13 +15,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import ContentTree, Rendering, RenderRequest
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import name_key, quote
-from controller.formats.manifests import Document, TextBudget, read_documents
-from controller.formats.objects import collect_objects, describe_type
-from controller.formats.recognition import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import ContentTree, Rendering, RenderRequest
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import name_key, quote
+from rukpak.controller.formats.manifests import Document, TextBudget, read_documents
+from rukpak.controller.formats.objects import collect_objects, describe_type
+from rukpak.controller.formats.recognition import (
     ANNOTATIONS,
     CHART,
     MANIFEST_SUFFIXES,
@@ -40,7 +40,7 @@ from controller.formats.recognition import (
     recognize_package,
     walk_folders,
 )
-from controller.untrusted import mapping
+from rukpak.controller.untrusted import mapping
 
 _FOLDER = "manifests"
 _SHOWN_PLACES = 6

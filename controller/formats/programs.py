@@ -20,13 +20,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Means, ProgramResult, ProgramVersion
-from api.v1alpha2.conditions import Reason
-from controller.content.disk import Spool, disk_errors_reported
-from controller.content.limits import describe_bytes
-from controller.processes.memory_limit import RESERVED_BYTES
-from controller.processes.programs import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Means, ProgramResult, ProgramVersion
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.disk import Spool, disk_errors_reported
+from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.processes.memory_limit import RESERVED_BYTES
+from rukpak.controller.processes.programs import (
     CHUNK,
     STARTING,
     WITHOUT_NETWORK,

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from api.plugins import Limits
-from controller.content.limits import Rejection
-from controller.content.tar import read_tar
+from rukpak.api.plugins import Limits
+from rukpak.controller.content.limits import Rejection
+from rukpak.controller.content.tar import read_tar
 
 CHART = "Chart.yaml"
 """The file that makes a folder a chart."""

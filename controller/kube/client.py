@@ -36,9 +36,9 @@ import urllib3
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.config import ConfigException
 
-from controller.content.limits import describe_bytes
-from controller.kube.configuration import User, find_loader
-from controller.kube.encoding import (
+from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.kube.configuration import User, find_loader
+from rukpak.controller.kube.encoding import (
     APPLY_PATCH,
     JSON,
     JSON_PATCH,
@@ -49,8 +49,8 @@ from controller.kube.encoding import (
     encode,
     parse_warnings,
 )
-from controller.kube.errors import ApiError, Cause, ConfigurationError, reply_error, unanswered
-from controller.processes.supervision import Supervisor
+from rukpak.controller.kube.errors import ApiError, Cause, ConfigurationError, reply_error, unanswered
+from rukpak.controller.processes.supervision import Supervisor
 
 READING = frozenset({"GET", "HEAD"})
 SHORTEST_SECONDS = 0.2

@@ -23,7 +23,7 @@ from kubernetes.config import ConfigException, load_incluster_config, load_kube_
 from kubernetes.config.incluster_config import SERVICE_HOST_ENV_NAME, SERVICE_TOKEN_FILENAME
 from kubernetes.config.kube_config import KubeConfigMerger
 
-from controller.kube.errors import ConfigurationError
+from rukpak.controller.kube.errors import ConfigurationError
 
 RefreshHook = Callable[[Configuration], None]
 DEFAULT_KUBECONFIG = "~/.kube/config"

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
-from api.plugins import Capabilities, CustomKind
-from controller.formats.applicable import custom_kinds, reduce_schema
-from controller.kube.client import Client
-from controller.kube.encoding import JSON
-from controller.kube.errors import ApiError
-from controller.kube.resources import DEFINITIONS, GroupVersionKind, Resource
+from rukpak.api.plugins import Capabilities, CustomKind
+from rukpak.controller.formats.applicable import custom_kinds, reduce_schema
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.encoding import JSON
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import DEFINITIONS, GroupVersionKind, Resource
 
 AGGREGATED = ",".join(
     f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")

@@ -43,7 +43,7 @@ def decode(data: bytes) -> Any:
     """Return the value of JSON. The API server accepts ten thousand levels of nesting, which Python code cannot walk.
 
     A user must not hide all objects of a kind by writing such a one, so values below `LEVELS` become null; content and
-    spec are never nested that deeply (formats/composer.py, build/request.py). How deep json itself reads is
+    spec are never nested that deeply (formats/composer.py, building/request.py). How deep json itself reads is
     another matter in each version of Python.
 
     Raises: ValueError for invalid JSON.

@@ -15,10 +15,10 @@ from typing import Any
 
 import urllib3
 
-from api.bounds import clamp, clamp_retry_after, read_retry_after
-from controller.certificates import find_date_problem
-from controller.kube.encoding import decode
-from controller.untrusted import mapping, mappings
+from rukpak.api.bounds import clamp, clamp_retry_after, read_retry_after
+from rukpak.controller.certificates import find_date_problem
+from rukpak.controller.kube.encoding import decode
+from rukpak.controller.untrusted import mapping, mappings
 
 MESSAGE_CHARACTERS = 64 << 10
 MOST_CAUSES, CAUSE_CHARACTERS = 1000, 4096

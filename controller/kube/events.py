@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal
 
-from controller.content.limits import visible
-from controller.kube.client import Client
-from controller.kube.encoding import micro_time
-from controller.kube.errors import ApiError
-from controller.kube.resources import Resource
-from controller.processes.supervision import Kind
+from rukpak.controller.content.limits import visible
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.encoding import micro_time
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.processes.supervision import Kind
 
 log = logging.getLogger(__name__)
 

@@ -29,15 +29,15 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from api.bounds import clamp, clamp_wait
-from controller.kube.cache import Trace, make_trace, parse_version
-from controller.kube.client import Client, Fence, read_clock
-from controller.kube.encoding import micro_time
-from controller.kube.errors import ApiError
-from controller.kube.resources import NAMESPACES, Resource
-from controller.kube.shard import Shard
-from controller.kube.watch import Reflector
-from controller.processes.supervision import Kind
+from rukpak.api.bounds import clamp, clamp_wait
+from rukpak.controller.kube.cache import Trace, make_trace, parse_version
+from rukpak.controller.kube.client import Client, Fence, read_clock
+from rukpak.controller.kube.encoding import micro_time
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import NAMESPACES, Resource
+from rukpak.controller.kube.shard import Shard
+from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.processes.supervision import Kind
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from api import names
+from rukpak.api import names
 
 
 class GroupVersionKind(NamedTuple):

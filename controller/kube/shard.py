@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from api import names
+from rukpak.api import names
 
 if TYPE_CHECKING:  # slow, and not for --help
-    from api.v1alpha2.types import BundleDeployment, Status
+    from rukpak.api.v1alpha2.types import BundleDeployment, Status
 
 LONGEST = 50
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")

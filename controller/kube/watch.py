@@ -30,13 +30,13 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Generic
 
-from api.bounds import clamp_wait
-from controller.kube.cache import Cache, Change, Continuity, Key, RecordT, Trace, key_of, make_trace
-from controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, LineStream, Page
-from controller.kube.encoding import JSON, METADATA, decode
-from controller.kube.errors import UNREACHABLE, ApiError, status_error
-from controller.processes.supervision import Kind
-from controller.retries import Backoff
+from rukpak.api.bounds import clamp_wait
+from rukpak.controller.kube.cache import Cache, Change, Continuity, Key, RecordT, Trace, key_of, make_trace
+from rukpak.controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, LineStream, Page
+from rukpak.controller.kube.encoding import JSON, METADATA, decode
+from rukpak.controller.kube.errors import UNREACHABLE, ApiError, status_error
+from rukpak.controller.processes.supervision import Kind
+from rukpak.controller.retries import Backoff
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 NO_STREAMING_LISTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)

@@ -14,52 +14,52 @@ from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
 
-from api import names
-from api.plugins import Limits
-from api.v1alpha2.types import BundleDeployment
-from controller.apply.execute import Applier
-from controller.apply.hooks import HookRunner
-from controller.apply.removal import Remover
-from controller.build.builder import Builder
-from controller.build.plugins import find_installed
-from controller.build.request import BuildSettings
-from controller.content.limits import DiskShares
-from controller.content.store import ContentStore, StoreInUseError
-from controller.kube.client import Client, Fence, connect
-from controller.kube.configuration import is_in_pod
-from controller.kube.discovery import Discovery
-from controller.kube.events import EventRecorder
-from controller.kube.lease import Election, Takeovers
-from controller.manager.certificate import Certificate
-from controller.manager.manager import Manager
-from controller.manager.metrics import CONTENT_TYPE, Metrics, ProcessState
-from controller.manager.probes import Activity, Probes
-from controller.manager.process import exit_after_deaths, exit_after_loss, make_identity
-from controller.manager.queue import WorkQueue
-from controller.manager.reviews import Reviewer
-from controller.manager.serving import METRICS, PROBES, ListenError, Protection, Reply, Server
-from controller.manager.survey import ShardSurvey
-from controller.manager.workers import Dispatcher, Workers
-from controller.observe.explanations import Explainer
-from controller.observe.following import ContestedWatches, GrantWatches, NamedWatches, ObjectFollower
-from controller.observe.watches import Watches
-from controller.processes.memory_limit import MemoryLimit
-from controller.processes.programs import Mechanisms
-from controller.processes.supervision import Kind, Supervisor
-from controller.reconcile.context import Services
-from controller.reconcile.reconciler import Reconciler
-from controller.revisions.accounts import Accounts
-from controller.revisions.background import BackgroundWork
-from controller.revisions.config_objects import ConfigObjects
-from controller.revisions.credentials import SecretReader, SourceAccess
-from controller.revisions.dependencies import DependencyReader
-from controller.revisions.large import LargeRevisions
-from controller.revisions.polling import Poller
-from controller.revisions.quarantine import Quarantine
-from controller.revisions.store import RevisionSecrets, RevisionStore, Sweeper, remove_orphans
-from controller.settings import Settings, parse_address
-from controller.sharing import Admission, share_of
-from controller.status.writer import StatusWriter
+from rukpak.api import names
+from rukpak.api.plugins import Limits
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply.execute import Applier
+from rukpak.controller.apply.hooks import HookRunner
+from rukpak.controller.apply.removal import Remover
+from rukpak.controller.building.builder import Builder
+from rukpak.controller.building.plugins import find_installed
+from rukpak.controller.building.request import BuildSettings
+from rukpak.controller.content.limits import DiskShares
+from rukpak.controller.content.store import ContentStore, StoreInUseError
+from rukpak.controller.kube.client import Client, Fence, connect
+from rukpak.controller.kube.configuration import is_in_pod
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.events import EventRecorder
+from rukpak.controller.kube.lease import Election, Takeovers
+from rukpak.controller.manager.certificate import Certificate
+from rukpak.controller.manager.manager import Manager
+from rukpak.controller.manager.metrics import CONTENT_TYPE, Metrics, ProcessState
+from rukpak.controller.manager.probes import Activity, Probes
+from rukpak.controller.manager.process import exit_after_deaths, exit_after_loss, make_identity
+from rukpak.controller.manager.queue import WorkQueue
+from rukpak.controller.manager.reviews import Reviewer
+from rukpak.controller.manager.serving import METRICS, PROBES, ListenError, Protection, Reply, Server
+from rukpak.controller.manager.survey import ShardSurvey
+from rukpak.controller.manager.workers import Dispatcher, Workers
+from rukpak.controller.observe.explanations import Explainer
+from rukpak.controller.observe.following import ContestedWatches, GrantWatches, NamedWatches, ObjectFollower
+from rukpak.controller.observe.watches import Watches
+from rukpak.controller.processes.memory_limit import MemoryLimit
+from rukpak.controller.processes.programs import Mechanisms
+from rukpak.controller.processes.supervision import Kind, Supervisor
+from rukpak.controller.reconcile.context import Services
+from rukpak.controller.reconcile.reconciler import Reconciler
+from rukpak.controller.revisions.accounts import Accounts
+from rukpak.controller.revisions.background import BackgroundWork
+from rukpak.controller.revisions.config_objects import ConfigObjects
+from rukpak.controller.revisions.credentials import SecretReader, SourceAccess
+from rukpak.controller.revisions.dependencies import DependencyReader
+from rukpak.controller.revisions.large import LargeRevisions
+from rukpak.controller.revisions.polling import Poller
+from rukpak.controller.revisions.quarantine import Quarantine
+from rukpak.controller.revisions.store import RevisionSecrets, RevisionStore, Sweeper, remove_orphans
+from rukpak.controller.settings import Settings, parse_address
+from rukpak.controller.sharing import Admission, share_of
+from rukpak.controller.status.writer import StatusWriter
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import sys
 import threading
 from pathlib import Path
 
-from controller.certificates import load_key_pair
+from rukpak.controller.certificates import load_key_pair
 
 VALID_DAYS = 3650
 """No client can verify a self-signed certificate, so expiry would help no one."""

@@ -12,21 +12,21 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from api.errors import BundleError
-from api.plugins import Means
-from controller.build.plugins import check, find_installed, find_programs
-from controller.kube.events import EventRecorder
-from controller.kube.lease import Election
-from controller.manager.process import StartCollector
-from controller.manager.serving import Server
-from controller.manager.survey import ShardSurvey
-from controller.manager.workers import Workers
-from controller.processes.programs import Mechanisms
-from controller.processes.supervision import Kind, Supervisor
-from controller.reconcile.context import Services
-from controller.revisions.quarantine import Quarantine
-from controller.revisions.store import Sweeper
-from controller.settings import Settings
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Means
+from rukpak.controller.building.plugins import check, find_installed, find_programs
+from rukpak.controller.kube.events import EventRecorder
+from rukpak.controller.kube.lease import Election
+from rukpak.controller.manager.process import StartCollector
+from rukpak.controller.manager.serving import Server
+from rukpak.controller.manager.survey import ShardSurvey
+from rukpak.controller.manager.workers import Workers
+from rukpak.controller.processes.programs import Mechanisms
+from rukpak.controller.processes.supervision import Kind, Supervisor
+from rukpak.controller.reconcile.context import Services
+from rukpak.controller.revisions.quarantine import Quarantine
+from rukpak.controller.revisions.store import Sweeper
+from rukpak.controller.settings import Settings
 
 log = logging.getLogger(__name__)
 

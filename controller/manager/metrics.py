@@ -22,15 +22,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from api.v1alpha2.conditions import ConditionType
-from api.v1alpha2.status import ObjectCounts
-from api.v1alpha2.types import BundleDeployment
-from controller.build.plugins import Installed
-from controller.kube.shard import DEFAULT_SHARD, Shard
-from controller.manager.queue import QueueStats
-from controller.processes.supervision import Kind
-from controller.revisions.background import Counts
-from controller.telemetry import Observer, Phase, SourceResult
+from rukpak.api.v1alpha2.conditions import ConditionType
+from rukpak.api.v1alpha2.status import ObjectCounts
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.building.plugins import Installed
+from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard
+from rukpak.controller.manager.queue import QueueStats
+from rukpak.controller.processes.supervision import Kind
+from rukpak.controller.revisions.background import Counts
+from rukpak.controller.telemetry import Observer, Phase, SourceResult
 
 _QUEUE = ("name", "controller")
 # Buckets in seconds; the first two are controller-runtime's.

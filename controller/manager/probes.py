@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
-from controller.kube.client import ApiError, Client
-from controller.kube.lease import Election
-from controller.manager.queue import QueueStats
-from controller.manager.serving import Reply, Route
-from controller.manager.workers import Workers
-from controller.observe.watches import Watches
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.lease import Election
+from rukpak.controller.manager.queue import QueueStats
+from rukpak.controller.manager.serving import Reply, Route
+from rukpak.controller.manager.workers import Workers
+from rukpak.controller.observe.watches import Watches
 
 WORKING = ("worker", "apply")
 """Name prefixes of the threads that work on passes."""

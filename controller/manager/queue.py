@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from api.bounds import clamp_delay, clamp_wait
-from controller.retries import Backoff
-from controller.sharing import Turns
+from rukpak.api.bounds import clamp_delay, clamp_wait
+from rukpak.controller.retries import Backoff
+from rukpak.controller.sharing import Turns
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from controller.kube.client import ApiError, Client
+from rukpak.controller.kube.client import ApiError, Client
 
 log = logging.getLogger(__name__)
 _KeyT = TypeVar("_KeyT")

@@ -24,7 +24,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
-from controller.processes.supervision import Kind, Supervisor
+from rukpak.controller.processes.supervision import Kind, Supervisor
 
 ConnectionT = TypeVar("ConnectionT")
 REQUEST_SECONDS = 10.0

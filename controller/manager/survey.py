@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from api.bounds import clamp
-from controller.kube.client import ApiError, Client
-from controller.kube.lease import LEASES, LONGEST_DURATION
-from controller.kube.shard import Shard, is_shard_name
+from rukpak.api.bounds import clamp
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.lease import LEASES, LONGEST_DURATION
+from rukpak.controller.kube.shard import Shard, is_shard_name
 
 log = logging.getLogger(__name__)
 

@@ -8,14 +8,14 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 
-from controller.bugs import reconcile_id
-from controller.kube.client import ApiError
-from controller.manager.queue import WorkQueue
-from controller.processes.supervision import Kind, Supervisor
-from controller.reconcile.context import Requeue
-from controller.reconcile.reconciler import Reconciler
-from controller.revisions.accounts import RIGHTS_SECONDS
-from controller.revisions.credentials import PROGRESS_SECONDS
+from rukpak.controller.bugs import reconcile_id
+from rukpak.controller.kube.client import ApiError
+from rukpak.controller.manager.queue import WorkQueue
+from rukpak.controller.processes.supervision import Kind, Supervisor
+from rukpak.controller.reconcile.context import Requeue
+from rukpak.controller.reconcile.reconciler import Reconciler
+from rukpak.controller.revisions.accounts import RIGHTS_SECONDS
+from rukpak.controller.revisions.credentials import PROGRESS_SECONDS
 
 HEALTH_SECONDS = 0.1
 """Delay after a change of health alone, so that a rollout of many objects causes one pass."""

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controller.kube.client import Client
-from controller.kube.resources import DEFINITIONS, Resource
-from controller.kube.watch import Reflector
-from controller.observe.health.verdict import StorageClassInfo, Verdict
-from controller.untrusted import mapping, mappings, text, texts
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.resources import DEFINITIONS, Resource
+from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.observe.health.verdict import StorageClassInfo, Verdict
+from rukpak.controller.untrusted import mapping, mappings, text, texts
 
 # Fields of status by which controllers report progress (controller/observe/health/README.md).
 _REPORTED = ("conditions", "observedGeneration")

@@ -24,17 +24,17 @@ from http import HTTPStatus
 from sys import intern
 from typing import Any
 
-from api import names
-from api.v1alpha2.policies import CrdUpgradeSafety, Drift
-from api.v1alpha2.reading import read, try_to_read
-from api.v1alpha2.sources import Source
-from api.v1alpha2.types import BundleDeployment, ObjectMeta
-from controller.kube.cache import parse_version
-from controller.kube.client import ApiError, Client
-from controller.kube.resources import DEPLOYMENTS
-from controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
-from controller.kube.watch import Pace, Reflector
-from controller.observe.statuses import Writers, writers_of
+from rukpak.api import names
+from rukpak.api.v1alpha2.policies import CrdUpgradeSafety, Drift
+from rukpak.api.v1alpha2.reading import read, try_to_read
+from rukpak.api.v1alpha2.sources import Source
+from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta
+from rukpak.controller.kube.cache import parse_version
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
+from rukpak.controller.kube.watch import Pace, Reflector
+from rukpak.controller.observe.statuses import Writers, writers_of
 
 log = logging.getLogger(__name__)
 INSTALL_API = "rukpak crd | kubectl apply --server-side -f -"

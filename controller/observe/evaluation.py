@@ -28,15 +28,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from controller.content.limits import describe_bytes
-from controller.kube.client import ApiError
-from controller.observe.health import expressions
-from controller.observe.health.expressions import Answer
-from controller.observe.records import ObjectKey
-from controller.processes.programs import CHUNK, ProcessGroup, View, confined, programs, start_confined
-from controller.processes.supervision import Kind, Supervisor
-from controller.retries import Backoff
-from controller.sharing import Turns
+from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.kube.client import ApiError
+from rukpak.controller.observe.health import expressions
+from rukpak.controller.observe.health.expressions import Answer
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.processes.programs import CHUNK, ProcessGroup, View, confined, programs, start_confined
+from rukpak.controller.processes.supervision import Kind, Supervisor
+from rukpak.controller.retries import Backoff
+from rukpak.controller.sharing import Turns
 
 log = logging.getLogger(__name__)
 PLACES = 2

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
-from controller.kube.client import TOO_LARGE, ApiError, Client
-from controller.kube.resources import NAMESPACES, Resource
-from controller.observe.health.explain import (
+from rukpak.controller.kube.client import TOO_LARGE, ApiError, Client
+from rukpak.controller.kube.resources import NAMESPACES, Resource
+from rukpak.controller.observe.health.explain import (
     NO_ENDS,
     NOT_READY,
     PENDING,
@@ -36,11 +36,11 @@ from controller.observe.health.explain import (
     explain_refusal,
     find_silent,
 )
-from controller.observe.health.stability import Answer
-from controller.observe.health.verdict import State, Verdict
-from controller.observe.records import ObjectKey, Record
-from controller.processes.supervision import Kind
-from controller.untrusted import text
+from rukpak.controller.observe.health.stability import Answer
+from rukpak.controller.observe.health.verdict import State, Verdict
+from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.processes.supervision import Kind
+from rukpak.controller.untrusted import text
 
 log = logging.getLogger(__name__)
 

@@ -25,11 +25,11 @@ from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
-from controller.kube.cache import Cache, Change, Key, RecordT, Trace, make_trace
-from controller.kube.client import ApiError, Client, User
-from controller.kube.discovery import Discovery
-from controller.kube.encoding import METADATA
-from controller.kube.resources import (
+from rukpak.controller.kube.cache import Cache, Change, Key, RecordT, Trace, make_trace
+from rukpak.controller.kube.client import ApiError, Client, User
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.encoding import METADATA
+from rukpak.controller.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     ROLE_BINDINGS,
@@ -38,10 +38,10 @@ from controller.kube.resources import (
     GroupVersionKind,
     Resource,
 )
-from controller.kube.watch import Reflector
-from controller.observe.records import ObjectKey, Record, project
-from controller.processes.supervision import Kind, Supervisor
-from controller.sharing import Shares
+from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.observe.records import ObjectKey, Record, project
+from rukpak.controller.processes.supervision import Kind, Supervisor
+from rukpak.controller.sharing import Shares
 
 __all__ = ["Followed", "ObjectFollower", "Subscription"]
 log = logging.getLogger(__name__)

@@ -21,18 +21,18 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from api import names
-from controller.formats.objects import BUILT_IN_GROUPS
-from controller.kube.client import ApiError, Client
-from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.kube.shard import DEFAULT_SHARD
-from controller.kube.watch import Reflector
-from controller.observe.definitions import Definition, Definitions, StorageClasses
-from controller.observe.deployments import HealthCheck, SeenDeployments
-from controller.observe.evaluation import Evaluations
-from controller.observe.health.explain import pods_of
-from controller.observe.health.rules import (
+from rukpak.api import names
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.kube.shard import DEFAULT_SHARD
+from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.observe.definitions import Definition, Definitions, StorageClasses
+from rukpak.controller.observe.deployments import HealthCheck, SeenDeployments
+from rukpak.controller.observe.evaluation import Evaluations
+from rukpak.controller.observe.health.explain import pods_of
+from rukpak.controller.observe.health.rules import (
     NOT_EVALUATED,
     NOT_OBSERVED,
     UNBOUND,
@@ -42,9 +42,9 @@ from controller.observe.health.rules import (
     matching,
     needs_full_object,
 )
-from controller.observe.health.stability import is_outdated, reported_of, rollout_of
-from controller.observe.health.verdict import Context, Evaluate, State, Verdict
-from controller.observe.records import Journal, Look, ObjectKey, Record, project
+from rukpak.controller.observe.health.stability import is_outdated, reported_of, rollout_of
+from rukpak.controller.observe.health.verdict import Context, Evaluate, State, Verdict
+from rukpak.controller.observe.records import Journal, Look, ObjectKey, Record, project
 
 GroupKind = tuple[str, str]
 """API group and kind."""

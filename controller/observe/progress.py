@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from api.bounds import read_time
-from api.errors import BundleError
-from controller.observe.explanations import (
+from rukpak.api.bounds import read_time
+from rukpak.api.errors import BundleError
+from rukpak.controller.observe.explanations import (
     NOTHING,
     TROUBLED_SECONDS,
     Explanations,
@@ -22,10 +22,10 @@ from controller.observe.explanations import (
     may_explain,
     oldest_answer,
 )
-from controller.observe.health.explain import explained
-from controller.observe.health.rules import ALWAYS_HEALTHY, as_observed, assess_absent, refused
-from controller.observe.health.stability import OUTDATED, REPORT_SECONDS, Rollout, Stability, without_crash
-from controller.observe.health.verdict import (
+from rukpak.controller.observe.health.explain import explained
+from rukpak.controller.observe.health.rules import ALWAYS_HEALTHY, as_observed, assess_absent, refused
+from rukpak.controller.observe.health.stability import OUTDATED, REPORT_SECONDS, Rollout, Stability, without_crash
+from rukpak.controller.observe.health.verdict import (
     HEALTHY,
     Health,
     Published,
@@ -36,7 +36,7 @@ from controller.observe.health.verdict import (
     publish_after,
     with_deadline,
 )
-from controller.observe.records import ObjectKey, Reader, Record
+from rukpak.controller.observe.records import ObjectKey, Reader, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

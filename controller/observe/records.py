@@ -18,10 +18,10 @@ from itertools import islice, takewhile
 from sys import intern
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from api import names
-from api.bounds import read_wave
-from controller.content.digests import canonical_json
-from controller.untrusted import integer, mapping, mappings, sequence, strings, text, texts
+from rukpak.api import names
+from rukpak.api.bounds import read_wave
+from rukpak.controller.content.digests import canonical_json
+from rukpak.controller.untrusted import integer, mapping, mappings, sequence, strings, text, texts
 
 Key = TypeVar("Key")
 LONGEST = 4096
@@ -30,8 +30,8 @@ SHORTEST = 64
 UNREAD = -1
 """The number of a reader that has read nothing."""
 if TYPE_CHECKING:
-    from controller.observe.health.stability import Reported, Rollout
-    from controller.observe.health.verdict import Verdict
+    from rukpak.controller.observe.health.stability import Reported, Rollout
+    from rukpak.controller.observe.health.verdict import Verdict
 Entry = Mapping[str, Any]
 """One of managedFields."""
 Tree = Mapping[str, Any]

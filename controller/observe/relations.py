@@ -11,8 +11,8 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from api.v1alpha2.conditions import ConditionType
-from api.v1alpha2.types import BundleDeployment
+from rukpak.api.v1alpha2.conditions import ConditionType
+from rukpak.api.v1alpha2.types import BundleDeployment
 
 MISSING = "does not exist"
 

@@ -19,13 +19,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api import names
-from api.v1alpha2.conditions import ConditionType, Reason
-from api.v1alpha2.types import BundleDeployment, Condition, Status
-from controller.content.digests import canonical_json, is_digest
-from controller.kube.resources import read_kinds
-from controller.observe.records import Entry, Tree, entries_of, fields_of
-from controller.untrusted import mapping, text
+from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import ConditionType, Reason
+from rukpak.api.v1alpha2.types import BundleDeployment, Condition, Status
+from rukpak.controller.content.digests import canonical_json, is_digest
+from rukpak.controller.kube.resources import read_kinds
+from rukpak.controller.observe.records import Entry, Tree, entries_of, fields_of
+from rukpak.controller.untrusted import mapping, text
 
 _STATE = re.compile(r"v[0-9]{1,9}:(?P<digest>.*)")
 _TYPES, _REASONS = frozenset(each.value for each in ConditionType), frozenset(each.value for each in Reason)

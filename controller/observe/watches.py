@@ -16,19 +16,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from api import names
-from api.v1alpha2.types import BundleDeployment
-from controller.kube.cache import Trace, make_trace
-from controller.kube.client import ApiError, Client
-from controller.kube.discovery import Discovery
-from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource, read_kinds
-from controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
-from controller.kube.watch import Reflector
-from controller.observe.definitions import Definition, Definitions, StorageClasses
-from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
-from controller.observe.evaluation import Evaluator
-from controller.observe.health.verdict import Verdict
-from controller.observe.kinds import (
+from rukpak.api import names
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.kube.cache import Trace, make_trace
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, Resource, read_kinds
+from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
+from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.observe.definitions import Definition, Definitions, StorageClasses
+from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
+from rukpak.controller.observe.evaluation import Evaluator
+from rukpak.controller.observe.health.verdict import Verdict
+from rukpak.controller.observe.kinds import (
     CLAIM,
     Listener,
     ManagedKinds,
@@ -37,10 +37,10 @@ from controller.observe.kinds import (
     ServedKinds,
     group_kind_of,
 )
-from controller.observe.records import Look, ObjectKey, Record
-from controller.observe.relations import Dependency, Dependents, Takers, dependency_of, party_of
-from controller.observe.statuses import OwnStatuses
-from controller.sharing import share_of
+from rukpak.controller.observe.records import Look, ObjectKey, Record
+from rukpak.controller.observe.relations import Dependency, Dependents, Takers, dependency_of, party_of
+from rukpak.controller.observe.statuses import OwnStatuses
+from rukpak.controller.sharing import share_of
 
 API_SERVICES = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False)
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
-from controller import untrusted
-from controller.content.digests import digest_of_json
-from controller.permissions.statement import (
+from rukpak.controller import untrusted
+from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.permissions.statement import (
     EVERYWHERE,
     WHERE_BOUND,
     Severity,
@@ -26,7 +26,7 @@ from controller.permissions.statement import (
     shortened,
     texts,
 )
-from controller.untrusted import mapping, mappings, sequence
+from rukpak.controller.untrusted import mapping, mappings, sequence
 
 RBAC = "rbac.authorization.k8s.io"
 _PATH_CHARACTERS = 32

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from controller.build.revision import Revision
-from controller.content.digests import digest_of_json
-from controller.permissions.grants import find_grants, make_right, rights_in
-from controller.permissions.powers import find_all_requests, find_identities, find_outside, find_pod_powers
-from controller.permissions.statement import EVERYWHERE, Right, Statement, Topic, including, to_lines
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.permissions.grants import find_grants, make_right, rights_in
+from rukpak.controller.permissions.powers import find_all_requests, find_identities, find_outside, find_pod_powers
+from rukpak.controller.permissions.statement import EVERYWHERE, Right, Statement, Topic, including, to_lines
 
 Permissions: TypeAlias = frozenset[Statement]
 FindRules: TypeAlias = Callable[[str, str, str], Iterable[Mapping[str, Any]]]

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeAlias
 
-from controller.content.digests import digest_of_json
-from controller.formats.objects import BUILT_IN_GROUPS, crd_specs, find_pod_template, group_of, list_containers
-from controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object, shortened, texts
-from controller.untrusted import mapping, mappings, path_below, text
+from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS, crd_specs, find_pod_template, group_of, list_containers
+from rukpak.controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object, shortened, texts
+from rukpak.controller.untrusted import mapping, mappings, path_below, text
 
 # Kubernetes, Pod Security Standards: the volume types of "restricted".
 _VOLUMES = frozenset(

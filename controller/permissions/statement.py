@@ -13,11 +13,11 @@ from enum import Enum, IntEnum
 from itertools import islice, product
 from typing import Any, NamedTuple, TypeAlias
 
-from controller import untrusted
-from controller.content.digests import digest_of
-from controller.content.limits import visible
-from controller.formats.objects import group_of
-from controller.untrusted import mapping
+from rukpak.controller import untrusted
+from rukpak.controller.content.digests import digest_of
+from rukpak.controller.content.limits import visible
+from rukpak.controller.formats.objects import group_of
+from rukpak.controller.untrusted import mapping
 
 MAX_ITEMS = 12
 """What a line lists; more become further lines."""

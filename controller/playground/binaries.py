@@ -25,8 +25,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from controller.playground.programs import PROGRAMS, Program, Release, Version, parse_version
-from controller.playground.settings import Settings
+from rukpak.controller.playground.programs import PROGRAMS, Program, Release, Version, parse_version
+from rukpak.controller.playground.settings import Settings
 
 Tell = Callable[[str], None]
 """Called with a line for the person who waits."""

@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from controller.playground.components import (
+from rukpak.controller.playground.components import (
     NODE,
     NODE_NAME,
     Ports,
@@ -37,9 +37,9 @@ from controller.playground.components import (
     write_certificates,
     write_files,
 )
-from controller.playground.processes import Process, free_ports
-from controller.playground.registry import registry_of
-from controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, free_ports
+from rukpak.controller.playground.registry import registry_of
+from rukpak.controller.playground.waiting import wait_for
 
 KUBECTL_SECONDS = 120
 

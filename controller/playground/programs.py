@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from controller.playground.settings import Settings
+from rukpak.controller.playground.settings import Settings
 
 Version = tuple[int, ...]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import http.client
 from pathlib import Path
 
-from controller.playground.processes import Process, free_ports
-from controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, free_ports
+from rukpak.controller.playground.waiting import wait_for
 
 REGISTRY_SECONDS = 90.0
 HOST = "registry.host"

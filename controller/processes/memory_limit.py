@@ -1,8 +1,8 @@
 """How much memory this process may use, and the budgets for untrusted text that follow from it.
 
 The limit is the lowest of those of its control groups (version 1 and 2), the option `--memory`, and the memory of the
-machine. From 1 GiB on, budgets are those of `api.plugins.Limits`; below, they shrink in proportion, so that the largest
-revision that they allow still fits into memory.
+machine. From 1 GiB on, budgets are those of `rukpak.api.plugins.Limits`; below, they shrink in proportion, so that
+the largest revision that they allow still fits into memory.
 
 Not here: how tenants share the memory (sharing.py).
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from api.plugins import MEBIBYTE, Limits
+from rukpak.api.plugins import MEBIBYTE, Limits
 
 RESERVED_BYTES = 1280 * MEBIBYTE
 """Address space that a Go program reserves without using it, or in part: 1184 MiB in its first steps, and its own size.

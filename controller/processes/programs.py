@@ -29,10 +29,10 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Self, TypeVar
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.processes import kernel
-from controller.processes.kernel import Right
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.processes import kernel
+from rukpak.controller.processes.kernel import Right
 
 Child = TypeVar("Child")
 

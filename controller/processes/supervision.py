@@ -17,7 +17,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from controller.retries import Backoff
+from rukpak.controller.retries import Backoff
 
 log = logging.getLogger(__name__)
 

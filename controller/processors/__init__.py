@@ -1,6 +1,6 @@
 """Processors: changes of rendered objects before they are applied (`spec.processors`). Pure; see README.md.
 
-`build/rendering.py` calls them in order and checks what they return.
+`building/rendering.py` calls them in order and checks what they return.
 
     rendered   what they share: a function applied to every object of a rendering, labels and annotations
     patch      kind `patch`: which objects, and the three kinds of patches

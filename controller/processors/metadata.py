@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from api.plugins import ProcessRequest, Rendering
-from controller.formats.applicable import RESERVED
-from controller.formats.objects import Object, group_of, identify, pod_template_path
-from controller.processors.rendered import change_each, refused, with_marks
-from controller.untrusted import mapping
+from rukpak.api.plugins import ProcessRequest, Rendering
+from rukpak.controller.formats.applicable import RESERVED
+from rukpak.controller.formats.objects import Object, group_of, identify, pod_template_path
+from rukpak.controller.processors.rendered import change_each, refused, with_marks
+from rukpak.controller.untrusted import mapping
 
 _FIELDS = ("labels", "annotations")
 

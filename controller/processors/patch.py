@@ -16,13 +16,13 @@ from typing import Any, TypeAlias
 from jsonpatch import JsonPatch, JsonPatchException, JsonPatchTestFailed
 from jsonpointer import JsonPointer, JsonPointerException
 
-from api.plugins import ProcessRequest, Rendering
-from controller.content.limits import describe_bytes
-from controller.formats.applicable import scopes_of_crds
-from controller.formats.objects import Object, group_of, identify
-from controller.processors.rendered import Charge, change_each, refused
-from controller.processors.strategic import StrategicPatchError, merge_strategically, type_of
-from controller.untrusted import mapping
+from rukpak.api.plugins import ProcessRequest, Rendering
+from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.formats.applicable import scopes_of_crds
+from rukpak.controller.formats.objects import Object, group_of, identify
+from rukpak.controller.processors.rendered import Charge, change_each, refused
+from rukpak.controller.processors.strategic import StrategicPatchError, merge_strategically, type_of
+from rukpak.controller.untrusted import mapping
 
 _OPERATION_STEPS = 30
 _WAYS = ("merge", "strategic", "json")

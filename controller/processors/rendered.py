@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from api.errors import BundleError
-from api.plugins import Rendering
-from api.v1alpha2.conditions import Reason
-from controller.formats.objects import Object
-from controller.untrusted import mapping
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Rendering
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.objects import Object
+from rukpak.controller.untrusted import mapping
 
 Charge: TypeAlias = Callable[[int, int], None]
 _ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode

@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from api.names import CONFIG_DIGEST, RECREATE, ROLLOUT
-from api.plugins import ProcessRequest, Rendering
-from api.v1alpha2.processors import Rollouts
-from controller.formats.objects import Object, group_of, list_containers, pod_template_path
-from controller.processors.rendered import Charge, change_each, with_marks
-from controller.untrusted import mapping, mappings, strings, text
+from rukpak.api.names import CONFIG_DIGEST, RECREATE, ROLLOUT
+from rukpak.api.plugins import ProcessRequest, Rendering
+from rukpak.api.v1alpha2.processors import Rollouts
+from rukpak.controller.formats.objects import Object, group_of, list_containers, pod_template_path
+from rukpak.controller.processors.rendered import Charge, change_each, with_marks
+from rukpak.controller.untrusted import mapping, mappings, strings, text
 
 _REFERENCES = {
     "configMap": "ConfigMap",

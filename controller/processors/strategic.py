@@ -20,7 +20,7 @@ from importlib.resources import files
 from operator import itemgetter
 from typing import Any
 
-from controller.untrusted import path_below, texts
+from rukpak.controller.untrusted import path_below, texts
 
 KeyOf = Callable[[Any], Hashable]
 """What identifies an item: the value of its merge key, or the item itself."""
@@ -46,7 +46,7 @@ class Field:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    table: dict[str, Any] = json.loads((files("controller.processors") / SHIPPED).read_bytes())
+    table: dict[str, Any] = json.loads((files("rukpak.controller.processors") / SHIPPED).read_bytes())
     return table
 
 

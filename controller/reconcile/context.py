@@ -11,42 +11,42 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self
 
-from api import names
-from api.v1alpha2.conditions import ConditionType, Reason
-from api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
-from controller.apply.execute import Applier
-from controller.apply.hooks import HookRunner
-from controller.apply.ownership import Owner, has_all_marks
-from controller.apply.removal import Remover
-from controller.bugs import InternalError
-from controller.build.builder import Builder
-from controller.build.config_values import needs_objects
-from controller.build.request import are_checked
-from controller.kube.discovery import Discovery
-from controller.kube.events import Note
-from controller.kube.lease import Takeovers
-from controller.kube.resources import GroupVersionKind, read_kinds
-from controller.kube.shard import wanted_shard
-from controller.observe.explanations import Explainer
-from controller.observe.following import ContestedWatches, NamedWatches, ObjectFollower
-from controller.observe.records import ObjectKey, Record
-from controller.observe.watches import Watches
-from controller.reconcile.memory import InstalledTargetsCache, Memory
-from controller.retries import Retries
-from controller.revisions.accounts import Account, Accounts, account_in
-from controller.revisions.background import BackgroundWork
-from controller.revisions.config_objects import ConfigObjects
-from controller.revisions.credentials import SourceAccess
-from controller.revisions.dependencies import DependencyReader
-from controller.revisions.large import LargeRevisions
-from controller.revisions.polling import Poller
-from controller.revisions.store import RevisionStore
-from controller.sharing import share_of
-from controller.sources.demands import SignaturePolicy
-from controller.status.report import Deletion, Report
-from controller.status.summary import summarize
-from controller.status.writer import StatusWriter
-from controller.telemetry import DEAF, Observer
+from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import ConditionType, Reason
+from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
+from rukpak.controller.apply.execute import Applier
+from rukpak.controller.apply.hooks import HookRunner
+from rukpak.controller.apply.ownership import Owner, has_all_marks
+from rukpak.controller.apply.removal import Remover
+from rukpak.controller.bugs import InternalError
+from rukpak.controller.building.builder import Builder
+from rukpak.controller.building.config_values import needs_objects
+from rukpak.controller.building.request import are_checked
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.events import Note
+from rukpak.controller.kube.lease import Takeovers
+from rukpak.controller.kube.resources import GroupVersionKind, read_kinds
+from rukpak.controller.kube.shard import wanted_shard
+from rukpak.controller.observe.explanations import Explainer
+from rukpak.controller.observe.following import ContestedWatches, NamedWatches, ObjectFollower
+from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.watches import Watches
+from rukpak.controller.reconcile.memory import InstalledTargetsCache, Memory
+from rukpak.controller.retries import Retries
+from rukpak.controller.revisions.accounts import Account, Accounts, account_in
+from rukpak.controller.revisions.background import BackgroundWork
+from rukpak.controller.revisions.config_objects import ConfigObjects
+from rukpak.controller.revisions.credentials import SourceAccess
+from rukpak.controller.revisions.dependencies import DependencyReader
+from rukpak.controller.revisions.large import LargeRevisions
+from rukpak.controller.revisions.polling import Poller
+from rukpak.controller.revisions.store import RevisionStore
+from rukpak.controller.sharing import share_of
+from rukpak.controller.sources.demands import SignaturePolicy
+from rukpak.controller.status.report import Deletion, Report
+from rukpak.controller.status.summary import summarize
+from rukpak.controller.status.writer import StatusWriter
+from rukpak.controller.telemetry import DEAF, Observer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

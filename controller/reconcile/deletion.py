@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import ConditionType, Reason, Retry
-from controller.apply.hooks import HookEvent
-from controller.apply.order import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import ConditionType, Reason, Retry
+from rukpak.controller.apply.hooks import HookEvent
+from rukpak.controller.apply.order import (
     BLOCKED_AFTER_SECONDS,
     SLOW_AFTER_SECONDS,
     Teardown,
@@ -28,17 +28,17 @@ from controller.apply.order import (
     plan_teardown,
     served_group,
 )
-from controller.apply.ownership import RemovalCause, RevisionObject, loses_reference
-from controller.apply.removal import Removal
-from controller.kube.client import ApiError
-from controller.kube.configuration import User
-from controller.kube.resources import GroupVersionKind
-from controller.observe.deployments import ORPHAN_FINALIZER
-from controller.observe.explanations import NOTHING, Explanations, Question, may_explain
-from controller.observe.records import ObjectKey, Record
-from controller.reconcile import hooks, stored
-from controller.reconcile.context import NEVER, UNLISTED, Context, Requeue
-from controller.reconcile.ownership import (
+from rukpak.controller.apply.ownership import RemovalCause, RevisionObject, loses_reference
+from rukpak.controller.apply.removal import Removal
+from rukpak.controller.kube.client import ApiError
+from rukpak.controller.kube.configuration import User
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.deployments import ORPHAN_FINALIZER
+from rukpak.controller.observe.explanations import NOTHING, Explanations, Question, may_explain
+from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.reconcile import hooks, stored
+from rukpak.controller.reconcile.context import NEVER, UNLISTED, Context, Requeue
+from rukpak.controller.reconcile.ownership import (
     describe_awaited_takers,
     drop_revisions,
     installed_kinds,
@@ -49,8 +49,8 @@ from controller.reconcile.ownership import (
     read_unwatched,
     revisions_with_hooks,
 )
-from controller.revisions.accounts import account_of
-from controller.status.notes import (
+from rukpak.controller.revisions.accounts import account_of
+from rukpak.controller.status.notes import (
     note_on_dependents,
     note_on_hindrance,
     note_on_hooks,
@@ -58,7 +58,7 @@ from controller.status.notes import (
     notes_on_removals,
     notes_on_teardown,
 )
-from controller.status.report import Deletion
+from rukpak.controller.status.report import Deletion
 
 RECHECK_SECONDS = 1.0
 TAKERS_SECONDS = 5.0

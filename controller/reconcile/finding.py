@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import TypeVar
 
-from api.errors import BundleError
-from api.plugins import CustomKind
-from api.v1alpha2.conditions import ConditionType, Reason
-from api.v1alpha2.types import BundleDeployment, SourcePin
-from controller.bugs import keep_first
-from controller.build.capabilities import recall_custom_kinds, recall_kinds, record_kinds
-from controller.build.config_values import needs_objects, withhold
-from controller.build.request import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import CustomKind
+from rukpak.api.v1alpha2.conditions import ConditionType, Reason
+from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin
+from rukpak.controller.bugs import keep_first
+from rukpak.controller.building.capabilities import recall_custom_kinds, recall_kinds, record_kinds
+from rukpak.controller.building.config_values import needs_objects, withhold
+from rukpak.controller.building.request import (
     BuildContext,
     Pins,
     Request,
@@ -34,17 +34,17 @@ from controller.build.request import (
     recall_pins,
     record_pins,
 )
-from controller.build.revision import PackedRevision, Revision, Terms, has_objects
-from controller.formats.applicable import Kind
-from controller.reconcile import stored
-from controller.reconcile.context import Context
-from controller.reconcile.memory import PREPARATION
-from controller.revisions.approval import refuse_downgrade
-from controller.revisions.background import Place
-from controller.revisions.credentials import SourceProgress
-from controller.revisions.polling import is_polled
-from controller.status.history import find_rollback
-from controller.status.report import Held, Report, list_some, short
+from rukpak.controller.building.revision import PackedRevision, Revision, Terms, has_objects
+from rukpak.controller.formats.applicable import Kind
+from rukpak.controller.reconcile import stored
+from rukpak.controller.reconcile.context import Context
+from rukpak.controller.reconcile.memory import PREPARATION
+from rukpak.controller.revisions.approval import refuse_downgrade
+from rukpak.controller.revisions.background import Place
+from rukpak.controller.revisions.credentials import SourceProgress
+from rukpak.controller.revisions.polling import is_polled
+from rukpak.controller.status.history import find_rollback
+from rukpak.controller.status.report import Held, Report, list_some, short
 
 log = logging.getLogger(__name__)
 

@@ -15,25 +15,25 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, PERMISSION_ITEMS, PERMISSION_LENGTH, PROBLEM_ITEMS
-from api.v1alpha2.types import NewPermissions, Pending
-from controller.build.revision import Revision
-from controller.content.limits import visible
-from controller.kube.resources import DEPLOYMENTS
-from controller.observe.following import WatchedObject
-from controller.observe.relations import MISSING, Dependency, dependency_of, find_cycle
-from controller.permissions.permissions import added, digest_of, permissions_of, summarize
-from controller.reconcile import hooks, stored
-from controller.reconcile.context import Context
-from controller.reconcile.finding import Wanted
-from controller.reconcile.memory import Preview
-from controller.reconcile.planning import Work, preview_work
-from controller.retries import SLOW_SECONDS
-from controller.revisions.approval import REPLACED, Decision, decide
-from controller.status.notes import note_on_approval
-from controller.status.report import Held, describe_changes, list_some, short
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, PERMISSION_ITEMS, PERMISSION_LENGTH, PROBLEM_ITEMS
+from rukpak.api.v1alpha2.types import NewPermissions, Pending
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.content.limits import visible
+from rukpak.controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.observe.following import WatchedObject
+from rukpak.controller.observe.relations import MISSING, Dependency, dependency_of, find_cycle
+from rukpak.controller.permissions.permissions import added, digest_of, permissions_of, summarize
+from rukpak.controller.reconcile import hooks, stored
+from rukpak.controller.reconcile.context import Context
+from rukpak.controller.reconcile.finding import Wanted
+from rukpak.controller.reconcile.memory import Preview
+from rukpak.controller.reconcile.planning import Work, preview_work
+from rukpak.controller.retries import SLOW_SECONDS
+from rukpak.controller.revisions.approval import REPLACED, Decision, decide
+from rukpak.controller.status.notes import note_on_approval
+from rukpak.controller.status.report import Held, describe_changes, list_some, short
 
 log = logging.getLogger(__name__)
 MOST = 256

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from api.errors import BundleError
-from controller.apply.hooks import HookEvent, HookOptions, HookRemains, kinds_of
-from controller.apply.order import Stage, position_of
-from controller.apply.targets import TargetSet, make_install_namespace
-from controller.build.config_values import reads_secrets
-from controller.build.revision import Revision
-from controller.kube.configuration import User
-from controller.observe.records import ObjectKey
-from controller.reconcile import stored
-from controller.reconcile.context import Context
-from controller.reconcile.finding import Wanted
-from controller.reconcile.ownership import make_confirmation
-from controller.retries import SLOW_SECONDS
-from controller.revisions.accounts import account_of
+from rukpak.api.errors import BundleError
+from rukpak.controller.apply.hooks import HookEvent, HookOptions, HookRemains, kinds_of
+from rukpak.controller.apply.order import Stage, position_of
+from rukpak.controller.apply.targets import TargetSet, make_install_namespace
+from rukpak.controller.building.config_values import reads_secrets
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.kube.configuration import User
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.reconcile import stored
+from rukpak.controller.reconcile.context import Context
+from rukpak.controller.reconcile.finding import Wanted
+from rukpak.controller.reconcile.ownership import make_confirmation
+from rukpak.controller.retries import SLOW_SECONDS
+from rukpak.controller.revisions.accounts import account_of
 
 Gate = Callable[[], BundleError | None]
 """Called once, before what it guards; returns why that must wait."""

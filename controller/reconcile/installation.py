@@ -15,30 +15,37 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import ConditionType, Reason, Retry
-from api.v1alpha2.types import HistoryEntry, Wave
-from controller.apply import leftovers
-from controller.apply.execute import Survey
-from controller.apply.hooks import HookRemains
-from controller.apply.ledger import Ledger
-from controller.apply.order import last_wave
-from controller.apply.ownership import RemovalCause, find_surplus
-from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, WaveError, find_started, is_finished
-from controller.apply.removal import Removal
-from controller.apply.targets import UNMATCHED, Target, TargetSet, find_differences, find_missing_labels, pack_targets
-from controller.build.config_values import reads_secrets
-from controller.build.revision import Revision
-from controller.kube.events import Note
-from controller.kube.resources import GroupVersionKind
-from controller.observe.following import Contested
-from controller.observe.progress import Explain, Progress
-from controller.observe.records import Look, ObjectKey, Reader, Record, key_of
-from controller.observe.watches import Watches
-from controller.reconcile import hooks
-from controller.reconcile.context import Context
-from controller.reconcile.memory import InstalledTargets
-from controller.reconcile.ownership import (
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import ConditionType, Reason, Retry
+from rukpak.api.v1alpha2.types import HistoryEntry, Wave
+from rukpak.controller.apply import leftovers
+from rukpak.controller.apply.execute import Survey
+from rukpak.controller.apply.hooks import HookRemains
+from rukpak.controller.apply.ledger import Ledger
+from rukpak.controller.apply.order import last_wave
+from rukpak.controller.apply.ownership import RemovalCause, find_surplus
+from rukpak.controller.apply.plan import Action, ApplyOptions, Outcome, Plan, WaveError, find_started, is_finished
+from rukpak.controller.apply.removal import Removal
+from rukpak.controller.apply.targets import (
+    UNMATCHED,
+    Target,
+    TargetSet,
+    find_differences,
+    find_missing_labels,
+    pack_targets,
+)
+from rukpak.controller.building.config_values import reads_secrets
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.kube.events import Note
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.following import Contested
+from rukpak.controller.observe.progress import Explain, Progress
+from rukpak.controller.observe.records import Look, ObjectKey, Reader, Record, key_of
+from rukpak.controller.observe.watches import Watches
+from rukpak.controller.reconcile import hooks
+from rukpak.controller.reconcile.context import Context
+from rukpak.controller.reconcile.memory import InstalledTargets
+from rukpak.controller.reconcile.ownership import (
     forget_unwatched,
     keep_only,
     look_for_strays,
@@ -46,8 +53,8 @@ from controller.reconcile.ownership import (
     read_unwatched,
     revisions_with_hooks,
 )
-from controller.reconcile.planning import Work
-from controller.status.notes import (
+from rukpak.controller.reconcile.planning import Work
+from rukpak.controller.status.notes import (
     describe_unseen,
     note_on_beginning,
     note_on_hooks,
@@ -58,8 +65,8 @@ from controller.status.notes import (
     notes_on_repairs,
     notes_on_taking_over,
 )
-from controller.status.report import Report
-from controller.telemetry import Phase
+from rukpak.controller.status.report import Report
+from rukpak.controller.telemetry import Phase
 
 log = logging.getLogger(__name__)
 

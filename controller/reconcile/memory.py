@@ -10,22 +10,22 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from api.errors import BundleError
-from api.v1alpha2.types import NewPermissions, ObjectMeta
-from controller.apply.hooks import HookProgress
-from controller.apply.ledger import Ledger
-from controller.apply.plan import Action, ApplyOptions, Outcome
-from controller.apply.targets import Differences, PackedTargets, TargetSet
-from controller.bugs import InternalError
-from controller.build.request import Sources
-from controller.build.revision import PackedRevision, Revision, Terms
-from controller.observe.progress import HealthTracker
-from controller.observe.records import ObjectKey
-from controller.retries import Retries
-from controller.revisions.accounts import OF_RIGHTS, RIGHTS_SECONDS, Account
-from controller.revisions.config_objects import KnownConfig
-from controller.revisions.credentials import SourceProgress
-from controller.revisions.polling import PURPOSE, PollState
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.types import NewPermissions, ObjectMeta
+from rukpak.controller.apply.hooks import HookProgress
+from rukpak.controller.apply.ledger import Ledger
+from rukpak.controller.apply.plan import Action, ApplyOptions, Outcome
+from rukpak.controller.apply.targets import Differences, PackedTargets, TargetSet
+from rukpak.controller.bugs import InternalError
+from rukpak.controller.building.request import Sources
+from rukpak.controller.building.revision import PackedRevision, Revision, Terms
+from rukpak.controller.observe.progress import HealthTracker
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.retries import Retries
+from rukpak.controller.revisions.accounts import OF_RIGHTS, RIGHTS_SECONDS, Account
+from rukpak.controller.revisions.config_objects import KnownConfig
+from rukpak.controller.revisions.credentials import SourceProgress
+from rukpak.controller.revisions.polling import PURPOSE, PollState
 
 SOON_SECONDS = 20.0
 PREPARATION = "preparation"

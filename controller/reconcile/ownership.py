@@ -20,11 +20,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import ConditionType
-from api.v1alpha2.types import BundleDeployment
-from controller.apply.ownership import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import ConditionType
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply.ownership import (
     MORE,
     Exists,
     Giver,
@@ -38,22 +38,22 @@ from controller.apply.ownership import (
     name_past,
     past_keys,
 )
-from controller.apply.plan import OvertakenError
-from controller.apply.replies import classify
-from controller.build.revision import Revision, Terms
-from controller.kube.client import ApiError
-from controller.kube.configuration import User
-from controller.kube.events import Note
-from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource, read_kinds
-from controller.observe.following import WatchedObject
-from controller.observe.records import ObjectKey, Record
-from controller.observe.relations import find_hindrance
-from controller.reconcile import stored
-from controller.reconcile.context import Context, Services
-from controller.revisions.accounts import account_in
-from controller.revisions.approval import NEW
-from controller.status.history import choose
-from controller.status.notes import note_on_strays
+from rukpak.controller.apply.plan import OvertakenError
+from rukpak.controller.apply.replies import classify
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.kube.client import ApiError
+from rukpak.controller.kube.configuration import User
+from rukpak.controller.kube.events import Note
+from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource, read_kinds
+from rukpak.controller.observe.following import WatchedObject
+from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.relations import find_hindrance
+from rukpak.controller.reconcile import stored
+from rukpak.controller.reconcile.context import Context, Services
+from rukpak.controller.revisions.accounts import account_in
+from rukpak.controller.revisions.approval import NEW
+from rukpak.controller.status.history import choose
+from rukpak.controller.status.notes import note_on_strays
 
 BELIEVED_SECONDS = 1.0
 """What was read or written in these last seconds is believed: a pass that creates many objects reads seldom."""

@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from api.errors import BundleError
-from api.v1alpha2.policies import HealthCheck, IgnoreRule
-from controller.apply.holders import find_replaced
-from controller.apply.plan import ApplyOptions, Plan, make_plan
-from controller.apply.targets import (
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.policies import HealthCheck, IgnoreRule
+from rukpak.controller.apply.holders import find_replaced
+from rukpak.controller.apply.plan import ApplyOptions, Plan, make_plan
+from rukpak.controller.apply.targets import (
     Differences,
     Target,
     TargetSet,
@@ -29,17 +29,17 @@ from controller.apply.targets import (
     leave_out_missing,
     make_targets,
 )
-from controller.build.config_values import reads_secrets
-from controller.build.request import recall_pins
-from controller.build.revision import Revision, Terms
-from controller.kube.resources import GroupVersionKind
-from controller.observe.records import ObjectKey, Record
-from controller.reconcile import hooks, stored
-from controller.reconcile.context import Context
-from controller.reconcile.finding import Wanted
-from controller.reconcile.ownership import find_hand_over, make_confirmation, name_older, observe_with_takers
-from controller.revisions.accounts import OF_ABSENCE, Account, account_of
-from controller.status.report import Report
+from rukpak.controller.building.config_values import reads_secrets
+from rukpak.controller.building.request import recall_pins
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.reconcile import hooks, stored
+from rukpak.controller.reconcile.context import Context
+from rukpak.controller.reconcile.finding import Wanted
+from rukpak.controller.reconcile.ownership import find_hand_over, make_confirmation, name_older, observe_with_takers
+from rukpak.controller.revisions.accounts import OF_ABSENCE, Account, account_of
+from rukpak.controller.status.report import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

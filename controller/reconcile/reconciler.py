@@ -11,28 +11,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http import HTTPStatus
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import ConditionType, Reason
-from api.v1alpha2.status import AccountUsed
-from api.v1alpha2.types import BundleDeployment
-from controller.apply.plan import Action, OvertakenError
-from controller.bugs import InternalError, keep_first
-from controller.kube.client import ApiError
-from controller.reconcile import deletion, gates, settled, shards, stored
-from controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNLISTED, UNSYNCED, Context, Requeue, Services
-from controller.reconcile.finding import find_wanted, poll_sources, seconds_to_poll
-from controller.reconcile.installation import announce, apply, watch_contested
-from controller.reconcile.memory import Memories
-from controller.reconcile.ownership import kept_terms
-from controller.reconcile.planning import make_work
-from controller.retries import SLOW_SECONDS, waits_for_cluster
-from controller.revisions.accounts import OF_ABSENCE, is_up_to_date, judge, record
-from controller.revisions.large import CrowdedError
-from controller.revisions.polling import is_polled
-from controller.status.conditions import skipped_kinds
-from controller.status.history import begin_rollback, seconds_to_rollback
-from controller.status.notes import describe_failing, names_failing
-from controller.status.report import Report, of_failure
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import ConditionType, Reason
+from rukpak.api.v1alpha2.status import AccountUsed
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply.plan import Action, OvertakenError
+from rukpak.controller.bugs import InternalError, keep_first
+from rukpak.controller.kube.client import ApiError
+from rukpak.controller.reconcile import deletion, gates, settled, shards, stored
+from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNLISTED, UNSYNCED, Context, Requeue, Services
+from rukpak.controller.reconcile.finding import find_wanted, poll_sources, seconds_to_poll
+from rukpak.controller.reconcile.installation import announce, apply, watch_contested
+from rukpak.controller.reconcile.memory import Memories
+from rukpak.controller.reconcile.ownership import kept_terms
+from rukpak.controller.reconcile.planning import make_work
+from rukpak.controller.retries import SLOW_SECONDS, waits_for_cluster
+from rukpak.controller.revisions.accounts import OF_ABSENCE, is_up_to_date, judge, record
+from rukpak.controller.revisions.large import CrowdedError
+from rukpak.controller.revisions.polling import is_polled
+from rukpak.controller.status.conditions import skipped_kinds
+from rukpak.controller.status.history import begin_rollback, seconds_to_rollback
+from rukpak.controller.status.notes import describe_failing, names_failing
+from rukpak.controller.status.report import Report, of_failure
 
 log = logging.getLogger(__name__)
 OVERTAKEN = Requeue(failed=True, cause="the BundleDeployment has changed, as its watch has not shown yet")

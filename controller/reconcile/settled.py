@@ -13,28 +13,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.apply.leftovers import still_left
-from controller.apply.ownership import is_unfinished
-from controller.apply.plan import Action, Outcome
-from controller.kube.resources import read_kinds
-from controller.observe.records import Look, ObjectKey, Record
-from controller.reconcile import stored
-from controller.reconcile.context import Context
-from controller.reconcile.finding import Wanted
-from controller.reconcile.gates import find_dependency_cycle
-from controller.reconcile.installation import (
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.leftovers import still_left
+from rukpak.controller.apply.ownership import is_unfinished
+from rukpak.controller.apply.plan import Action, Outcome
+from rukpak.controller.kube.resources import read_kinds
+from rukpak.controller.observe.records import Look, ObjectKey, Record
+from rukpak.controller.reconcile import stored
+from rukpak.controller.reconcile.context import Context
+from rukpak.controller.reconcile.finding import Wanted
+from rukpak.controller.reconcile.gates import find_dependency_cycle
+from rukpak.controller.reconcile.installation import (
     assess_installed,
     collect_warnings,
     execute,
     find_installed,
     warnings_on_cluster,
 )
-from controller.reconcile.ownership import had_any, look_for_strays, notes_on_strays
-from controller.reconcile.planning import plan_repair
-from controller.status.notes import notes_on_repairs
-from controller.status.report import Report, short
+from rukpak.controller.reconcile.ownership import had_any, look_for_strays, notes_on_strays
+from rukpak.controller.reconcile.planning import plan_repair
+from rukpak.controller.status.notes import notes_on_repairs
+from rukpak.controller.status.report import Report, short
 
 
 def report(context: Context) -> Report | None:

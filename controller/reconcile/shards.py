@@ -13,20 +13,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.apply.removal import Relabeled
-from controller.apply.replies import classify
-from controller.kube.client import ApiError
-from controller.kube.configuration import User
-from controller.kube.lease import TURN_SECONDS
-from controller.kube.shard import Shard, Tenure, is_shard_name, wanted_shard
-from controller.reconcile import stored
-from controller.reconcile.context import UNLISTED, Context, Requeue
-from controller.reconcile.ownership import named_kinds
-from controller.revisions.accounts import account_of
-from controller.status.conditions import conditions_of_move
-from controller.status.report import Deletion, of_failure
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.removal import Relabeled
+from rukpak.controller.apply.replies import classify
+from rukpak.controller.kube.client import ApiError
+from rukpak.controller.kube.configuration import User
+from rukpak.controller.kube.lease import TURN_SECONDS
+from rukpak.controller.kube.shard import Shard, Tenure, is_shard_name, wanted_shard
+from rukpak.controller.reconcile import stored
+from rukpak.controller.reconcile.context import UNLISTED, Context, Requeue
+from rukpak.controller.reconcile.ownership import named_kinds
+from rukpak.controller.revisions.accounts import account_of
+from rukpak.controller.status.conditions import conditions_of_move
+from rukpak.controller.status.report import Deletion, of_failure
 
 log = logging.getLogger(__name__)
 SURVEY_SECONDS = 1.0

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.build.request import Request, meets_demand, recall_pins, renew_terms, terms_of
-from controller.build.revision import PackedRevision, Revision, Terms, measure
-from controller.content.limits import quote
-from controller.reconcile.context import Context
-from controller.revisions.accounts import account_to_keep
-from controller.revisions.approval import NEW, REPLACED, keeps_account
-from controller.revisions.store import unpack_whole
-from controller.sources.demands import OPTION, source_of
-from controller.status.report import list_some, short
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building.request import Request, meets_demand, recall_pins, renew_terms, terms_of
+from rukpak.controller.building.revision import PackedRevision, Revision, Terms, measure
+from rukpak.controller.content.limits import quote
+from rukpak.controller.reconcile.context import Context
+from rukpak.controller.revisions.accounts import account_to_keep
+from rukpak.controller.revisions.approval import NEW, REPLACED, keeps_account
+from rukpak.controller.revisions.store import unpack_whole
+from rukpak.controller.sources.demands import OPTION, source_of
+from rukpak.controller.status.report import list_some, short
 
 
 def read(context: Context, digest: str) -> Revision | None:

@@ -18,17 +18,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.status import AccountUsed
-from api.v1alpha2.types import BundleDeployment, Spec
-from controller.build.revision import Terms
-from controller.kube.client import ApiError, Client
-from controller.kube.configuration import User
-from controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
-from controller.observe.following import GrantWatches, NamedWatches, WatchedObject
-from controller.sharing import share_of_accounts
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.status import AccountUsed
+from rukpak.api.v1alpha2.types import BundleDeployment, Spec
+from rukpak.controller.building.revision import Terms
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.configuration import User
+from rukpak.controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
+from rukpak.controller.observe.following import GrantWatches, NamedWatches, WatchedObject
+from rukpak.controller.sharing import share_of_accounts
 
 OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
 # Failures that other RBAC rules may resolve.

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import SourcePin, Spec
-from controller.build.revision import Revision, Terms
-from controller.content.limits import quote
-from controller.sources.versions import Version, is_version, parse_version
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import SourcePin, Spec
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.content.limits import quote
+from rukpak.controller.sources.versions import Version, is_version, parse_version
 
 _Place = tuple[str, str, str]
 NEW = "New"

@@ -17,11 +17,11 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from api.errors import BundleError
-from controller.bugs import InternalError
-from controller.kube.client import ApiError
-from controller.sharing import Turns
-from controller.telemetry import DEAF, Observer
+from rukpak.api.errors import BundleError
+from rukpak.controller.bugs import InternalError
+from rukpak.controller.kube.client import ApiError
+from rukpak.controller.sharing import Turns
+from rukpak.controller.telemetry import DEAF, Observer
 
 log = logging.getLogger(__name__)
 

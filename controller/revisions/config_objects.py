@@ -15,14 +15,20 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment, ConfigReference
-from controller.build.config_values import Confidential, SecretValues, confidential_of, find_secrets, merge_config
-from controller.kube.client import ApiError, Client, User
-from controller.kube.resources import CONFIG_MAPS, SECRETS
-from controller.observe.following import NamedWatches, WatchedObject
-from controller.revisions.accounts import Account, Seen, account_in, check_before_reading
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import BundleDeployment, ConfigReference
+from rukpak.controller.building.config_values import (
+    Confidential,
+    SecretValues,
+    confidential_of,
+    find_secrets,
+    merge_config,
+)
+from rukpak.controller.kube.client import ApiError, Client, User
+from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS
+from rukpak.controller.observe.following import NamedWatches, WatchedObject
+from rukpak.controller.revisions.accounts import Account, Seen, account_in, check_before_reading
 
 _RESOURCES = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
 

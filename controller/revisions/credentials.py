@@ -21,17 +21,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Credentials, LocalContent, Trusted
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment, SecretReference, Source
-from api.v1alpha2.verification import config_maps_of, secrets_of
-from controller.build.request import BuildContext
-from controller.content.digests import digest_of, digest_of_json
-from controller.kube.client import ApiError, Client
-from controller.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
-from controller.observe.following import NamedWatches, WatchedObject
-from controller.revisions.accounts import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Credentials, LocalContent, Trusted
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import BundleDeployment, SecretReference, Source
+from rukpak.api.v1alpha2.verification import config_maps_of, secrets_of
+from rukpak.controller.building.request import BuildContext
+from rukpak.controller.content.digests import digest_of, digest_of_json
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
+from rukpak.controller.observe.following import NamedWatches, WatchedObject
+from rukpak.controller.revisions.accounts import (
     Account,
     Seen,
     account_in,
@@ -40,12 +40,12 @@ from controller.revisions.accounts import (
     translate_refusal,
     watched_account,
 )
-from controller.revisions.quarantine import Quarantine, subject_of
-from controller.sharing import Admission, share_of
-from controller.sources.chart_registry import chart_reference
-from controller.sources.credentials import find_credentials, parse_pull_secrets, parse_secret
-from controller.sources.demands import SCHEME, name_demand
-from controller.sources.image.reference import find_endpoint, parse_reference
+from rukpak.controller.revisions.quarantine import Quarantine, subject_of
+from rukpak.controller.sharing import Admission, share_of
+from rukpak.controller.sources.chart_registry import chart_reference
+from rukpak.controller.sources.credentials import find_credentials, parse_pull_secrets, parse_secret
+from rukpak.controller.sources.demands import SCHEME, name_demand
+from rukpak.controller.sources.image.reference import find_endpoint, parse_reference
 
 SeenContent = Callable[[WatchedObject, str | None], None]
 """Called with an object that is read, and its resourceVersion; empty: it does not exist; None: it never changes."""

@@ -15,19 +15,19 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment
-from controller.kube.client import ApiError, Client
-from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.following import WatchedObject
-from controller.observe.health import expressions
-from controller.observe.health.verdict import State
-from controller.observe.relations import MISSING
-from controller.observe.watches import Watches
-from controller.revisions.accounts import Account, Seen, account_in, check_before_reading
-from controller.untrusted import field
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.observe.following import WatchedObject
+from rukpak.controller.observe.health import expressions
+from rukpak.controller.observe.health.verdict import State
+from rukpak.controller.observe.relations import MISSING
+from rukpak.controller.observe.watches import Watches
+from rukpak.controller.revisions.accounts import Account, Seen, account_in, check_before_reading
+from rukpak.controller.untrusted import field
 
 
 class DependencyReader:

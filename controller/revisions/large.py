@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from api.plugins import MEBIBYTE, Limits
-from controller.build.revision import Size
-from controller.formats.manifests import INLINE
-from controller.sharing import Admission
+from rukpak.api.plugins import MEBIBYTE, Limits
+from rukpak.controller.building.revision import Size
+from rukpak.controller.formats.manifests import INLINE
+from rukpak.controller.sharing import Admission
 
 _BYTES_PER_BYTE = 4
 """Of memory, for a byte of text: Python stores characters beyond the basic plane in 4 bytes."""

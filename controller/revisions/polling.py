@@ -16,15 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from api.errors import BundleError
-from api.v1alpha2.types import BundleDeployment, Source, SourcePin
-from controller.bugs import keep_first
-from controller.build.builder import Builder
-from controller.build.request import Pins, Resolved, match_pins
-from controller.retries import Retries
-from controller.revisions.background import BackgroundWork, Place
-from controller.revisions.credentials import SourceAccess, SourceProgress
-from controller.sharing import share_of
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.types import BundleDeployment, Source, SourcePin
+from rukpak.controller.bugs import keep_first
+from rukpak.controller.building.builder import Builder
+from rukpak.controller.building.request import Pins, Resolved, match_pins
+from rukpak.controller.retries import Retries
+from rukpak.controller.revisions.background import BackgroundWork, Place
+from rukpak.controller.revisions.credentials import SourceAccess, SourceProgress
+from rukpak.controller.sharing import share_of
 
 PURPOSE = "poll"
 JITTER = 0.1

@@ -9,7 +9,7 @@ The files are in the folder of the content store, which outlives a restart of th
 node may have more memory. A BundleDeployment that is set aside is retried when something relevant changes: the spec,
 the annotation that requests it, the release of the controller, or its memory limit.
 
-Not here: preparing (build/builder.py), and holding memory for it (sharing.py).
+Not here: preparing (building/builder.py), and holding memory for it (sharing.py).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import BundleDeployment
 
 log = logging.getLogger(__name__)
 CRASHES = 2

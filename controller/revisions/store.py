@@ -29,18 +29,18 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from api import names
-from api.bounds import read_count
-from api.errors import BundleError
-from api.plugins import Limits
-from api.v1alpha2.conditions import Reason
-from controller.build.revision import PackedRevision, Revision, measure, pack, pack_terms, unpack_terms
-from controller.content.digests import digest_of, is_digest
-from controller.content.limits import describe_bytes
-from controller.formats.applicable import revision_digest
-from controller.kube.client import ApiError, Client
-from controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
-from controller.kube.watch import Reflector
+from rukpak.api import names
+from rukpak.api.bounds import read_count
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Limits
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building.revision import PackedRevision, Revision, measure, pack, pack_terms, unpack_terms
+from rukpak.controller.content.digests import digest_of, is_digest
+from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.formats.applicable import revision_digest
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
+from rukpak.controller.kube.watch import Reflector
 
 MANAGER = "rukpak-revisions"
 REVISION = f"{names.GROUP}/revision"

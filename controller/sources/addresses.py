@@ -14,10 +14,10 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
 
-from api.errors import BundleError
-from api.plugins import Network
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Network
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import quote
 
 METADATA = tuple(
     ipaddress.ip_address(text)

@@ -26,13 +26,13 @@ from typing import Any, Literal
 from urllib.parse import quote as quote_url
 from urllib.parse import urlsplit
 
-from api import names
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Entry, Resolution, Signer
-from api.v1alpha2.conditions import Reason
-from controller.content.disk import Spool
-from controller.content.limits import quote
-from controller.sources.chart_index import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Entry, Resolution, Signer
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.disk import Spool
+from rukpak.controller.content.limits import quote
+from rukpak.controller.sources.chart_index import (
     INDEX_BYTES,
     READING_BYTES,
     Index,
@@ -42,7 +42,7 @@ from controller.sources.chart_index import (
     UnreadableError,
     read_charts,
 )
-from controller.sources.chart_registry import (
+from rukpak.controller.sources.chart_registry import (
     OCI,
     ChartRequest,
     RegistryRepository,
@@ -52,9 +52,9 @@ from controller.sources.chart_registry import (
     registry_address,
     request_problems,
 )
-from controller.sources.chart_registry import connected as connected_to_registry
-from controller.sources.hosts import PRINTABLE, Detour, check_host, follow
-from controller.sources.http import (
+from rukpak.controller.sources.chart_registry import connected as connected_to_registry
+from rukpak.controller.sources.hosts import PRINTABLE, Detour, check_host, follow
+from rukpak.controller.sources.http import (
     HTTPS,
     READ_AS,
     Address,
@@ -64,13 +64,13 @@ from controller.sources.http import (
     parse_address,
     read_signature,
 )
-from controller.sources.pace import check_deadline
-from controller.sources.signatures.openpgp import read_keys
-from controller.sources.signatures.provenance import PROVENANCE_BYTES, ChartArchive, split
-from controller.sources.signatures.provenance import verify as verify_provenance
-from controller.sources.signatures.verdicts import UnusableKeysError, checking
-from controller.sources.transport import Transport
-from controller.sources.trust import certificate_problems, certificates_of, credential_headers
+from rukpak.controller.sources.pace import check_deadline
+from rukpak.controller.sources.signatures.openpgp import read_keys
+from rukpak.controller.sources.signatures.provenance import PROVENANCE_BYTES, ChartArchive, split
+from rukpak.controller.sources.signatures.provenance import verify as verify_provenance
+from rukpak.controller.sources.signatures.verdicts import UnusableKeysError, checking
+from rukpak.controller.sources.transport import Transport
+from rukpak.controller.sources.trust import certificate_problems, certificates_of, credential_headers
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _KEYS = ".provenance.secret"

@@ -25,11 +25,11 @@ from typing import BinaryIO, Generic, TypeVar, cast
 
 import yaml
 
-from api.errors import BundleError
-from api.plugins import Access
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import describe_bytes, is_refused_nesting, quote
-from controller.sources.pace import check_deadline
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import describe_bytes, is_refused_nesting, quote
+from rukpak.controller.sources.pace import check_deadline
 
 INDEX_BYTES = 64 << 20
 _KEPT_BYTES = 16 << 20  # compressed; an index of 30 MiB needs 2

@@ -17,16 +17,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Entry, Resolution, Signer
-from api.v1alpha2.conditions import Reason
-from controller.content.digests import digest_of
-from controller.content.disk import Spool
-from controller.content.limits import Rejection, describe_bytes, quote
-from controller.content.tar import is_compressed, read_tar
-from controller.sources.hosts import Detour
-from controller.sources.http import sha256_problems, strip_components, without_ignore_file
-from controller.sources.image.manifest import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Access, Entry, Resolution, Signer
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.digests import digest_of
+from rukpak.controller.content.disk import Spool
+from rukpak.controller.content.limits import Rejection, describe_bytes, quote
+from rukpak.controller.content.tar import is_compressed, read_tar
+from rukpak.controller.sources.hosts import Detour
+from rukpak.controller.sources.http import sha256_problems, strip_components, without_ignore_file
+from rukpak.controller.sources.image.manifest import (
     CHART,
     OLD_CHART,
     Descriptor,
@@ -35,12 +35,12 @@ from controller.sources.image.manifest import (
     parse_manifest,
     read_chart_config,
 )
-from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
-from controller.sources.image.registry import Registry, read_tags
-from controller.sources.image.registry import connected as connected_to_registry
-from controller.sources.image.signed import find_signer
-from controller.sources.pace import check_deadline
-from controller.sources.versions import (
+from rukpak.controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
+from rukpak.controller.sources.image.registry import Registry, read_tags
+from rukpak.controller.sources.image.registry import connected as connected_to_registry
+from rukpak.controller.sources.image.signed import find_signer
+from rukpak.controller.sources.pace import check_deadline
+from rukpak.controller.sources.versions import (
     Check,
     Choice,
     Range,

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
-from api import names
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Entry, LocalContent, Resolution
-from api.v1alpha2.conditions import Reason
-from controller.content.digests import digest_of, digest_of_json
-from controller.content.limits import Rejection, quote
-from controller.sources.http import READ_AS, read_body
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Access, Entry, LocalContent, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.digests import digest_of, digest_of_json
+from rukpak.controller.content.limits import Rejection, quote
+from rukpak.controller.sources.http import READ_AS, read_body
 
 PART_BYTES = 900 << 10
 """Of one part; an object in etcd has at most 1.5 MiB, and base64 adds a third."""

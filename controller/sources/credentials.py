@@ -23,12 +23,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
-from api.errors import BundleError
-from api.plugins import Credentials, RegistryCredentials
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
-from controller.sources.image.reference import HUB, HUB_NAMES
-from controller.sources.trust import client_problem, is_certificate_data
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Credentials, RegistryCredentials
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import quote
+from rukpak.controller.sources.image.reference import HUB, HUB_NAMES
+from rukpak.controller.sources.trust import client_problem, is_certificate_data
 
 DOCKER_CONFIG_JSON = "kubernetes.io/dockerconfigjson"
 DOCKER_CONFIG = "kubernetes.io/dockercfg"

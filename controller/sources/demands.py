@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from api.v1alpha2.references import SecretReference
-from api.v1alpha2.types import BundleDeployment, Source, SourcePin
-from api.v1alpha2.verification import (
+from rukpak.api.v1alpha2.references import SecretReference
+from rukpak.api.v1alpha2.types import BundleDeployment, Source, SourcePin
+from rukpak.api.v1alpha2.verification import (
     ChartProvenance,
     ChartVerification,
     CosignKey,
@@ -36,14 +36,14 @@ from api.v1alpha2.verification import (
     ImageVerification,
     Verification,
 )
-from controller.content.limits import quote
-from controller.sources.addresses import embedded
-from controller.sources.hosts import PORTS
-from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
+from rukpak.controller.content.limits import quote
+from rukpak.controller.sources.addresses import embedded
+from rukpak.controller.sources.hosts import PORTS
+from rukpak.controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
 
 if TYPE_CHECKING:
-    from controller.sources.git.connection import Repository
-    from controller.sources.http import Address
+    from rukpak.controller.sources.git.connection import Repository
+    from rukpak.controller.sources.http import Address
 
 OPTION = "--require-verified"
 SCHEME = "secret:"
@@ -215,9 +215,9 @@ def locate(source: Source) -> Place:
     Raises: ValueError with what has no canonical form.
     """
     # Slow to import, and needed only where something is demanded.
-    from controller.sources.chart_registry import chart_reference  # noqa: PLC0415
-    from controller.sources.git.connection import parse_repository  # noqa: PLC0415
-    from controller.sources.http import parse_address  # noqa: PLC0415
+    from rukpak.controller.sources.chart_registry import chart_reference  # noqa: PLC0415
+    from rukpak.controller.sources.git.connection import parse_repository  # noqa: PLC0415
+    from rukpak.controller.sources.http import parse_address  # noqa: PLC0415
 
     chart = source.chart
     if source.git:

@@ -24,10 +24,10 @@ import time
 from dataclasses import dataclass, field
 from urllib.parse import urljoin, urlsplit
 
-from api.errors import BundleError
-from api.plugins import Access, Network
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Network
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import quote
 
 PORTS = {"https": 443, "http": 80, "ssh": 22}
 """The usual port of each scheme."""

@@ -26,21 +26,26 @@ from http import HTTPStatus
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from api import names
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Entry, EntryKind, Limits, Refusal, Resolution, Signer
-from api.v1alpha2.conditions import Reason
-from controller.content.disk import Spool
-from controller.content.limits import Budget, Rejection, Unusable, check_path, describe_bytes, quote
-from controller.content.tar import is_tar, read_tar
-from controller.content.zip import Seekable, Unsupported, is_zip, read_zip
-from controller.sources.hosts import PORTS, Location, check_host
-from controller.sources.pace import check_deadline
-from controller.sources.routes import describe_host
-from controller.sources.signatures import SignatureError, cosign, minisign
-from controller.sources.signatures.verdicts import checking
-from controller.sources.transport import Response, StatusError, Transport
-from controller.sources.trust import certificate_problems, certificates_of, client_certificate_of, credential_headers
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Access, Entry, EntryKind, Limits, Refusal, Resolution, Signer
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.disk import Spool
+from rukpak.controller.content.limits import Budget, Rejection, Unusable, check_path, describe_bytes, quote
+from rukpak.controller.content.tar import is_tar, read_tar
+from rukpak.controller.content.zip import Seekable, Unsupported, is_zip, read_zip
+from rukpak.controller.sources.hosts import PORTS, Location, check_host
+from rukpak.controller.sources.pace import check_deadline
+from rukpak.controller.sources.routes import describe_host
+from rukpak.controller.sources.signatures import SignatureError, cosign, minisign
+from rukpak.controller.sources.signatures.verdicts import checking
+from rukpak.controller.sources.transport import Response, StatusError, Transport
+from rukpak.controller.sources.trust import (
+    certificate_problems,
+    certificates_of,
+    client_certificate_of,
+    credential_headers,
+)
 
 HTTP, HTTPS = "http", "https"
 _NOT_VISIBLE = re.compile(r"[\x00-\x20\x7f-\x9f\\]")

@@ -12,10 +12,10 @@ import math
 import time
 from collections.abc import Callable
 
-from api.errors import BundleError
-from api.plugins import Access, Network
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import describe_bytes
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Network
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import describe_bytes
 
 RATE_SECONDS = 30.0
 """Period over which the rate is measured."""

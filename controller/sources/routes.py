@@ -18,14 +18,14 @@ import re
 import socket
 from dataclasses import dataclass
 
-from api.errors import BundleError
-from api.plugins import Network
-from api.proxies import Proxy, is_literal, plain_name
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
-from controller.sources.addresses import admit
-from controller.sources.hosts import Location
-from controller.sources.trust import ClientCertificate
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Network
+from rukpak.api.proxies import Proxy, is_literal, plain_name
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import quote
+from rukpak.controller.sources.addresses import admit
+from rukpak.controller.sources.hosts import Location
+from rukpak.controller.sources.trust import ClientCertificate
 
 NOT_RESOLVED = "its name cannot be resolved"
 _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?")

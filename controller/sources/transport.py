@@ -44,17 +44,27 @@ from requests.adapters import HTTPAdapter
 from requests.utils import urldefragauth
 from urllib3.util.connection import create_connection
 
-from api.bounds import read_count, read_retry_after
-from api.errors import BundleError
-from api.plugins import Access, Network
-from api.proxies import Proxies, Proxy
-from api.v1alpha2.conditions import Reason
-from controller.certificates import find_causes, find_date_problem
-from controller.content.limits import describe_bytes, quote
-from controller.sources.hosts import PRINTABLE, Detour, Location, Origin, Place, follow, host_of, origin_of, place_of
-from controller.sources.pace import TIMED_OUT, Pace, check_deadline
-from controller.sources.routes import NOT_RESOLVED, Route, describe_host, find_route, of_proxy, unreachable
-from controller.sources.trust import CONTEXTS, ClientCertificate
+from rukpak.api.bounds import read_count, read_retry_after
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Network
+from rukpak.api.proxies import Proxies, Proxy
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.certificates import find_causes, find_date_problem
+from rukpak.controller.content.limits import describe_bytes, quote
+from rukpak.controller.sources.hosts import (
+    PRINTABLE,
+    Detour,
+    Location,
+    Origin,
+    Place,
+    follow,
+    host_of,
+    origin_of,
+    place_of,
+)
+from rukpak.controller.sources.pace import TIMED_OUT, Pace, check_deadline
+from rukpak.controller.sources.routes import NOT_RESOLVED, Route, describe_host, find_route, of_proxy, unreachable
+from rukpak.controller.sources.trust import CONTEXTS, ClientCertificate
 
 _LEAST_SECONDS = 0.001
 _CONNECTING_SECONDS = 15.0  # for all addresses of a name; each also has the timeout of the connection

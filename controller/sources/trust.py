@@ -26,11 +26,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials
-from api.v1alpha2.conditions import Reason
-from controller.certificates import load_key_pair
-from controller.sources.hosts import Origin
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.certificates import load_key_pair
+from rukpak.controller.sources.hosts import Origin
 
 log = logging.getLogger(__name__)
 _CONTEXTS = 64

@@ -18,7 +18,7 @@ from typing import TypeAlias, TypeVar
 
 import re2
 
-from controller.content.limits import quote
+from rukpak.controller.content.limits import quote
 
 _LONGEST = 256
 _NUMBER = r"0|[1-9][0-9]{0,18}"

@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import DECISIONS, UNPACKED_REASONS, ConditionType, Reason, Retry
-from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, ConditionStatus
-from api.v1alpha2.types import BundleDeployment, Condition, Pinned, Rollback, Spec
-from controller.apply.order import describe_awaited
-from controller.apply.ownership import Disposal, RemovalCause, dispose
-from controller.content.digests import digest_of_json
-from controller.content.limits import quote, visible
-from controller.status.history import rollback_after
-from controller.status.report import Deletion, Report, list_drifted, list_some, short, what_strays_are
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import DECISIONS, UNPACKED_REASONS, ConditionType, Reason, Retry
+from rukpak.api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, ConditionStatus
+from rukpak.api.v1alpha2.types import BundleDeployment, Condition, Pinned, Rollback, Spec
+from rukpak.controller.apply.order import describe_awaited
+from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose
+from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.content.limits import quote, visible
+from rukpak.controller.status.history import rollback_after
+from rukpak.controller.status.report import Deletion, Report, list_drifted, list_some, short, what_strays_are
 
 # The most severe failure is shown: one that needs a person before one that clears automatically.
 _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NONE)

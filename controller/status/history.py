@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, HISTORY_LENGTH, HistoryEntry
-from api.v1alpha2.types import BundleDeployment, Rollback, SourcePin, Spec, Status
-from controller.content.digests import digest_of_json
-from controller.content.limits import visible
-from controller.status.report import Report, describe_pins, find_failure, seconds_to_deadline, short
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, HISTORY_LENGTH, HistoryEntry
+from rukpak.api.v1alpha2.types import BundleDeployment, Rollback, SourcePin, Spec, Status
+from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.content.limits import visible
+from rukpak.controller.status.report import Report, describe_pins, find_failure, seconds_to_deadline, short
 
 
 def record(deployment: BundleDeployment, report: Report, after: Status, now: datetime) -> tuple[HistoryEntry, ...]:

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import DECISIONS, ConditionType, Reason, Retry
-from api.v1alpha2.types import Changes, Condition, HistoryEntry, Pending, Rollback, Status
-from controller.apply.drift import DELETED, RECREATED
-from controller.apply.order import describe_awaited
-from controller.apply.plan import Action, Outcome
-from controller.apply.removal import Removal
-from controller.content.limits import quote
-from controller.kube.events import NOTE_CHARACTERS, Note
-from controller.kube.resources import GroupVersionKind
-from controller.observe.health.explain import is_pod_stuck
-from controller.observe.records import ObjectKey
-from controller.status.report import describe_changes, list_drifted, list_some, short, what_strays_are
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import DECISIONS, ConditionType, Reason, Retry
+from rukpak.api.v1alpha2.types import Changes, Condition, HistoryEntry, Pending, Rollback, Status
+from rukpak.controller.apply.drift import DELETED, RECREATED
+from rukpak.controller.apply.order import describe_awaited
+from rukpak.controller.apply.plan import Action, Outcome
+from rukpak.controller.apply.removal import Removal
+from rukpak.controller.content.limits import quote
+from rukpak.controller.kube.events import NOTE_CHARACTERS, Note
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.health.explain import is_pod_stuck
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.status.report import describe_changes, list_drifted, list_some, short, what_strays_are
 
 NAMED = 10
 _FAILING = "discovery failed; repair or delete its APIService"

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import nsmallest
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.status import Changes, HistoryEntry, Wave
-from api.v1alpha2.types import Pending, Rollback, SourcePin, Status
-from controller.apply.drift import DriftedObject
-from controller.apply.plan import Outcome
-from controller.apply.removal import Removal
-from controller.observe.progress import Progress
-from controller.observe.records import ObjectKey, Record
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.status import Changes, HistoryEntry, Wave
+from rukpak.api.v1alpha2.types import Pending, Rollback, SourcePin, Status
+from rukpak.controller.apply.drift import DriftedObject
+from rukpak.controller.apply.plan import Outcome
+from rukpak.controller.apply.removal import Removal
+from rukpak.controller.observe.progress import Progress
+from rukpak.controller.observe.records import ObjectKey, Record
 
 _UNHEALTHY = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
 

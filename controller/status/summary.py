@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 
-from api.v1alpha2.status import (
+from rukpak.api.v1alpha2.status import (
     DISPLAY_LENGTH,
     NAME_LENGTH,
     NOT_READY_ITEMS,
@@ -21,22 +21,31 @@ from api.v1alpha2.status import (
     WARNING_LENGTH,
     Wave,
 )
-from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, Pending, SourcePin, Status, Stray
-from controller.apply.crd_upgrade import is_about_upgrade
-from controller.bugs import InternalError
-from controller.content.limits import visible
-from controller.kube.resources import read_kinds
-from controller.observe.health.verdict import Health
-from controller.observe.records import ObjectKey
-from controller.status.conditions import (
+from rukpak.api.v1alpha2.types import (
+    BundleDeployment,
+    Display,
+    NotReady,
+    ObjectCounts,
+    Pending,
+    SourcePin,
+    Status,
+    Stray,
+)
+from rukpak.controller.apply.crd_upgrade import is_about_upgrade
+from rukpak.controller.bugs import InternalError
+from rukpak.controller.content.limits import visible
+from rukpak.controller.kube.resources import read_kinds
+from rukpak.controller.observe.health.verdict import Health
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.status.conditions import (
     conditions_of,
     conditions_of_bug,
     conditions_of_deletion,
     pinned_after,
     skipped_kinds,
 )
-from controller.status.history import record, rollback_after
-from controller.status.report import Deletion, Report, describe_pins, short
+from rukpak.controller.status.history import record, rollback_after
+from rukpak.controller.status.report import Deletion, Report, describe_pins, short
 
 UPGRADE_WARNING_SECONDS = 3600.0
 """How long a warning about an upgrade of a definition is shown after it: as long as its Event is kept."""

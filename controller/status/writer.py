@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from api import names
-from api.v1alpha2.reading import read
-from api.v1alpha2.types import BundleDeployment, Status, dump
-from controller.apply.ownership import API_VERSION
-from controller.kube.client import ApiError, Client
-from controller.kube.events import EventRecorder, Note, Regarding
-from controller.kube.resources import DEPLOYMENTS
-from controller.kube.shard import is_unclaimed
-from controller.observe.statuses import writers_of
-from controller.observe.watches import Watches
-from controller.status.notes import notes
+from rukpak.api import names
+from rukpak.api.v1alpha2.reading import read
+from rukpak.api.v1alpha2.types import BundleDeployment, Status, dump
+from rukpak.controller.apply.ownership import API_VERSION
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.events import EventRecorder, Note, Regarding
+from rukpak.controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.kube.shard import is_unclaimed
+from rukpak.controller.observe.statuses import writers_of
+from rukpak.controller.observe.watches import Watches
+from rukpak.controller.status.notes import notes
 
 _VERSION, _GENERATION, _REVISION = "/metadata/resourceVersion", "/metadata/generation", "/status/revision"
 UNSEEN = {"observedGeneration": Status().observed_generation}

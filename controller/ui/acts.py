@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from api import names
-from api.v1alpha2.types import BundleDeployment
-from controller.apply.execute import REVIEWS
-from controller.cli.changes import PAUSE, RESUME, Choice, find_kept, make_request, send
-from controller.cli.command import FailedError
-from controller.cli.deployments import Deployments
-from controller.cli.rollback import pin
-from controller.kube.client import Client
-from controller.kube.errors import ApiError
-from controller.ui.model import seal
-from controller.untrusted import field, text
+from rukpak.api import names
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply.execute import REVIEWS
+from rukpak.controller.cli.changes import PAUSE, RESUME, Choice, find_kept, make_request, send
+from rukpak.controller.cli.command import FailedError
+from rukpak.controller.cli.deployments import Deployments
+from rukpak.controller.cli.rollback import pin
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.ui.model import seal
+from rukpak.controller.untrusted import field, text
 
 RIGHT_SECONDS = 30.0
 """How long an answer about rights is kept."""

@@ -13,24 +13,24 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
-from api import names
-from api.v1alpha2.conditions import DECISIONS, Reason, Retry
-from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.status import NotReady
-from api.v1alpha2.types import BundleDeployment, Condition, HistoryEntry, Pending, SourcePin
-from controller.apply.leftovers import LAST_APPLIED
-from controller.cli.comparison import mask
-from controller.cli.deployments import Manifest, describe_unobserved, name_of_reported
-from controller.cli.events import count_of, last_seen
-from controller.cli.output import to_yaml
-from controller.cli.rollback import find_previous
-from controller.cli.status import describe_signer, state_of
-from controller.cli.tree import STRAY, grow, is_hook, is_owned
-from controller.observe.health.rules import assess
-from controller.observe.health.verdict import Context, State, Verdict
-from controller.observe.records import ObjectKey, key_of
-from controller.status.report import describe_changes, short
-from controller.untrusted import integer, mapping, mappings, text
+from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import DECISIONS, Reason, Retry
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.status import NotReady
+from rukpak.api.v1alpha2.types import BundleDeployment, Condition, HistoryEntry, Pending, SourcePin
+from rukpak.controller.apply.leftovers import LAST_APPLIED
+from rukpak.controller.cli.comparison import mask
+from rukpak.controller.cli.deployments import Manifest, describe_unobserved, name_of_reported
+from rukpak.controller.cli.events import count_of, last_seen
+from rukpak.controller.cli.output import to_yaml
+from rukpak.controller.cli.rollback import find_previous
+from rukpak.controller.cli.status import describe_signer, state_of
+from rukpak.controller.cli.tree import STRAY, grow, is_hook, is_owned
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.verdict import Context, State, Verdict
+from rukpak.controller.observe.records import ObjectKey, key_of
+from rukpak.controller.status.report import describe_changes, short
+from rukpak.controller.untrusted import integer, mapping, mappings, text
 
 Json = dict[str, Any]
 
@@ -43,7 +43,7 @@ class Row:
 
     name: str
     state: str
-    """A `controller.cli.status.State`."""
+    """A `rukpak.controller.cli.status.State`."""
     ready: str = "Unknown"
     reason: str = ""
     message: str = ""

@@ -41,21 +41,21 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import BundleError
-from controller.cli.command import FailedError, MisuseError
-from controller.cli.comparison import write
-from controller.cli.deployments import Deployments, Manifest
-from controller.cli.diff import compare, compare_two
-from controller.cli.parser import is_object_name
-from controller.cli.render import Reviewed, read_stored
-from controller.kube.errors import ApiError
-from controller.ui.acts import ACTS, Rights, act
-from controller.ui.guard import HEADERS, Guard
-from controller.ui.model import write_yaml
-from controller.ui.watching import Board
+from rukpak.api.errors import BundleError
+from rukpak.controller.cli.command import FailedError, MisuseError
+from rukpak.controller.cli.comparison import write
+from rukpak.controller.cli.deployments import Deployments, Manifest
+from rukpak.controller.cli.diff import compare, compare_two
+from rukpak.controller.cli.parser import is_object_name
+from rukpak.controller.cli.render import Reviewed, read_stored
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.ui.acts import ACTS, Rights, act
+from rukpak.controller.ui.guard import HEADERS, Guard
+from rukpak.controller.ui.model import write_yaml
+from rukpak.controller.ui.watching import Board
 
 log = logging.getLogger(__name__)
-PACKAGE = "controller.ui"
+PACKAGE = "rukpak.controller.ui"
 TICK_SECONDS = 0.1
 DETAIL_SECONDS = 0.3
 """Between two versions of a detail, at least: it may have thousands of objects."""

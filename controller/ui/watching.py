@@ -19,20 +19,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from api import names
-from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.types import BundleDeployment
-from controller.cli.deployments import Manifest
-from controller.cli.events import select_about
-from controller.cli.tree import RUNNING, FindDrift, find_child_kinds, make_finder, read_revisions
-from controller.kube.client import Client
-from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError
-from controller.kube.events import EVENTS, NAMESPACE
-from controller.kube.resources import DEPLOYMENTS, Resource, read_kinds
-from controller.kube.watch import Reflector
-from controller.processes.supervision import Kind
-from controller.ui.model import Node, Outline, make_detail, make_nodes, make_outline, make_row, to_json
+from rukpak.api import names
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.cli.deployments import Manifest
+from rukpak.controller.cli.events import select_about
+from rukpak.controller.cli.tree import RUNNING, FindDrift, find_child_kinds, make_finder, read_revisions
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.events import EVENTS, NAMESPACE
+from rukpak.controller.kube.resources import DEPLOYMENTS, Resource, read_kinds
+from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.processes.supervision import Kind
+from rukpak.controller.ui.model import Node, Outline, make_detail, make_nodes, make_outline, make_row, to_json
 
 LARGE_BYTES = 16 << 10
 """Size above which an object is kept compressed."""

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.playground.binaries import MissingError
 from hack.bench import crowd, private
 from hack.bench.figures import Results, Sample, as_json, as_markdown, describe_machine, insert_table
 from hack.bench.scenarios import SCENARIOS, Scenario, run
 from hack.bench.testbed import Testbed, make_testbed
+from rukpak.controller.playground.binaries import MissingError
 
 HERE = Path(__file__).parent
 RUNS = 5

@@ -28,26 +28,26 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from api import names
-from api.v1alpha2.reading import read
-from controller.apply.ledger import Ledger
-from controller.apply.ownership import Owner
-from controller.apply.targets import make_targets
-from controller.build.request import Request, inputs_digest
-from controller.build.revision import Revision, pack, pack_terms, unpack
-from controller.content.digests import digest_of
-from controller.formats.applicable import revision_digest
-from controller.observe.records import project
-from controller.playground.processes import free_ports
-from controller.playground.waiting import wait_for
-from controller.revisions.store import secret_name
-from controller.status.report import short
 from hack.bench.api import BUNDLE_DEPLOYMENTS, Api
 from hack.bench.figures import describe_machine, insert_table
 from hack.bench.rows import Row, as_markdown, publish, tell
 from hack.bench.scenarios import time_install, time_repair
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Bundle, Manifest, make_bundle, path_of
+from rukpak.api import names
+from rukpak.api.v1alpha2.reading import read
+from rukpak.controller.apply.ledger import Ledger
+from rukpak.controller.apply.ownership import Owner
+from rukpak.controller.apply.targets import make_targets
+from rukpak.controller.building.request import Request, inputs_digest
+from rukpak.controller.building.revision import Revision, pack, pack_terms, unpack
+from rukpak.controller.content.digests import digest_of
+from rukpak.controller.formats.applicable import revision_digest
+from rukpak.controller.observe.records import project
+from rukpak.controller.playground.processes import free_ports
+from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.revisions.store import secret_name
+from rukpak.controller.status.report import short
 
 STORE = f"/api/v1/namespaces/{names.DEFAULT_NAMESPACE}/secrets"
 PUTS = 100

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from controller.observe.evaluation import Evaluations, Evaluator
-from controller.observe.records import ObjectKey
-from controller.processes.supervision import Supervisor
+from rukpak.controller.observe.evaluation import Evaluations, Evaluator
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.processes.supervision import Supervisor
 
 EXPRESSIONS = (
     "status.conditions.filter(c, c.type == 'Issuing').exists(c, c.status == 'True')",

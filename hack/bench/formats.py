@@ -18,14 +18,14 @@ from typing import Any
 
 import yaml
 
-from api.plugins import ContentTree, Means, RenderRequest
-from controller.apply.crd_changes import compare, read_definition
-from controller.build import capabilities
-from controller.build.rendering import render
-from controller.build.revision import Revision
-from controller.formats.helm.program import make_finder
-from controller.formats.manifests import read_documents
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
+from rukpak.api.plugins import ContentTree, Means, RenderRequest
+from rukpak.controller.apply.crd_changes import compare, read_definition
+from rukpak.controller.building import capabilities
+from rukpak.controller.building.rendering import render
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.formats.helm.program import make_finder
+from rukpak.controller.formats.manifests import read_documents
 
 MEBIBYTE = 1 << 20
 BUNDLE_SECONDS, BUNDLE_MEBIBYTES = 0.5, 80.0

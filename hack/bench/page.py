@@ -80,7 +80,7 @@ def main() -> None:
 
 @contextmanager
 def _serve(kubeconfig: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    words = [sys.executable, "-m", "controller", "ui", "--no-browser", f"--kubeconfig={kubeconfig}"]
+    words = [sys.executable, "-m", "rukpak", "ui", "--no-browser", f"--kubeconfig={kubeconfig}"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         try:
             yield process, process.stdout.readline().strip() if process.stdout else ""

@@ -16,9 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.playground.binaries import Binaries, MissingError
-from controller.playground.registry import Registry
-from controller.playground.settings import read_settings
 from hack.bench import raw
 from hack.bench.api import Api
 from hack.bench.figures import FIGURES, Measured, Sample, describe_machine, insert_table, medians
@@ -26,6 +23,9 @@ from hack.bench.scenarios import MANY, ONE, Scenario, delete, install
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Manifest
 from hack.control_plane.builds import BUILDS
+from rukpak.controller.playground.binaries import Binaries, MissingError
+from rukpak.controller.playground.registry import Registry
+from rukpak.controller.playground.settings import read_settings
 from tests.support.private_sources import PASSWORD, USER, Authority, GuardedRegistry, password_auth
 
 HERE = Path(__file__).parent

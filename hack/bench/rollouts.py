@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from controller.playground.waiting import wait_for
 from hack.bench import raw
 from hack.bench.api import BUNDLE_DEPLOYMENTS, MERGE, describe
 from hack.bench.rows import Usage
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Bundle, Manifest, make_rollouts, path_of
+from rukpak.controller.playground.waiting import wait_for
 
 REPLICAS = 10
 WINDOW_SECONDS = 5.0

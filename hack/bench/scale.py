@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from api import names
-from controller.kube.cache import Trace, make_trace
-from controller.kube.watch import Reflector
-from controller.playground.waiting import wait_for
 from hack.bench import raw
 from hack.bench.api import BUNDLE_DEPLOYMENTS, MERGE, Api
 from hack.bench.figures import Sample
 from hack.bench.scenarios import CONFIG_MAPS, install, rest, restart, time_install
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Bundle, Manifest, make_bundle, make_bundles, path_of
+from rukpak.api import names
+from rukpak.controller.kube.cache import Trace, make_trace
+from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.playground.waiting import wait_for
 
 UPGRADE_SECONDS = 600.0
 REST_SECONDS = 10.0

@@ -27,20 +27,20 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Entry, Limits, Resolution, Trusted
-from controller.build.plugins import source_of
-from controller.content.archive import write_entries
-from controller.content.store import ContentStore
-from controller.playground.binaries import Binaries
-from controller.playground.registry import Registry
-from controller.playground.settings import read_settings
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.cosign import Subject, check_bundle, read_wanted
-from controller.sources.transport import Response, Transport
 from hack.bench.private import TRUSTS, serve_privately
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, read_usage, time_work
 from hack.control_plane.builds import BUILDS
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Entry, Limits, Resolution, Trusted
+from rukpak.controller.building.plugins import source_of
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.store import ContentStore
+from rukpak.controller.playground.binaries import Binaries
+from rukpak.controller.playground.registry import Registry
+from rukpak.controller.playground.settings import read_settings
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.cosign import Subject, check_bundle, read_wanted
+from rukpak.controller.sources.transport import Response, Transport
 from tests.support.archives import tarball
 from tests.support.charts import add_chart, repository_of
 from tests.support.cosigned import make_key, make_payload, pem_of, sign, signed_bundle, store_bundle, store_simply

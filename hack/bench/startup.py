@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 
-from controller.cli.verbs import VERBS
+from rukpak.controller.cli.verbs import VERBS
 
 RUNS = 5
 LIMIT_SECONDS = 0.25
@@ -25,7 +25,7 @@ def measure(*words: str) -> float:
 def _measure_once(words: tuple[str, ...]) -> float:
     before = os.times()
     variables = {**os.environ, "KUBECONFIG": "/no/such/file"}
-    subprocess.run([sys.executable, "-m", "controller", *words], env=variables, capture_output=True, check=False)
+    subprocess.run([sys.executable, "-m", "rukpak", *words], env=variables, capture_output=True, check=False)
     after = os.times()
     return after.children_user + after.children_system - before.children_user - before.children_system
 

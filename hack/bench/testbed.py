@@ -8,18 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from controller.kube.client import Client, connect
-from controller.playground.binaries import Binaries
-from controller.playground.cluster import ControlPlane, make_control_plane
-from controller.playground.processes import Process, make_owned_folder, running_process, take_away
-from controller.playground.programs import CONTROL_PLANE
-from controller.playground.registry import Registry
-from controller.playground.settings import read_settings
-from controller.playground.waiting import wait_for
 from hack.bench.api import Api, Requests, requests_of
 from hack.bench.rows import Usage, read_usage
 from hack.bench.workloads import Bundle, Manifest
 from hack.control_plane.builds import BUILDS
+from rukpak.controller.kube.client import Client, connect
+from rukpak.controller.playground.binaries import Binaries
+from rukpak.controller.playground.cluster import ControlPlane, make_control_plane
+from rukpak.controller.playground.processes import Process, make_owned_folder, running_process, take_away
+from rukpak.controller.playground.programs import CONTROL_PLANE
+from rukpak.controller.playground.registry import Registry
+from rukpak.controller.playground.settings import read_settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.registry import RegistryClient
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ class Testbed:
             "RUKPAK_METRICS_ADDRESS": "127.0.0.1:0",
             "RUKPAK_PROBE_ADDRESS": "127.0.0.1:0",
         }
-        command = [sys.executable, "-m", "controller", "run"]
+        command = [sys.executable, "-m", "rukpak", "run"]
         return Process("controller", self._folder, command, {**options, **environment})
 
     def start_controller(self, environment: Mapping[str, str] | None = None) -> None:

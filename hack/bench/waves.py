@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from api import names
 from hack.bench.rows import Row, publish
 from hack.bench.scenarios import time_install
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Bundle, make_bundle
+from rukpak.api import names
 
 WAVES = 10
 MOST = 1.15

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.playground.binaries import Build, BuildError, Tell
-from controller.playground.programs import CONTROL_PLANE, NODE
-from controller.playground.settings import Settings
-from controller.processes.memory_limit import find_limit
+from rukpak.controller.playground.binaries import Build, BuildError, Tell
+from rukpak.controller.playground.programs import CONTROL_PLANE, NODE
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.processes.memory_limit import find_limit
 
 TELL_SECONDS = 15.0
 COMPILER_BYTES = 1 << 30

@@ -13,9 +13,9 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from controller.playground.binaries import BuildError, Cache, MissingError, tell_person
-from controller.playground.settings import Settings
 from hack.control_plane.builds import SOURCES, Module, build_module
+from rukpak.controller.playground.binaries import BuildError, Cache, MissingError, tell_person
+from rukpak.controller.playground.settings import Settings
 
 TINY = "localhost/tiny:1"
 PAUSE = "localhost/pause:1"

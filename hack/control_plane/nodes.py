@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from controller.playground.cluster import make_control_plane
-from controller.playground.components import is_ready
-from controller.playground.processes import Process, record_control_groups, running_process
-from controller.playground.programs import CONTROL_PLANE
-from controller.playground.waiting import wait_for
 from hack.control_plane.images import PAUSE
 from hack.control_plane.packages import install_packages
+from rukpak.controller.playground.cluster import make_control_plane
+from rukpak.controller.playground.components import is_ready
+from rukpak.controller.playground.processes import Process, record_control_groups, running_process
+from rukpak.controller.playground.programs import CONTROL_PLANE
+from rukpak.controller.playground.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERD = "RUKPAK_CONTAINERD"

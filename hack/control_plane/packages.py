@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from controller.playground.binaries import MissingError, tell_person
+from rukpak.controller.playground.binaries import MissingError, tell_person
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive"}
 LOCK = "packages.lock"

@@ -9,12 +9,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.playground.binaries import MissingError
-from controller.playground.settings import read_settings
-from controller.playground.waiting import wait_for
 from hack.demonstration import page
 from hack.demonstration.shell import CommandError, Shell
 from hack.demonstration.stage import DEFINITION, NAMESPACE, PLUGIN, OwnStage, RefusedError, Stage, UserStage
+from rukpak.controller.playground.binaries import MissingError
+from rukpak.controller.playground.settings import read_settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.private_sources import PASSWORD, USER, PrivateSources
 
 NAME = "demo"

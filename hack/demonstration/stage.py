@@ -13,15 +13,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from controller.playground.binaries import Binaries
-from controller.playground.processes import OWNER, Process, make_owned_folder, running_process, take_away, write_note
-from controller.playground.programs import CONTROL_PLANE, NODE
-from controller.playground.registry import Registry
-from controller.playground.settings import Settings
-from controller.processes.programs import Mechanisms
 from hack.control_plane.builds import BUILDS
 from hack.control_plane.images import TINY
 from hack.demonstration.shell import CommandError, Shell
+from rukpak.controller.playground.binaries import Binaries
+from rukpak.controller.playground.processes import (
+    OWNER,
+    Process,
+    make_owned_folder,
+    running_process,
+    take_away,
+    write_note,
+)
+from rukpak.controller.playground.programs import CONTROL_PLANE, NODE
+from rukpak.controller.playground.registry import Registry
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.processes.programs import Mechanisms
 from tests.support.private_sources import PrivateSources, serve_private_sources
 from tests.support.registry import LocalRegistry
 

@@ -15,11 +15,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.playground.settings import read_settings
 from hack.fuzzing.corpus import keep, kept_inputs
 from hack.fuzzing.findings import Findings, draw_until
 from hack.fuzzing.table import TARGETS
 from hack.fuzzing.target import Target
+from rukpak.controller.playground.settings import read_settings
 
 _COUNTED = re.compile(r"^#(\d+)\s.*cov: (\d+)", re.MULTILINE)
 _FOUND = re.compile(r"kept as .*/found-", re.MULTILINE)

@@ -10,21 +10,21 @@ from typing import Any
 
 import yaml
 
-from api.plugins import Capabilities, ContentTree, Format, Limits, ProgramResult, Rendering, RenderRequest
-from controller.build.revision import Revision, Terms, pack_objects, pack_terms, unpack
-from controller.content.limits import Rejection, check_path
-from controller.formats.applicable import make_applicable, revision_digest
-from controller.formats.composer import NodeBudget
-from controller.formats.helm.chart import refuse_foreign_references
-from controller.formats.helm.failures import explain
-from controller.formats.helm.format import read_output
-from controller.formats.helm.values import read_values, write_values
-from controller.formats.manifests import TextBudget, end_last_line, read_documents
-from controller.formats.plain import PlainFormat
-from controller.formats.registry_v1.registry_format import RegistryV1Format
-from controller.kube.encoding import encode
 from hack.fuzzing.archives import LIMITS
 from hack.fuzzing.target import Target, check_message, expect, refusals, scratch
+from rukpak.api.plugins import Capabilities, ContentTree, Format, Limits, ProgramResult, Rendering, RenderRequest
+from rukpak.controller.building.revision import Revision, Terms, pack_objects, pack_terms, unpack
+from rukpak.controller.content.limits import Rejection, check_path
+from rukpak.controller.formats.applicable import make_applicable, revision_digest
+from rukpak.controller.formats.composer import NodeBudget
+from rukpak.controller.formats.helm.chart import refuse_foreign_references
+from rukpak.controller.formats.helm.failures import explain
+from rukpak.controller.formats.helm.format import read_output
+from rukpak.controller.formats.helm.values import read_values, write_values
+from rukpak.controller.formats.manifests import TextBudget, end_last_line, read_documents
+from rukpak.controller.formats.plain import PlainFormat
+from rukpak.controller.formats.registry_v1.registry_format import RegistryV1Format
+from rukpak.controller.kube.encoding import encode
 
 _NODES = 20_000
 _NULLS = ("", "~", "null", "Null", "NULL")

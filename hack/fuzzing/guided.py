@@ -25,7 +25,7 @@ _REPEATED = 0.05
 def main(name: str, seconds: str, folder: str) -> None:
     """Fuzz a target, with its working corpus and results in a folder."""
     atheris = importlib.import_module("atheris")
-    with atheris.instrument_imports(include=["api", "controller"]):
+    with atheris.instrument_imports(include=["rukpak"]):
         table = importlib.import_module("hack.fuzzing.table")
     findings_module = importlib.import_module("hack.fuzzing.findings")
     target = table.TARGETS[name]

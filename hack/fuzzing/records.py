@@ -6,23 +6,23 @@ import base64
 import zlib
 from typing import Any
 
-from api.bounds import LONGEST_RETRY_AFTER
-from api.plugins import Limits
-from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.crd_changes import CustomResourceDefinition, compare, read_definition, tell
-from controller.apply.crd_upgrade import WARNING_CHARACTERS, Survey, plan_trials
-from controller.apply.replies import classify
-from controller.build.revision import pack_objects, pack_terms, unpack
-from controller.formats.composer import NodeBudget
-from controller.formats.manifests import read_documents
-from controller.formats.objects import find_identity_problem
-from controller.kube.encoding import encode
-from controller.kube.errors import reply_error
-from controller.observe.records import ObjectKey
-from controller.sources.credentials import DOCKER_CONFIG, DOCKER_CONFIG_JSON, find_credentials, parse_secret
-from controller.sources.image.manifest import Image, check_size, choose, name_chart, parse_manifest, plan_layers
-from controller.untrusted import mapping
 from hack.fuzzing.target import Target, check_message, expect, refusals
+from rukpak.api.bounds import LONGEST_RETRY_AFTER
+from rukpak.api.plugins import Limits
+from rukpak.api.v1alpha2.policies import CrdUpgradeSafety
+from rukpak.controller.apply.crd_changes import CustomResourceDefinition, compare, read_definition, tell
+from rukpak.controller.apply.crd_upgrade import WARNING_CHARACTERS, Survey, plan_trials
+from rukpak.controller.apply.replies import classify
+from rukpak.controller.building.revision import pack_objects, pack_terms, unpack
+from rukpak.controller.formats.composer import NodeBudget
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.formats.objects import find_identity_problem
+from rukpak.controller.kube.encoding import encode
+from rukpak.controller.kube.errors import reply_error
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.sources.credentials import DOCKER_CONFIG, DOCKER_CONFIG_JSON, find_credentials, parse_secret
+from rukpak.controller.sources.image.manifest import Image, check_size, choose, name_chart, parse_manifest, plan_layers
+from rukpak.controller.untrusted import mapping
 
 _IMAGE = "spec.sources[0].image"
 _NEXT = b"\n=== \n"

@@ -6,13 +6,13 @@ import base64
 import hashlib
 import io
 
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.git import COMMIT, TAG, read_commit, read_tag
-from controller.sources.signatures.minisign import read_key, verify
-from controller.sources.signatures.openpgp import read_keys, without_subkeys
-from controller.sources.signatures.provenance import read_text, split
-from controller.sources.signatures.verdicts import UnusableKeysError
 from hack.fuzzing.target import Target, expect, refusals
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.git import COMMIT, TAG, read_commit, read_tag
+from rukpak.controller.sources.signatures.minisign import read_key, verify
+from rukpak.controller.sources.signatures.openpgp import read_keys, without_subkeys
+from rukpak.controller.sources.signatures.provenance import read_text, split
+from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 
 _NAME = "0" * 40
 _KEY = base64.b64encode(b"Ed" + bytes(40)).decode()

@@ -14,9 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 
-from api.errors import BundleError
-from controller.content.limits import Rejection
-from controller.kube.encoding import encode
+from rukpak.api.errors import BundleError
+from rukpak.controller.content.limits import Rejection
+from rukpak.controller.kube.encoding import encode
 
 BASE_SECONDS = 2.0
 """CPU time of any input, such as for garbage collection or the first import of a codec."""

@@ -14,21 +14,21 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from api.bounds import LONGEST_RETRY_AFTER, read_retry_after
-from api.errors import BundleError
-from api.plugins import Access, EntryKind, RegistryCredentials
-from api.v1alpha2.conditions import Reason
-from controller.content.disk import Spool
-from controller.kube.encoding import parse_warnings
-from controller.sources.git.connection import candidates, check_ref, parse_repository
-from controller.sources.git.objects import Item, read_items, read_listing
-from controller.sources.git.process import NotServedError, check_served, translate
-from controller.sources.hosts import Place
-from controller.sources.http import Download, Wanted, parse_address
-from controller.sources.image.login import Login, is_related, parse_challenges
-from controller.sources.image.reference import find_endpoint, parse_reference
 from hack.fuzzing.archives import LIMITS, read_all
 from hack.fuzzing.target import Target, check_message, expect, refusals, scratch
+from rukpak.api.bounds import LONGEST_RETRY_AFTER, read_retry_after
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, EntryKind, RegistryCredentials
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.disk import Spool
+from rukpak.controller.kube.encoding import parse_warnings
+from rukpak.controller.sources.git.connection import candidates, check_ref, parse_repository
+from rukpak.controller.sources.git.objects import Item, read_items, read_listing
+from rukpak.controller.sources.git.process import NotServedError, check_served, translate
+from rukpak.controller.sources.hosts import Place
+from rukpak.controller.sources.http import Download, Wanted, parse_address
+from rukpak.controller.sources.image.login import Login, is_related, parse_challenges
+from rukpak.controller.sources.image.reference import find_endpoint, parse_reference
 
 _PATH = "spec.sources[0].git"
 _NEXT = b"\n=== \n"

@@ -18,12 +18,12 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Network
-from api.v1alpha2.conditions import Reason
-from controller.sources.image.manifest import Descriptor
-from controller.sources.image.reference import parse_reference
-from controller.sources.image.registry import Registry, connected
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Access, Network
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.image.manifest import Descriptor
+from rukpak.controller.sources.image.reference import parse_reference
+from rukpak.controller.sources.image.registry import Registry, connected
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ("Dockerfile", "config/plugins/Dockerfile", "controller/cli/templates/all/Dockerfile.template")

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from api import names
-from api.proxies import IN_CLUSTER, VARIABLES
-from controller.options import describe_options
 from hack.packaging.manifests import Manifest, render, write, write_documents
+from rukpak.api import names
+from rukpak.api.proxies import IN_CLUSTER, VARIABLES
+from rukpak.controller.options import describe_options
 
 NAMESPACE = "rukpak-system"
 RESTRICTED = ".Values.restricted"

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from controller.formats.manifests import read_documents
+from rukpak.controller.formats.manifests import read_documents
 
 
 class _Dumper(yaml.SafeDumper):

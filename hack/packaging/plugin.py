@@ -22,9 +22,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from controller.cli.content import pack
-from controller.cli.output import to_yaml
 from hack.image.assemble import ROOT, install_packages
+from rukpak.controller.cli.content import pack
+from rukpak.controller.cli.output import to_yaml
 
 NAME = "rukpak"
 PROGRAM = f"kubectl-{NAME}"
@@ -53,7 +53,7 @@ exit 1
 START = f"""\
 import sys
 
-from controller.cli import main
+from rukpak.controller.cli import main
 
 sys.argv[0] = "{PROGRAM}"
 sys.exit(main())

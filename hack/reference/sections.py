@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.formats.manifests import read_documents
+from rukpak.controller.formats.manifests import read_documents
 
 Schema = Mapping[str, Any]
 Table = Callable[[tuple[str, ...], Iterable[tuple[str, ...]]], Iterator[str]]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.playground.cluster import Cluster, ControlPlane
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import Cluster, ControlPlane
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import World, new_world
 from tests.support.installations import install
 from tests.support.private_sources import secret_manifest

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.binaries import Binaries
-from controller.playground.cluster import Cluster
-from controller.playground.processes import take_away
-from controller.playground.programs import CONTROL_PLANE
-from controller.playground.settings import Settings
-from controller.playground.waiting import wait_for
 from hack.demonstration.picture import TRANSCRIPT as PICTURED
 from hack.demonstration.picture import excerpt
+from rukpak.controller.playground.binaries import Binaries
+from rukpak.controller.playground.cluster import Cluster
+from rukpak.controller.playground.processes import take_away
+from rukpak.controller.playground.programs import CONTROL_PLANE
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.browser import find_program
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.binaries import Binaries
+from rukpak.controller.playground.binaries import Binaries
 from tests.support.bundles import World
 from tests.support.charts import files_of
 from tests.support.instructions import pattern_of, run, steps_of

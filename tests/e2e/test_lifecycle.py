@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.processes import Process
+from rukpak.controller.playground.processes import Process
 from tests.support.bundles import Deployed, Manifest, World, config_map, new_name
 from tests.support.controller import STOP_SECONDS
 from tests.support.faulty_registry import FaultyRegistry
@@ -32,7 +32,7 @@ INTERRUPTED_AT = 40
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param([sys.executable, "-m", "controller"], id="python -m controller"),
+        pytest.param([sys.executable, "-m", "rukpak"], id="python -m rukpak"),
         pytest.param([COMMANDS / "rukpak", "run"], id="rukpak run"),
         pytest.param([COMMANDS / "kubectl-rukpak", "run"], id="kubectl rukpak run"),
     ],

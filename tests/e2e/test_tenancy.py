@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.playground.cluster import KubectlError
+from rukpak.api import names
+from rukpak.controller.playground.cluster import KubectlError
 from tests.support.bundles import ROOT, Deployed, Manifest, config_map, exists, image
 from tests.support.installations import NAMESPACE
 from tests.support.tenants import ANN, BEN, OWN, Tenants

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 import pytest
 
-from api import names
-from controller.playground.cluster import KubectlError
+from rukpak.api import names
+from rukpak.controller.playground.cluster import KubectlError
 from tests.support.bundles import ROOT, Deployed, Manifest, config_map
 from tests.support.inside import ApiError
 from tests.support.tenants import ANN, OWN, Tenants

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest
 from tests.support.private_sources import secret_manifest
 from tests.support.tenants import ANN, BEN, OWN, Tenants

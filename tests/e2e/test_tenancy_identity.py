@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, config_map, exists
 from tests.support.objects import claim, secret
 from tests.support.tenants import ANN, BEN, OWN, Tenants

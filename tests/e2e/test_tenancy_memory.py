@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import Deployed, config_map, exists
 from tests.support.charts import chart_of
 from tests.support.installations import install

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import DEPLOYMENTS, Deployed, config_map
 from tests.support.tenants import ANN, BEN, OWN, Tenants
 

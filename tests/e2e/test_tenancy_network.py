@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import Deployed, Manifest
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.installations import install

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, config_map, exists
 from tests.support.tenants import ANN, BEN, OWN, Tenants
 from tests.support.web_servers import FaultyServer

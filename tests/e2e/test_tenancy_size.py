@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.playground.cluster import KubectlError
+from rukpak.controller.playground.cluster import KubectlError
 from tests.support.tenants import ANN, OWN, Tenants
 
 pytestmark = pytest.mark.timeout(300)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from controller.playground.cluster import KubectlError
+from rukpak.api import names
+from rukpak.controller.playground.cluster import KubectlError
 from tests.support.bundles import DEPLOYMENTS, ROOT, Manifest, World
 from tests.support.inside import ApiError
 from tests.support.tenants import ANN, OWN, Tenants

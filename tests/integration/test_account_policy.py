@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import config_map, exists, new_world
 from tests.support.registry import LocalRegistry
 from tests.support.tenants import ACCOUNT, CONFIG_MAPS, deploy, tenant, user_of, written_as

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from api import names
-from controller.playground.cluster import ControlPlane
+from rukpak.api import names
+from rukpak.controller.playground.cluster import ControlPlane
 from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, config_map, exists, image, new_name
 from tests.support.charts import chart_of, write
 from tests.support.controller import Rukpak, command

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from controller.playground.cluster import Cluster
+from rukpak.controller.playground.cluster import Cluster
 from tests.support.inside import ApiError, connect, first_uncovered, make_applicable, read_documents
 
 Object: TypeAlias = dict[str, Any]

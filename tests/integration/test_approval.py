@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import (
     WRITES,
     Deployed,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from api.v1alpha2.conditions import UNPACKED_REASONS, Reason
+from rukpak.api.v1alpha2.conditions import UNPACKED_REASONS, Reason
 from tests.support.archives import Link, Special, extended, member, tarball
 from tests.support.bundles import Deployed, Manifest, World, bundle_of, config_map, definition, exists, image, new_name
 from tests.support.faulty_registry import FaultyRegistry

@@ -11,8 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import ROOT, World, config_map, new_world
 from tests.support.controller import Controller
 from tests.support.registry import LocalRegistry
@@ -152,7 +152,7 @@ def test_each_is_named_and_nobody_else_notices(world: World) -> None:
 
 
 def test_the_command_line_names_them(world: World) -> None:
-    line = [sys.executable, "-m", "controller", "plugins"]
+    line = [sys.executable, "-m", "rukpak", "plugins"]
     done = subprocess.run(line, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     lines = {line.split()[1]: " ".join(line.split()) for line in done.stdout.splitlines()}

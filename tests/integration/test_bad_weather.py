@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from api import names
-from controller.playground.cluster import ControlPlane
-from controller.playground.processes import make_owned_folder, take_away
-from controller.playground.settings import Settings
-from controller.playground.waiting import wait_for
+from rukpak.api import names
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.processes import make_owned_folder, take_away
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.conftest import StartController
 from tests.support.bundles import (
     CONTROLLER_AGENT,

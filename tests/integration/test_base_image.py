@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from api.plugins import Network
 from hack.packaging.base import FILES, ROOT, BaseError, check_base, find_base, read_base, renew_base
+from rukpak.api.plugins import Network
 from tests.support.registry import CONFIG, INDEX, MANIFEST, RegistryClient
 
 MADE = datetime(2026, 1, 1, tzinfo=UTC)

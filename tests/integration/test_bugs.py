@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.cluster import Cluster
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import Cluster
+from rukpak.controller.playground.settings import Settings
 from tests.support.buggy import PASS, PROGRAM, RENDERING
 from tests.support.bundles import Manifest, World, config_map, image, new_world
 from tests.support.controller import Controller

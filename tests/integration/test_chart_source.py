@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials
-from controller.playground.cluster import ControlPlane
-from controller.playground.settings import Settings
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import Deployed, World, new_name, new_world
 from tests.support.charts import (
     CHART,

@@ -14,10 +14,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from api import names
-from controller.playground.cluster import ControlPlane
-from controller.playground.settings import Settings
-from controller.playground.waiting import wait_for
+from rukpak.api import names
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import ROOT, Deployed, Manifest, World, config_map, definition, exists
 from tests.support.inside import read_documents
 from tests.support.installations import (

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.playground.binaries import Binaries
-from controller.playground.cluster import ControlPlane
-from controller.playground.processes import running_process
-from controller.playground.settings import Settings
 from hack.bench.api import Requests, describe, requests_of
 from hack.bench.rows import read_usage
 from hack.bench.workloads import kinds_of, make_bundle, path_of
+from rukpak.api import names
+from rukpak.controller.playground.binaries import Binaries
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.processes import running_process
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import DEPLOYMENTS, ROOT, Deployed, Manifest, World, config_map, image, new_name, new_world
 from tests.support.objects import deployment
 from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources

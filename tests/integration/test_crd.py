@@ -16,11 +16,11 @@ from uuid import uuid4
 
 import pytest
 
-from api.v1alpha2.conditions import ConditionType
-from api.v1alpha2.schema import crd
-from api.v1alpha2.types import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
-from controller.playground.cluster import Cluster, KubectlError
 from hack.reference.sections import read_examples
+from rukpak.api.v1alpha2.conditions import ConditionType
+from rukpak.api.v1alpha2.schema import crd
+from rukpak.api.v1alpha2.types import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
+from rukpak.controller.playground.cluster import Cluster, KubectlError
 from tests.support.inside import read_documents
 from tests.support.instructions import nested, settings
 

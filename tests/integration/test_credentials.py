@@ -21,9 +21,9 @@ from urllib.request import urlopen
 import pytest
 import trustme
 
-from controller.playground.binaries import Binaries
-from controller.playground.cluster import Cluster
-from controller.playground.settings import Settings
+from rukpak.controller.playground.binaries import Binaries
+from rukpak.controller.playground.cluster import Cluster
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name, new_world
 from tests.support.controller import Controller
 from tests.support.git_servers import GitHttpServer, GitRepository, serve_ssh

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.playground.cluster import Cluster
+from rukpak.controller.playground.cluster import Cluster
 from tests.support.bundles import World, definition, new_name
 
 Object = dict[str, Any]

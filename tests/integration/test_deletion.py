@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from api import names
-from controller.playground.cluster import Cluster
-from controller.playground.settings import Settings
+from rukpak.api import names
+from rukpak.controller.playground.cluster import Cluster
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import (
     STORE,
     Deployed,

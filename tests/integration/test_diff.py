@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
 from tests.support.charts import chart_of
 from tests.support.controller import Rukpak, command

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map
 from tests.support.objects import deployment, labelled, make, read
 

@@ -25,9 +25,9 @@ import asyncssh
 import pytest
 import trustme
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Limits, Network, Resolution
-from api.v1alpha2.conditions import Reason
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Limits, Network, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
 from tests.support.git_servers import (
     EXECUTABLE,
     LINK,

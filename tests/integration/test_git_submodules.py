@@ -18,9 +18,9 @@ import git
 import pytest
 import trustme
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Limits, Network, Refusal
-from api.v1alpha2.conditions import Reason
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Limits, Network, Refusal
+from rukpak.api.v1alpha2.conditions import Reason
 from tests.support.git_servers import (
     ENVIRONMENT,
     LINK,

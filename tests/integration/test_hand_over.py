@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
 from tests.support.inside import ApiError
 from tests.support.objects import claim, deployment, is_owned, labelled, make, namespace, read

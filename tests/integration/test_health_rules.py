@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from controller.playground import waiting
-from controller.playground.cluster import Cluster
+from rukpak.controller.playground import waiting
+from rukpak.controller.playground.cluster import Cluster
 from tests.support.inside import Context, State, StorageClassInfo, Verdict, assess, explain, explain_namespace
 
 SECONDS = 60

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Entry, Limits, Resolution
-from api.v1alpha2.conditions import Reason
-from controller.playground.components import write_certificates
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Entry, Limits, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.playground.components import write_certificates
 from tests.support.archives import Link, tarball, zipped
 from tests.support.inside import ContentStore, source_of, write_entries
 from tests.support.web_servers import FaultyServer

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.processes import make_owned_folder, take_away
-from controller.playground.settings import Settings
-from controller.playground.waiting import wait_for
 from hack.image import assemble
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.processes import make_owned_folder, take_away
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, Manifest, World, config_map, is_answered, new_name
 from tests.support.charts import chart_of, write
 from tests.support.controller import Controller
@@ -164,8 +164,8 @@ def test_equal_modules_have_equal_bytecode(image: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (("python", "-m", "controller", "--help"), "usage: rukpak"),
-        (("python", "-m", "controller", "run", "--help"), "--lease-duration"),
+        (("python", "-m", "rukpak", "--help"), "usage: rukpak"),
+        (("python", "-m", "rukpak", "run", "--help"), "--lease-duration"),
         (("git", "--version"), "git version"),
         (("ssh", "-V"), "OpenSSH"),
         (("gpgv", "--version"), "gpgv (GnuPG) 2."),
@@ -205,7 +205,7 @@ def test_a_hostile_helm_reaches_nothing_of_a_pod(image: Path) -> None:
     write(image / "tmp", {"helm": HOSTILE.encode(), "kubeconfig": b"canary"})
     (image / "tmp/helm").chmod(0o755)
     rendering = ("/tmp/chart", "--format=helm", "--helm=/tmp/helm", "--output=json")
-    text = run(image, "python", "-m", "controller", "render", *rendering)
+    text = run(image, "python", "-m", "rukpak", "render", *rendering)
     data = json.loads(text)["items"][0]["data"]
     assert data == {f"trial-{number}": "PermissionError" for number in range(len(TRIALS))}
 
@@ -219,7 +219,7 @@ def world(image: Path, kwok_cluster: ControlPlane, registry: LocalRegistry, sett
     kwok_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config/crd"))
     folder, store = make_owned_folder(settings.running, "controller"), "/var/cache/rukpak"
     environment = {**ENVIRONMENT, "KUBECONFIG": "/tmp/kubeconfig", "RUKPAK_STORE": store}
-    program = (*entering(image), "python", "-m", "controller")
+    program = (*entering(image), "python", "-m", "rukpak")
     controller = Controller(folder, Path("/tmp/kubeconfig"), environment=environment, program=program)
     client = connect(kubeconfig=str(kwok_cluster.kubeconfig), user_agent="tests")
     made = World(cluster=kwok_cluster, registry=registry, controller=controller, store=image / store[1:], client=client)

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Limits, Network, RegistryCredentials, Resolution
-from api.v1alpha2.conditions import Reason
-from controller.playground.binaries import Binaries
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Limits, Network, RegistryCredentials, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.playground.binaries import Binaries
 from tests.support.archives import Link, tarball
 from tests.support.inside import ContentStore, assemble, source_of, write_entries
 from tests.support.private_sources import (

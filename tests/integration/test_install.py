@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from api.names import CONTENT_LABEL
+from rukpak.api.names import CONTENT_LABEL
 from tests.support.bundles import DEPLOYMENTS, Deployed, World, config_map, exists, new_name
 from tests.support.charts import packed_chart
 from tests.support.controller import Rukpak, command

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.cluster import ControlPlane
 from tests.support.controller import Rukpak, command
 from tests.support.installations import NAMESPACE, container_of
 

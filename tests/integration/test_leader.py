@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.processes import make_owned_folder, take_away
-from controller.playground.settings import Settings
-from controller.playground.waiting import wait_for
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.processes import make_owned_folder, take_away
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import LEASES, Deployed, Manifest, World, config_map, definition, new_name, new_world
 from tests.support.controller import Controller
 from tests.support.inside import Reflector, Trace, make_trace

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, World, image, new_name
 from tests.support.controller import command
 from tests.support.objects import make

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from controller.playground.cluster import Cluster
-from controller.playground.waiting import wait_for
+from rukpak.controller.playground.cluster import Cluster
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.inside import ApiError, Schemas, connect
 from tests.support.wrong_objects import DEFINITION, GOOD, SHELF, WRONG, Wrong, changed
 

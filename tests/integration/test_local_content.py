@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import WRITES, Deployed, Manifest, World, config_map
 from tests.support.controller import command
 from tests.support.tenants import ACCOUNT, CONFIG_MAPS, grant, tenant

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.playground.cluster import Cluster
-from controller.playground.settings import Settings
-from controller.playground.waiting import wait_for
+from rukpak.api import names
+from rukpak.controller.playground.cluster import Cluster
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name, new_world
 from tests.support.controller import Controller, command
 from tests.support.hurried import hurry

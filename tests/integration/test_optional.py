@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, World, config_map, definition, new_name
 from tests.support.objects import custom, labelled, read
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from controller.playground.cluster import Cluster
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import Cluster
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name, new_world
 from tests.support.objects import (
     NOBODY,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.playground.binaries import Binaries
+from rukpak.controller.playground.binaries import Binaries
 from tests.support.bundles import World, config_map, image, new_name
 from tests.support.controller import Rukpak, command
 from tests.support.private_sources import PASSWORD, USER, Authority, GuardedRegistry, TokenServer, password_auth

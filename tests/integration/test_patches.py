@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from controller.playground.cluster import ControlPlane, KubectlError
+from rukpak.api.errors import BundleError
+from rukpak.controller.playground.cluster import ControlPlane, KubectlError
 from tests.support.bundles import Manifest, config_map
 from tests.support.inside import processor_of
 from tests.support.objects import make

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.binaries import Binaries
-from controller.playground.processes import kill_noted, take_away
-from controller.playground.programs import CONTROL_PLANE
-from controller.playground.settings import Settings
+from rukpak.controller.playground.binaries import Binaries
+from rukpak.controller.playground.processes import kill_noted, take_away
+from rukpak.controller.playground.programs import CONTROL_PLANE
+from rukpak.controller.playground.settings import Settings
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.timeout(300), pytest.mark.long]
 Run = Callable[[str], "subprocess.CompletedProcess[str]"]

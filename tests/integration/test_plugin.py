@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller.playground.binaries import Binaries
 from hack.packaging import plugin
+from rukpak.controller.playground.binaries import Binaries
 from tests.support.bundles import World, config_map
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long, pytest.mark.thorough]

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, image, new_name, new_world
 from tests.support.controller import Controller
 from tests.support.git_servers import GitHttpServer, GitRepository

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.binaries import Binaries
-from controller.playground.cluster import Cluster
-from controller.playground.settings import Settings
+from rukpak.controller.playground.binaries import Binaries
+from rukpak.controller.playground.cluster import Cluster
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import ROOT, World, image, new_world
 from tests.support.controller import Controller
 from tests.support.other_programs import obtain_kustomize

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.playground.cluster import ControlPlane, KubectlError
-from controller.playground.settings import Settings
+from rukpak.api import names
+from rukpak.controller.playground.cluster import ControlPlane, KubectlError
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import World, config_map, image, new_world
 from tests.support.objects import deployment, secret
 from tests.support.registry import LocalRegistry

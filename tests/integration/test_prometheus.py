@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 import yaml
 
-from api.names import GROUP, PLURAL, SHARD
-from controller.playground.binaries import Binaries
-from controller.playground.cluster import ControlPlane
-from controller.playground.processes import free_ports, make_owned_folder, take_away
-from controller.playground.settings import Settings
-from controller.playground.waiting import wait_for
 from hack.control_plane.prometheus import Prometheus
+from rukpak.api.names import GROUP, PLURAL, SHARD
+from rukpak.controller.playground.binaries import Binaries
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.processes import free_ports, make_owned_folder, take_away
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import ROOT, Deployed, World, config_map, image, new_name, new_world
 from tests.support.charts import repository_of
 from tests.support.controller import Controller

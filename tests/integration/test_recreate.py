@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, new_name
 from tests.support.objects import claim, deployment, labelled, make, service, template
 from tests.support.tenants import CONFIG_MAPS, deploy, tenant

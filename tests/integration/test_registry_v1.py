@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from controller.playground.cluster import Cluster
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import Cluster
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import ROOT, World, exists, new_world
 from tests.support.registry import Files, LocalRegistry
 

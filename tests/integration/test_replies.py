@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.conditions import Reason
 from tests.support.inside import (
     ApiError,
     ApplyFailure,

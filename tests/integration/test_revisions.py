@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.playground.waiting import wait_for
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, is_answered
 from tests.support.deployments import make_secrets
 from tests.support.inside import (

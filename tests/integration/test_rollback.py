@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import (
     Deployed,
     Manifest,

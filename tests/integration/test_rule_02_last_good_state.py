@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.playground.cluster import ControlPlane
+from rukpak.api import names
+from rukpak.controller.playground.cluster import ControlPlane
 from tests.support.bundles import STORE, Deployed, World, bundle_of, config_map, image, new_name
 from tests.support.faulty_registry import FaultyRegistry
 from tests.support.registry import LocalRegistry, pack

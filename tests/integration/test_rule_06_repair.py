@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
 from tests.support.objects import custom, deployment, is_owned, make, read, secret, service, template
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import DEPLOYMENTS, STORE, WRITES, Deployed, World, config_map, new_name
 from tests.support.faulty_registry import FaultyRegistry
 from tests.support.registry import LocalRegistry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import WRITES, Deployed, World, config_map, definition, exists, image, new_name
 from tests.support.objects import deployment
 

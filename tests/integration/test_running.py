@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.processes import make_owned_folder, take_away
-from controller.playground.settings import Settings
-from controller.playground.waiting import wait_for
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.processes import make_owned_folder, take_away
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.integration.test_leader import probe
 from tests.support.bundles import ROOT, World, config_map, new_world
 from tests.support.controller import Controller

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.binaries import Binaries
-from controller.playground.cluster import ControlPlane
-from controller.playground.settings import Settings
+from rukpak.controller.playground.binaries import Binaries
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, bundle_of, config_map, new_world
 from tests.support.charts import chart_of, repository_of
 from tests.support.charts import pack as pack_chart

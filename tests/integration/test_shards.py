@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.playground.cluster import ControlPlane
-from controller.playground.processes import make_owned_folder, take_away
-from controller.playground.settings import Settings
-from controller.playground.waiting import wait_for
+from rukpak.api import names
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.processes import make_owned_folder, take_away
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import (
     DEPLOYMENTS,
     Deployed,
@@ -326,7 +326,7 @@ def test_one_that_was_taken_back_from_a_shard_that_nobody_serves_goes_there_once
 
 
 def run_rukpak(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "controller", *arguments, "--kubeconfig", str(world.cluster.kubeconfig)]
+    command = [sys.executable, "-m", "rukpak", *arguments, "--kubeconfig", str(world.cluster.kubeconfig)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

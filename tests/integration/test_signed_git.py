@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Resolution, Trusted
-from api.v1alpha2.conditions import Reason
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Resolution, Trusted
+from rukpak.api.v1alpha2.conditions import Reason
 from tests.support.bundles import Deployed, World, config_map, new_name
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.inside import source_of

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Signer, Trusted
-from api.v1alpha2.conditions import Reason
-from controller.playground.settings import Settings
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Signer, Trusted
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import Deployed, World, bundle_of, config_map, new_name
 from tests.support.cosigned import make_key, pem_of, signed_bundle, store_bundle
 from tests.support.faulty_registry import Faults, FaultyRegistry

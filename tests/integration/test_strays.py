@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, image, new_name
 from tests.support.controller import Rukpak, command
 from tests.support.objects import claim, read, secret

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.conftest import StartController
 from tests.support.bundles import Deployed, World, bundle_of, config_map, image, new_name
 from tests.support.registry import LocalRegistry

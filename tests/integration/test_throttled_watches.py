@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.cluster import Cluster, ControlPlane
-from controller.playground.processes import make_owned_folder, take_away
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import Cluster, ControlPlane
+from rukpak.controller.playground.processes import make_owned_folder, take_away
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import World, config_map, image, new_world
 from tests.support.registry import LocalRegistry
 from tests.support.weather import WATCH, Fault, Seen, Weather

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import World, config_map, image, new_name
 from tests.support.controller import Rukpak, command
 from tests.support.objects import deployment, make

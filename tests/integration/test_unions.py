@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, World, definition, image, new_name
 from tests.support.objects import deployment, make, read, template
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.conditions import Reason
 from tests.support.archives import Link, Special, Value, ZipSpecial, tarball, zipped
 from tests.support.bundles import Deployed, Manifest, World, config_map, image, new_name
 from tests.support.charts import chart_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, image, new_name
 from tests.support.controller import command
 from tests.support.mortal import Cut, Severing

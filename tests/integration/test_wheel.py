@@ -5,6 +5,8 @@ from __future__ import annotations
 import email
 import re
 import subprocess
+import sys
+import tarfile
 import zipfile
 from collections.abc import Callable
 from email.message import Message
@@ -42,17 +44,34 @@ def metadata(wheel: Path) -> Message:
     return email.message_from_string(read(wheel, f"rukpak-{version('rukpak')}.dist-info/METADATA"))
 
 
-def test_it_has_the_packages_and_nothing_else(wheel: Path) -> None:
+def test_it_has_one_package_and_each_file_once(wheel: Path) -> None:
+    """The folders `api` and `controller`, to which `rukpak` has links, are in it below `rukpak` and nowhere else."""
     tracked = subprocess.run(
         ["git", "ls-files", "api", "controller", "rukpak"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
-    found = {name for name in members(wheel) if ".dist-info/" not in name}
-    assert found == {*tracked, *(f"controller/cli/{name}" for name in MANIFESTS)}
+    files = {name.removeprefix("rukpak/") for name in tracked} - {"api", "controller"}
+    files |= {f"controller/cli/{name}" for name in MANIFESTS}
+    with zipfile.ZipFile(wheel) as archive:
+        found = [name for name in archive.namelist() if ".dist-info/" not in name]
+    assert sorted(found) == sorted(
+        f"rukpak/{name}" for name in (*files, *(f"controller/cli/{name}" for name in MANIFESTS))
+    )
+
+
+def test_from_the_source_distribution_the_same_wheel_is_built(wheel: Path, tmp_path: Path) -> None:
+    """An archive need not have links."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target=sdist", f"--directory={tmp_path}"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    [archive] = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path, filter="data")
+    again = build_wheel(tmp_path / archive.name.removesuffix(".tar.gz"), tmp_path)
+    assert members(again) == members(wheel)
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_it_has_the_manifests_of_config(wheel: Path, name: str) -> None:
-    assert read(wheel, f"controller/cli/{name}") == (ROOT / "config" / name).read_text()
+    assert read(wheel, f"rukpak/controller/cli/{name}") == (ROOT / "config" / name).read_text()
 
 
 def test_its_description_has_no_relative_links(metadata: Message) -> None:
@@ -81,13 +100,24 @@ def run(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_the_program_runs_from_it(run: Run) -> None:
-    where = run("python", "-c", "import controller.cli; print(controller.cli.__file__)")
+    where = run("python", "-c", "import rukpak.controller.cli; print(rukpak.controller.cli.__file__)")
     assert "/installed" in where, "not what is installed for development"
     run("python", "-c", "import rukpak.plugins")
     seen = run("python", "-c", "import importlib.util as u; print([u.find_spec(name) for name in ('hack', 'tests')])")
     assert seen == "[None, None]\n"
     assert run("rukpak", "version", "--client").startswith(f"Client:      {version('rukpak')} ")
     assert "source" in run("kubectl-rukpak", "--help")
+
+
+def test_it_works_in_a_folder_that_has_packages_of_the_same_names(wheel: Path, tmp_path: Path) -> None:
+    """As the repository of a plug-in may."""
+    environment = make_environment(tmp_path / "venv", wheel)
+    for name in ("api", "controller"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError\n", encoding="utf-8")
+    environment.run("python", "-c", "import rukpak.plugins, rukpak.conformance", cwd=tmp_path)
+    shown = environment.run("python", "-m", "rukpak", "version", "--client", cwd=tmp_path).stdout
+    assert shown.startswith(f"Client:      {version('rukpak')} ")
 
 
 def test_it_prints_what_it_would_install(run: Run) -> None:
@@ -97,5 +127,7 @@ def test_it_prints_what_it_would_install(run: Run) -> None:
 
 
 def test_the_playground_finds_its_files(run: Run) -> None:
-    stages = run("python", "-c", "from controller.playground.components import STAGES; print(STAGES.read_text())")
+    stages = run(
+        "python", "-c", "from rukpak.controller.playground.components import STAGES; print(STAGES.read_text())"
+    )
     assert stages.startswith("# What kwok does")

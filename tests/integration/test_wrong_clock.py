@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.processes import make_owned_folder, take_away
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.processes import make_owned_folder, take_away
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import World, config_map, image, new_world
 from tests.support.controller import Controller
 from tests.support.processes import YEAR, SetClock
@@ -86,7 +86,9 @@ def wait_told(world: World, problem: str, since: int) -> None:
     def is_told() -> bool:
         ready, health = probe(world, "/readyz"), probe(world, "/healthz")
         log = [line for line in world.controller.log[since:].splitlines() if problem in line]
-        has_logged = all(any(logger in line for line in log) for logger in ("controller.kube.watch", "kube.lease"))
+        has_logged = all(
+            any(logger in line for line in log) for logger in ("rukpak.controller.kube.watch", "kube.lease")
+        )
         return has_logged and problem in ready[1] and problem in health[1] and (ready[0], health[0]) == (503, 200)
 
     world.wait(is_told, f"probes and log say: {problem}", seconds=SIGNS_SECONDS)

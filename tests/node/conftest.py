@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.settings import Settings
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import World, new_world
 from tests.support.registry import LocalRegistry
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.binaries import MissingError
-from controller.playground.processes import kill_noted, running_process, take_away
-from controller.playground.settings import Settings
-from controller.playground.waiting import wait_for
 from hack.control_plane.nodes import CONTROL_GROUPS, install_needs
+from rukpak.controller.playground.binaries import MissingError
+from rukpak.controller.playground.processes import kill_noted, running_process, take_away
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 

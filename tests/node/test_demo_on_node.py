@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.binaries import MissingError
-from controller.playground.settings import Settings
 from hack.control_plane.nodes import install_needs
+from rukpak.controller.playground.binaries import MissingError
+from rukpak.controller.playground.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from controller.playground.binaries import MissingError
-from controller.playground.cluster import ControlPlane, KubectlError
-from controller.playground.settings import Settings
-from controller.playground.waiting import wait_for
 from hack.control_plane.images import TINY
 from hack.control_plane.nodes import Node, NodeError, find_node
 from hack.image.build import NAME, obtain_image
+from rukpak.controller.playground.binaries import MissingError
+from rukpak.controller.playground.cluster import ControlPlane, KubectlError
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import ROOT, Deployed, Manifest, bundle_of, new_name
 from tests.support.charts import chart_of, entry_of, files_of, index_of, pack, packaged_helm
 from tests.support.controller import Rukpak, command
@@ -230,7 +230,7 @@ def processes_of(site: Site, pod: Manifest) -> tuple[Node, list[int]]:
     script = f"grep -l pod{pod['metadata']['uid']} /proc/[0-9]*/cgroup | cut -d/ -f3"
     pids = [int(line) for line in node.run("sh", "-c", script).split()]
     lines = {pid: command_line(node, pid) for pid in pids}
-    return node, [pid for pid in pids if "controller" in lines[pid]]
+    return node, [pid for pid in pids if "-m rukpak" in lines[pid]]
 
 
 def command_line(node: Node, pid: int) -> str:

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from controller.build.builder import Builder
-from controller.cli import main
-from controller.reconcile import reconciler, settled
+from rukpak.controller.building.builder import Builder
+from rukpak.controller.cli import main
+from rukpak.controller.reconcile import reconciler, settled
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.support.buggy")

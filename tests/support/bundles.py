@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from api import names
-from controller.playground.cluster import Cluster, ControlPlane
-from controller.playground.processes import make_owned_folder, take_away
-from controller.playground.waiting import wait_for
+from rukpak.api import names
+from rukpak.controller.playground.cluster import Cluster, ControlPlane
+from rukpak.controller.playground.processes import make_owned_folder, take_away
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.controller import Controller
 from tests.support.inside import ApiError, Client, connect
 from tests.support.registry import Files, RegistryClient

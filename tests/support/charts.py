@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from api.plugins import Capabilities, ContentTree, Means, Refusal, Rendering, RenderRequest
-from controller.formats.helm.format import HelmFormat
+from rukpak.api.plugins import Capabilities, ContentTree, Means, Refusal, Rendering, RenderRequest
+from rukpak.controller.formats.helm.format import HelmFormat
 from tests.support.archives import tarball
 from tests.support.faulty_registry import OCI_MANIFEST, FaultyRegistry
 

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from controller.cli.parser import Parser
-from controller.options import add_options
-from controller.playground.processes import Process
-from controller.playground.waiting import wait_for
-from controller.settings import Settings
+from rukpak.controller.cli.parser import Parser
+from rukpak.controller.options import add_options
+from rukpak.controller.playground.processes import Process
+from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.settings import Settings
 
 START_SECONDS = 30.0
 STOP_SECONDS = 5.0
@@ -38,7 +38,7 @@ class Controller:
         kubeconfig: Path,
         *options: str,
         environment: Mapping[str, str],
-        program: Sequence[str] = (sys.executable, "-m", "controller"),
+        program: Sequence[str] = (sys.executable, "-m", "rukpak"),
     ) -> None:
         command = [*program, "run", "--log-format=json", "--log-level=debug", *options]
         variables = {
@@ -109,7 +109,7 @@ def command(kubeconfig: Path) -> Rukpak:
 
     def run(*words: str, status: int | None = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
         variables = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-        line = [sys.executable, "-m", "controller", *words]
+        line = [sys.executable, "-m", "rukpak", *words]
         done = subprocess.run(
             line, env=variables, input=stdin, capture_output=True, text=True, timeout=90, check=False,
             start_new_session=True,  # without a terminal, or questions would wait for an answer

@@ -9,15 +9,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from api import names
-from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
-from controller.apply.ledger import Ledger
-from controller.apply.ownership import Owner
-from controller.apply.plan import ApplyOptions
-from controller.apply.targets import Target, TargetSet
-from controller.build.request import Request, spec_digest
-from controller.kube.client import Client
-from controller.revisions.store import TENANT_BYTES, RevisionSecrets, RevisionStore
+from rukpak.api import names
+from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin, Spec
+from rukpak.controller.apply.ledger import Ledger
+from rukpak.controller.apply.ownership import Owner
+from rukpak.controller.apply.plan import ApplyOptions
+from rukpak.controller.apply.targets import Target, TargetSet
+from rukpak.controller.building.request import Request, spec_digest
+from rukpak.controller.kube.client import Client
+from rukpak.controller.revisions.store import TENANT_BYTES, RevisionSecrets, RevisionStore
 
 DIGEST = "sha256:" + "a" * 64
 NOW = "2026-01-01T00:00:00Z"

@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from kubernetes.client import Configuration
 
-from controller.kube.client import Client
+from rukpak.controller.kube.client import Client
 
 REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid"}
 END_OF_CHUNKS = b"0\r\n\r\n"

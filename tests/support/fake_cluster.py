@@ -17,27 +17,27 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
-from api import names
-from api.plugins import Capabilities, CustomKind
-from api.v1alpha2.reading import read
-from api.v1alpha2.types import BundleDeployment
-from controller import untrusted
-from controller.formats.objects import BUILT_IN_GROUPS
-from controller.kube.client import RELIST_SECONDS, Client, Page, Response, User
-from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError
-from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
-from controller.kube.shard import DEFAULT_SHARD
-from controller.observe.deployments import SeenDeployment, make_seen
-from controller.observe.health import expressions
-from controller.observe.health.rules import assess, matching, needs_full_object
-from controller.observe.health.verdict import Context, Verdict
-from controller.observe.kinds import OwnedObjects
-from controller.observe.records import UNREAD, Look, ObjectKey, Record, project
-from controller.observe.relations import Dependency, dependency_of
-from controller.observe.statuses import OwnStatuses, writers_of
-from controller.observe.watches import Watches
-from controller.processes.supervision import Supervisor
+from rukpak.api import names
+from rukpak.api.plugins import Capabilities, CustomKind
+from rukpak.api.v1alpha2.reading import read
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller import untrusted
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS
+from rukpak.controller.kube.client import RELIST_SECONDS, Client, Page, Response, User
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
+from rukpak.controller.kube.shard import DEFAULT_SHARD
+from rukpak.controller.observe.deployments import SeenDeployment, make_seen
+from rukpak.controller.observe.health import expressions
+from rukpak.controller.observe.health.rules import assess, matching, needs_full_object
+from rukpak.controller.observe.health.verdict import Context, Verdict
+from rukpak.controller.observe.kinds import OwnedObjects
+from rukpak.controller.observe.records import UNREAD, Look, ObjectKey, Record, project
+from rukpak.controller.observe.relations import Dependency, dependency_of
+from rukpak.controller.observe.statuses import OwnStatuses, writers_of
+from rukpak.controller.observe.watches import Watches
+from rukpak.controller.processes.supervision import Supervisor
 
 VERBS = frozenset({"list", "delete"})
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True, verbs=VERBS)

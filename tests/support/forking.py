@@ -13,8 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from controller.cli import main
-from controller.playground.processes import KILL_SECONDS, Process, write_note
+from rukpak.controller.cli import main
+from rukpak.controller.playground.processes import KILL_SECONDS, Process, write_note
 from tests.support.controller import Controller
 
 PROGRAM = (sys.executable, "-m", "tests.support.forking")
@@ -120,6 +120,6 @@ def end(child: int) -> None:
 
 
 if __name__ == "__main__":
-    import controller.cli.uninstall  # noqa: F401 -- so that all is loaded before the first fork
+    import rukpak.controller.cli.uninstall  # noqa: F401 -- so that all is loaded before the first fork
 
     serve(sys.argv[1:])

@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from controller.permissions.permissions import find_permissions
-from controller.permissions.statement import to_lines
+from rukpak.controller.permissions.permissions import find_permissions
+from rukpak.controller.permissions.statement import to_lines
 
 FOLDER = Path(__file__).parents[1] / "data" / "permissions"
 BUNDLES = sorted(path.parent for path in FOLDER.glob("*/bundle.json"))

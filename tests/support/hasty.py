@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from controller.cli import main
-from controller.kube.watch import Pace, Reflector
+from rukpak.controller.cli import main
+from rukpak.controller.kube.watch import Pace, Reflector
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.support.hasty")

@@ -1,6 +1,6 @@
 """A controller with shorter timers than it has for users, which need not be waited for; otherwise it is unchanged.
 
-Run as `hurry({"controller.apply.order:BLOCKED_AFTER_SECONDS": 8.0})`.
+Run as `hurry({"rukpak.controller.apply.order:BLOCKED_AFTER_SECONDS": 8.0})`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ if __name__ == "__main__":
         assert isinstance(getattr(owner, constant), float), place
         setattr(owner, constant, float(value))  # before whatever takes it from there is imported
 
-    from controller.cli import main
+    from rukpak.controller.cli import main
 
     sys.exit(main(sys.argv[beginning:]))

@@ -7,44 +7,44 @@ gives, the fields that it records and the health of its objects. A module that m
 
 from __future__ import annotations
 
-from controller.apply import managed_fields
-from controller.apply.drift import covers, equal_by_value, first_uncovered
-from controller.apply.ownership import Owner, make_body
-from controller.apply.replies import ApplyFailure, Recovery, classify
-from controller.build.capabilities import shipped
-from controller.build.plugins import processor_of, source_of
-from controller.build.revision import Revision, Terms
-from controller.cli import uninstall as run_command
-from controller.cli.permissions import Resources
-from controller.cli.schemas import Schemas
-from controller.cli.ui import announce
-from controller.content.archive import write_entries
-from controller.content.store import ContentStore, assemble
-from controller.formats.applicable import make_applicable, revision_digest
-from controller.formats.manifests import read_documents
-from controller.formats.objects import BUILT_IN_GROUPS
-from controller.kube import discovery
-from controller.kube.cache import Trace, make_trace
-from controller.kube.client import Client, Response, connect
-from controller.kube.configuration import User
-from controller.kube.discovery import Discovery
-from controller.kube.errors import ApiError
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.kube.watch import Collection, Pace, Reflector
-from controller.manager import manager
-from controller.observe.health.explain import explain, explain_namespace
-from controller.observe.health.rules import assess
-from controller.observe.health.verdict import Context, State, StorageClassInfo, Verdict
-from controller.observe.records import entry_hash, entry_of, key_of
-from controller.processes.programs import Mechanisms, View, start_confined
-from controller.retries import Backoff
-from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore, remove_orphans
-from controller.sources import hosts as detours
-from controller.sources.git import objects as git_objects
-from controller.sources.git import process as git_process
-from controller.sources.git import source as git_submodules
-from controller.sources.git.objects import Objects
-from controller.sources.versions import Range, choose
+from rukpak.controller.apply import managed_fields
+from rukpak.controller.apply.drift import covers, equal_by_value, first_uncovered
+from rukpak.controller.apply.ownership import Owner, make_body
+from rukpak.controller.apply.replies import ApplyFailure, Recovery, classify
+from rukpak.controller.building.capabilities import shipped
+from rukpak.controller.building.plugins import processor_of, source_of
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.cli import uninstall as run_command
+from rukpak.controller.cli.permissions import Resources
+from rukpak.controller.cli.schemas import Schemas
+from rukpak.controller.cli.ui import announce
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.store import ContentStore, assemble
+from rukpak.controller.formats.applicable import make_applicable, revision_digest
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS
+from rukpak.controller.kube import discovery
+from rukpak.controller.kube.cache import Trace, make_trace
+from rukpak.controller.kube.client import Client, Response, connect
+from rukpak.controller.kube.configuration import User
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.kube.watch import Collection, Pace, Reflector
+from rukpak.controller.manager import manager
+from rukpak.controller.observe.health.explain import explain, explain_namespace
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.verdict import Context, State, StorageClassInfo, Verdict
+from rukpak.controller.observe.records import entry_hash, entry_of, key_of
+from rukpak.controller.processes.programs import Mechanisms, View, start_confined
+from rukpak.controller.retries import Backoff
+from rukpak.controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore, remove_orphans
+from rukpak.controller.sources import hosts as detours
+from rukpak.controller.sources.git import objects as git_objects
+from rukpak.controller.sources.git import process as git_process
+from rukpak.controller.sources.git import source as git_submodules
+from rukpak.controller.sources.git.objects import Objects
+from rukpak.controller.sources.versions import Range, choose
 
 __all__ = [
     "AGAIN_SECONDS",
@@ -119,7 +119,7 @@ __all__ = [
 ]
 
 # For `hurry`: after them the controller says that a deletion is blocked, and asks what explains an object in trouble.
-BLOCKED_AFTER_SECONDS = "controller.apply.order:BLOCKED_AFTER_SECONDS"
-NOTICED_SECONDS = "controller.apply.ledger:NOTICED_SECONDS"
-TROUBLED_SECONDS = "controller.observe.explanations:TROUBLED_SECONDS"
-AGAIN_SECONDS = "controller.observe.explanations:AGAIN_SECONDS"
+BLOCKED_AFTER_SECONDS = "rukpak.controller.apply.order:BLOCKED_AFTER_SECONDS"
+NOTICED_SECONDS = "rukpak.controller.apply.ledger:NOTICED_SECONDS"
+TROUBLED_SECONDS = "rukpak.controller.observe.explanations:TROUBLED_SECONDS"
+AGAIN_SECONDS = "rukpak.controller.observe.explanations:AGAIN_SECONDS"

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.playground.cluster import ControlPlane
-from controller.playground.processes import make_owned_folder, take_away
-from controller.playground.settings import Settings
-from controller.playground.waiting import wait_for
+from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.processes import make_owned_folder, take_away
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, World, is_answered
 from tests.support.forking import ForkedController
 from tests.support.inside import connect

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from api import names
+from rukpak.api import names
 
 Place = tuple[str | int, ...]
 

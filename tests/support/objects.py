@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from api import names
-from controller.playground.cluster import Cluster
+from rukpak.api import names
+from rukpak.controller.playground.cluster import Cluster
 from tests.support.bundles import Manifest, definition
 from tests.support.inside import ApiError, Client, connect
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Capabilities, ContentTree, Rendering, RenderRequest
-from api.v1alpha2.conditions import Reason
-from controller.formats.registry_v1.registry_format import RegistryV1Format
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Capabilities, ContentTree, Rendering, RenderRequest
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.registry_v1.registry_format import RegistryV1Format
 
 Manifest = dict[str, Any]
 

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from controller.playground.binaries import Cache
-from controller.playground.settings import Settings, read_settings
 from hack.control_plane.builds import ENVIRONMENT
+from rukpak.controller.playground.binaries import Cache
+from rukpak.controller.playground.settings import Settings, read_settings
 from tests.support.bundles import ROOT
 
 _SECONDS = 280

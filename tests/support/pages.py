@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from api import names
-from controller.apply.execute import REVIEWS
-from controller.kube.client import Client
-from controller.kube.resources import DEPLOYMENTS
-from controller.ui.acts import Rights
-from controller.ui.guard import LOOPBACK, Guard, name_run
-from controller.ui.server import Site, make_server
-from controller.ui.watching import Board
+from rukpak.api import names
+from rukpak.controller.apply.execute import REVIEWS
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.ui.acts import Rights
+from rukpak.controller.ui.guard import LOOPBACK, Guard, name_run
+from rukpak.controller.ui.server import Site, make_server
+from rukpak.controller.ui.watching import Board
 from tests.support.fake_api import FakeApi
 
 Json = dict[str, Any]

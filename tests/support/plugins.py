@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.build import plugins
+from rukpak.controller.building import plugins
 
 _GROUPS = (plugins.SOURCES, plugins.FORMATS, plugins.PROCESSORS, "rukpak.plugin_api")
 

@@ -13,23 +13,23 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
-from api import names
-from api.errors import BundleError
-from api.plugins import Capabilities, Limits
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
-from controller.apply.execute import Applier
-from controller.apply.hooks import HookRunner
-from controller.apply.removal import Remover
-from controller.build.builder import Builder
-from controller.build.request import BuildContext, Pins, Request, Resolved, spec_digest, terms_of
-from controller.build.revision import PackedRevision, Revision, pack
-from controller.formats.applicable import make_applicable, revision_digest
-from controller.kube.events import EventRecorder, Note, Regarding
-from controller.kube.lease import Takeovers
-from controller.kube.resources import DEPLOYMENTS, SECRETS
-from controller.observe.explanations import Explainer
-from controller.observe.following import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Capabilities, Limits
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin, Spec
+from rukpak.controller.apply.execute import Applier
+from rukpak.controller.apply.hooks import HookRunner
+from rukpak.controller.apply.removal import Remover
+from rukpak.controller.building.builder import Builder
+from rukpak.controller.building.request import BuildContext, Pins, Request, Resolved, spec_digest, terms_of
+from rukpak.controller.building.revision import PackedRevision, Revision, pack
+from rukpak.controller.formats.applicable import make_applicable, revision_digest
+from rukpak.controller.kube.events import EventRecorder, Note, Regarding
+from rukpak.controller.kube.lease import Takeovers
+from rukpak.controller.kube.resources import DEPLOYMENTS, SECRETS
+from rukpak.controller.observe.explanations import Explainer
+from rukpak.controller.observe.following import (
     Contested,
     ContestedWatches,
     GrantWatches,
@@ -37,23 +37,23 @@ from controller.observe.following import (
     ObjectFollower,
     WatchedObject,
 )
-from controller.observe.records import ObjectKey
-from controller.observe.statuses import OwnStatuses
-from controller.reconcile.context import Context, Requeue, Services
-from controller.reconcile.finding import BUILD
-from controller.reconcile.memory import MOST_BYTES, InstalledTargetsCache, Memory
-from controller.reconcile.reconciler import Reconciler
-from controller.retries import Retries
-from controller.revisions.accounts import AccountPolicy, Accounts
-from controller.revisions.background import BackgroundWork, Place
-from controller.revisions.config_objects import ConfigObjects
-from controller.revisions.credentials import SourceAccess, SourceProgress
-from controller.revisions.dependencies import DependencyReader
-from controller.revisions.large import LargeRevisions
-from controller.revisions.polling import Poller
-from controller.revisions.store import RevisionSecrets, RevisionStore, StoredSecret, make_stored
-from controller.sharing import Admission
-from controller.status.writer import StatusWriter
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.observe.statuses import OwnStatuses
+from rukpak.controller.reconcile.context import Context, Requeue, Services
+from rukpak.controller.reconcile.finding import BUILD
+from rukpak.controller.reconcile.memory import MOST_BYTES, InstalledTargetsCache, Memory
+from rukpak.controller.reconcile.reconciler import Reconciler
+from rukpak.controller.retries import Retries
+from rukpak.controller.revisions.accounts import AccountPolicy, Accounts
+from rukpak.controller.revisions.background import BackgroundWork, Place
+from rukpak.controller.revisions.config_objects import ConfigObjects
+from rukpak.controller.revisions.credentials import SourceAccess, SourceProgress
+from rukpak.controller.revisions.dependencies import DependencyReader
+from rukpak.controller.revisions.large import LargeRevisions
+from rukpak.controller.revisions.polling import Poller
+from rukpak.controller.revisions.store import RevisionSecrets, RevisionStore, StoredSecret, make_stored
+from rukpak.controller.sharing import Admission
+from rukpak.controller.status.writer import StatusWriter
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import FakeCluster, FakeWatches, Json
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from controller.content import zstd
-from controller.playground.registry import Registry
+from rukpak.controller.content import zstd
+from rukpak.controller.playground.registry import Registry
 
 Compression = Literal["gzip", "zstd", "none"]
 Files = Mapping[str, bytes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from api.plugins import Capabilities, Hook, Processor, ProcessRequest, Rendering
+from rukpak.api.plugins import Capabilities, Hook, Processor, ProcessRequest, Rendering
 
 KINDS = {("apps", "v1", "Deployment"): True, ("", "v1", "ConfigMap"): True, ("", "v1", "Namespace"): False}
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment
-from controller.apply.drift import DriftedField, DriftedObject
-from controller.apply.plan import Action, Outcome, Task
-from controller.apply.targets import Target
-from controller.kube.resources import GroupVersionKind
-from controller.observe.health.verdict import HEALTHY, State, Verdict, aggregate
-from controller.observe.progress import Progress
-from controller.observe.records import ObjectKey, Record
-from controller.status.report import Report
-from controller.status.summary import summarize
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply.drift import DriftedField, DriftedObject
+from rukpak.controller.apply.plan import Action, Outcome, Task
+from rukpak.controller.apply.targets import Target
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.health.verdict import HEALTHY, State, Verdict, aggregate
+from rukpak.controller.observe.progress import Progress
+from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.status.report import Report
+from rukpak.controller.status.summary import summarize
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.playground.cluster import ControlPlane
 from hack.control_plane.images import TINY
+from rukpak.controller.playground.cluster import ControlPlane
 from tests.support.bundles import Manifest
 from tests.support.objects import make
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from api import names
+from rukpak.api import names
 from tests.support.bundles import STORE, Deployed
 from tests.support.inside import ApiError
 

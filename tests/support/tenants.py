@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.playground.cluster import ControlPlane, KubectlError
+from rukpak.api import names
+from rukpak.controller.playground.cluster import ControlPlane, KubectlError
 from tests.support.bundles import (
     CONTROLLER_AGENT,
     ROOT,

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from api import names
-from controller.kube.client import Client
-from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.records import ObjectKey, Record, project
-from controller.observe.watches import Watches
-from controller.playground.waiting import wait_for
+from rukpak.api import names
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.observe.records import ObjectKey, Record, project
+from rukpak.controller.observe.watches import Watches
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.deployments import manifest
 from tests.support.fake_api import FakeApi
 from tests.support.fake_cluster import CLAIMS as CLAIM_RESOURCE

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from controller.playground.components import read_token
+from rukpak.controller.playground.components import read_token
 
 HITS = 2
 """How often a method and path is hit in one storm at most."""

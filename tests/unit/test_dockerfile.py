@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from controller.formats.manifests import read_documents
-from controller.playground.settings import Settings
 from hack.control_plane.builds import HELM
 from hack.packaging.base import FILES, read_base
 from hack.packaging.lock import PYTHONS
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.playground.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def test_it_builds_on_the_newest_python_of_the_lock_as_the_images_with_plug_ins_
 
 
 def test_it_starts_the_controller_without_a_shell() -> None:
-    assert [json.loads(text) for text in arguments_of("ENTRYPOINT")] == [["python", "-m", "controller"]]
+    assert [json.loads(text) for text in arguments_of("ENTRYPOINT")] == [["python", "-m", "rukpak"]]
     assert [json.loads(text) for text in arguments_of("CMD")] == [["run"]]
 
 

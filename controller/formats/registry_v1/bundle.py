@@ -19,14 +19,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from api import names
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, ContentTree, Limits
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
-from controller.formats.manifests import Document, TextBudget, end_last_line, read_documents
-from controller.formats.objects import Object
-from controller.formats.recognition import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, ContentTree, Limits
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import quote
+from rukpak.controller.formats.manifests import Document, TextBudget, end_last_line, read_documents
+from rukpak.controller.formats.objects import Object
+from rukpak.controller.formats.recognition import (
     ANNOTATIONS,
     Archives,
     covers,
@@ -44,7 +44,7 @@ from controller.formats.recognition import (
     recognize_package,
     recognize_plain_bundle,
 )
-from controller.formats.registry_v1.typed import (
+from rukpak.controller.formats.registry_v1.typed import (
     FieldPath,
     Reader,
     Types,
@@ -54,7 +54,7 @@ from controller.formats.registry_v1.typed import (
     split_list,
     write_path,
 )
-from controller.formats.registry_v1.typed import write as write_json
+from rukpak.controller.formats.registry_v1.typed import write as write_json
 
 _PACKAGE = "operators.operatorframework.io.bundle.package.v1"
 _METADATA_TYPES = parse_types(

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
-from controller.formats.objects import Object, identify
-from controller.formats.registry_v1.bundle import (
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import quote
+from rukpak.controller.formats.objects import Object, identify
+from rukpak.controller.formats.registry_v1.bundle import (
     ALL,
     ALL_NAMESPACES,
     MULTI,
@@ -29,9 +29,9 @@ from controller.formats.registry_v1.bundle import (
     find_target_problem,
     write_list,
 )
-from controller.formats.registry_v1.generators import PROVIDERS
-from controller.formats.registry_v1.typed import Reader, Types, WrongTypeError, kubernetes_types, parse_types
-from controller.untrusted import path_below
+from rukpak.controller.formats.registry_v1.generators import PROVIDERS
+from rukpak.controller.formats.registry_v1.typed import Reader, Types, WrongTypeError, kubernetes_types, parse_types
+from rukpak.controller.untrusted import path_below
 
 CONFIG = "DeploymentConfig"
 _TYPES = parse_types(

@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import Capabilities
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import describe_bytes
-from controller.formats.objects import Object, drop_nulls, group_of
-from controller.formats.registry_v1.bundle import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Capabilities
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.formats.objects import Object, drop_nulls, group_of
+from rukpak.controller.formats.registry_v1.bundle import (
     ALL_NAMESPACES,
     CONVERSION,
     MUTATING,
@@ -34,8 +34,8 @@ from controller.formats.registry_v1.bundle import (
     StrategyDeployment,
     Webhook,
 )
-from controller.formats.registry_v1.typed import write as write_json
-from controller.untrusted import integer, mapping, mappings
+from rukpak.controller.formats.registry_v1.typed import write as write_json
+from rukpak.controller.untrusted import integer, mapping, mappings
 
 LONGEST = 63
 """Bytes of a name that is a DNS label."""

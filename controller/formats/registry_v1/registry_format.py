@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from api import names as rukpak
-from api.bounds import read_count
-from api.errors import BundleError
-from api.plugins import Capabilities, ContentTree, Rendering, RenderRequest
-from api.v1alpha2.conditions import Reason
-from controller.formats.manifests import TextBudget
-from controller.formats.objects import Identity, Object, find_identity_problem, identify, refuse
-from controller.formats.registry_v1.bundle import (
+from rukpak.api import names as rukpak
+from rukpak.api.bounds import read_count
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Capabilities, ContentTree, Rendering, RenderRequest
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.manifests import TextBudget
+from rukpak.controller.formats.objects import Identity, Object, find_identity_problem, identify, refuse
+from rukpak.controller.formats.registry_v1.bundle import (
     ALL,
     CONVERSION,
     MULTI,
@@ -42,8 +42,8 @@ from controller.formats.registry_v1.bundle import (
     suggest_name,
     write_list,
 )
-from controller.formats.registry_v1.config import Options, check_additions, configure, read_options
-from controller.formats.registry_v1.generators import (
+from rukpak.controller.formats.registry_v1.config import Options, check_additions, configure, read_options
+from rukpak.controller.formats.registry_v1.generators import (
     SCOPES,
     Provider,
     check_annotations,
@@ -61,7 +61,7 @@ from controller.formats.registry_v1.generators import (
     place,
     provider_of,
 )
-from controller.untrusted import mapping
+from rukpak.controller.untrusted import mapping
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 

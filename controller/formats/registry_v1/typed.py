@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
-from controller.formats.composer import write_number
-from controller.formats.objects import describe_type
+from rukpak.controller.formats.composer import write_number
+from rukpak.controller.formats.objects import describe_type
 
 _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 _TOKEN = re.compile(r'[ \t\r\n]+|"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^ \t\r\n{}\[\]:,"]+')

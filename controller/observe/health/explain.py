@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from controller.observe.health.kubelet import (
+from rukpak.controller.observe.health.kubelet import (
     IMAGE_REASONS,
     MOST_CONTAINERS,
     describe_end,
@@ -29,7 +29,7 @@ from controller.observe.health.kubelet import (
     read_refusal,
     unready_container,
 )
-from controller.observe.health.verdict import (
+from rukpak.controller.observe.health.verdict import (
     HEALTHY,
     Context,
     Manifest,
@@ -41,7 +41,7 @@ from controller.observe.health.verdict import (
     reason_or,
     subject_of,
 )
-from controller.untrusted import field, integer, mapping, mappings, strings, text, texts
+from rukpak.controller.untrusted import field, integer, mapping, mappings, strings, text, texts
 
 CRASH_LOOP = "CrashLoopBackOff"
 FATAL = frozenset({CRASH_LOOP, "InvalidImageName", "ErrImageNeverPull"})

@@ -17,8 +17,8 @@ from itertools import chain, islice
 from signal import Signals
 from typing import NamedTuple
 
-from controller.observe.health.verdict import Manifest, Subject, stable
-from controller.untrusted import integer, mapping, mappings, text, texts
+from rukpak.controller.observe.health.verdict import Manifest, Subject, stable
+from rukpak.controller.untrusted import integer, mapping, mappings, text, texts
 
 QUOTE_LENGTH = 200
 """Characters of a quotation, which leaves room for the container, the image, and what the workload lacks."""

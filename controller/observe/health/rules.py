@@ -2,8 +2,8 @@
 
 The StorageClass of a PersistentVolumeClaim tells whether a pending claim waits for a pod.
 
-Checks are plain dictionaries in the form of `api.v1alpha2.policies.HealthCheck`. A missing field or condition matches
-nothing.
+Checks are plain dictionaries in the form of `rukpak.api.v1alpha2.policies.HealthCheck`. A missing field or condition
+matches nothing.
 
 Rules are found by group and kind, never by version. Nothing in an object makes them raise.
 """
@@ -17,11 +17,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.formats.objects import BUILT_IN_GROUPS
-from controller.observe.health.explain import pod
-from controller.observe.health.verdict import (
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS
+from rukpak.controller.observe.health.explain import pod
+from rukpak.controller.observe.health.verdict import (
     HEALTHY,
     Condition,
     Context,
@@ -36,7 +36,7 @@ from controller.observe.health.verdict import (
     reason_or,
     subject_of,
 )
-from controller.untrusted import field, integer, mapping, mappings, text
+from rukpak.controller.untrusted import field, integer, mapping, mappings, text
 
 _ROUTE_CONDITIONS = ("Accepted", "ResolvedRefs")
 # Set by the scheduler once a pod that uses the claim is assigned to a node.

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from controller.content.digests import digest_of_json
-from controller.formats.objects import BUILT_IN_GROUPS
-from controller.observe.health.explain import CRASH_LOOP, CRASHES, NO_ENDS, OF_PODS, Ends, ends_of
-from controller.observe.health.verdict import Manifest, State, Verdict, failed, progressing
-from controller.untrusted import field, integer, mapping, mappings, text
+from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS
+from rukpak.controller.observe.health.explain import CRASH_LOOP, CRASHES, NO_ENDS, OF_PODS, Ends, ends_of
+from rukpak.controller.observe.health.verdict import Manifest, State, Verdict, failed, progressing
+from rukpak.controller.untrusted import field, integer, mapping, mappings, text
 
 HOLD_SECONDS = 5.0
 """How long a workload without readiness probes must be available without a break."""

@@ -17,10 +17,10 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.status import NOT_READY_ITEMS, ConditionStatus
-from controller.observe.health.expressions import Answer
-from controller.untrusted import field, integer, mappings, text
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.status import NOT_READY_ITEMS, ConditionStatus
+from rukpak.controller.observe.health.expressions import Answer
+from rukpak.controller.untrusted import field, integer, mappings, text
 
 MESSAGE_LENGTH = 300
 MOST_CONDITIONS, TEXT_CHARACTERS = 1000, 4096

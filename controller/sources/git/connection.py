@@ -25,15 +25,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
-from controller.processes.programs import STARTING
-from controller.sources.hosts import PORTS, Location, check_host
-from controller.sources.pace import RATE_SECONDS
-from controller.sources.routes import NOT_RESOLVED, Route, find_route, unreachable
-from controller.sources.trust import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import quote
+from rukpak.controller.processes.programs import STARTING
+from rukpak.controller.sources.hosts import PORTS, Location, check_host
+from rukpak.controller.sources.pace import RATE_SECONDS
+from rukpak.controller.sources.routes import NOT_RESOLVED, Route, find_route, unreachable
+from rukpak.controller.sources.trust import (
     ClientCertificate,
     authorization_of,
     certificates_of,

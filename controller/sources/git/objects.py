@@ -23,11 +23,11 @@ from itertools import islice
 from mmap import mmap
 from pathlib import Path
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Entry, EntryKind, Limits, Refusal
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import Node, copies, make_root, resolve
-from controller.content.limits import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Access, Entry, EntryKind, Limits, Refusal
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import Node, copies, make_root, resolve
+from rukpak.controller.content.limits import (
     Budget,
     Rejection,
     Unusable,
@@ -37,8 +37,8 @@ from controller.content.limits import (
     quote,
     too_many_entries,
 )
-from controller.sources.git.connection import FULL_COMMIT, PEELED, Connection
-from controller.sources.git.process import (
+from rukpak.controller.sources.git.connection import FULL_COMMIT, PEELED, Connection
+from rukpak.controller.sources.git.process import (
     OUTPUT_BYTES,
     Child,
     GitFailed,
@@ -47,7 +47,7 @@ from controller.sources.git.process import (
     check_served,
     translate,
 )
-from controller.sources.hosts import Place
+from rukpak.controller.sources.hosts import Place
 
 FOLDER, LINK, SUBMODULE = "040000", "120000", "160000"
 _EXECUTABLE = "100755"

@@ -32,12 +32,12 @@ from typing import BinaryIO, Self, cast
 
 import git
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Network
-from api.v1alpha2.conditions import Reason
-from controller.certificates import EXPIRED, NOT_YET_VALID
-from controller.content.limits import describe_bytes
-from controller.processes.programs import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Access, Network
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.certificates import EXPIRED, NOT_YET_VALID
+from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.processes.programs import (
     CHUNK,
     TICK,
     ProcessGroup,
@@ -47,11 +47,11 @@ from controller.processes.programs import (
     read_pipes,
     start_confined,
 )
-from controller.sources.git.connection import Connection
-from controller.sources.hosts import Place
-from controller.sources.pace import RATE_SECONDS, TIMED_OUT, check_deadline, too_slow
-from controller.sources.routes import NOT_RESOLVED, describe_host, of_proxy, unreachable
-from controller.sources.transport import (
+from rukpak.controller.sources.git.connection import Connection
+from rukpak.controller.sources.hosts import Place
+from rukpak.controller.sources.pace import RATE_SECONDS, TIMED_OUT, check_deadline, too_slow
+from rukpak.controller.sources.routes import NOT_RESOLVED, describe_host, of_proxy, unreachable
+from rukpak.controller.sources.transport import (
     BAD_CLIENT_CERTIFICATE,
     CUT,
     MAY_WANT_CERTIFICATE,

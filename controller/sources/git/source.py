@@ -24,11 +24,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from api.errors import BundleError
-from api.plugins import Access, Entry, EntryKind, Limits, Refusal, Resolution, Signer
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import Rejection, check_path, quote, too_many_entries
-from controller.sources.git.connection import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Entry, EntryKind, Limits, Refusal, Resolution, Signer
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import Rejection, check_path, quote, too_many_entries
+from rukpak.controller.sources.git.connection import (
     FULL_COMMIT,
     HTTPS,
     PEELED,
@@ -41,21 +41,21 @@ from controller.sources.git.connection import (
     connect,
     parse_repository,
 )
-from controller.sources.git.objects import SUBMODULE, Item, Objects
-from controller.sources.git.process import NOT_FOLLOWED, RedirectedError
-from controller.sources.hosts import Detour, Place, place_of
-from controller.sources.pace import check_deadline
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.git import COMMIT, TAG, read_commit, read_keys, read_tag, verify
-from controller.sources.signatures.verdicts import checking
-from controller.sources.transport import Transport
-from controller.sources.trust import (
+from rukpak.controller.sources.git.objects import SUBMODULE, Item, Objects
+from rukpak.controller.sources.git.process import NOT_FOLLOWED, RedirectedError
+from rukpak.controller.sources.hosts import Detour, Place, place_of
+from rukpak.controller.sources.pace import check_deadline
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.git import COMMIT, TAG, read_commit, read_keys, read_tag, verify
+from rukpak.controller.sources.signatures.verdicts import checking
+from rukpak.controller.sources.transport import Transport
+from rukpak.controller.sources.trust import (
     authorization_of,
     certificate_problems,
     certificates_of,
     client_certificate_of,
 )
-from controller.sources.versions import Choice, Range, checked, range_problems
+from rukpak.controller.sources.versions import Choice, Range, checked, range_problems
 
 Found = TypeVar("Found")
 

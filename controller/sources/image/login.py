@@ -33,14 +33,14 @@ import oras.auth
 import oras.auth.utils
 import oras.logger
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, RegistryCredentials
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
-from controller.sources.credentials import find_credentials
-from controller.sources.image.reference import Endpoint
-from controller.sources.transport import Response, Transport
-from controller.sources.trust import basic
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, RegistryCredentials
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import quote
+from rukpak.controller.sources.credentials import find_credentials
+from rukpak.controller.sources.image.reference import Endpoint
+from rukpak.controller.sources.transport import Response, Transport
+from rukpak.controller.sources.trust import basic
 
 _LONGEST = 4096
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - of the grammar

@@ -30,11 +30,11 @@ from pydantic import (
     ValidationError,
 )
 
-from api.errors import BundleError
-from api.plugins import Limits
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import describe_bytes, quote
-from controller.sources.image.reference import DIGEST
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Limits
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import describe_bytes, quote
+from rukpak.controller.sources.image.reference import DIGEST
 
 _OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _OCI_INDEX = "application/vnd.oci.image.index.v1+json"

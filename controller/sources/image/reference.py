@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from controller.sources.hosts import is_loopback
+from rukpak.controller.sources.hosts import is_loopback
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 """The only algorithm that every registry supports."""

@@ -25,24 +25,24 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Room, endless
-from api.v1alpha2.conditions import Reason
-from controller.content.digests import digest_of
-from controller.content.limits import describe_bytes, quote
-from controller.sources.hosts import PORTS, Detour, Location, Place, check_host, origin_of
-from controller.sources.image.login import Login
-from controller.sources.image.manifest import ACCEPT, Descriptor, parse_manifest
-from controller.sources.image.reference import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Access, Room, endless
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.digests import digest_of
+from rukpak.controller.content.limits import describe_bytes, quote
+from rukpak.controller.sources.hosts import PORTS, Detour, Location, Place, check_host, origin_of
+from rukpak.controller.sources.image.login import Login
+from rukpak.controller.sources.image.manifest import ACCEPT, Descriptor, parse_manifest
+from rukpak.controller.sources.image.reference import (
     DIGEST,
     ImageReference,
     find_endpoint,
     is_wildcard,
     parse_reference,
 )
-from controller.sources.transport import PlainServerError, Response, StatusError, Transport
-from controller.sources.trust import certificates_of, check_secure, client_certificate_of
-from controller.sources.versions import Check, proceed
+from rukpak.controller.sources.transport import PlainServerError, Response, StatusError, Transport
+from rukpak.controller.sources.trust import certificates_of, check_secure, client_certificate_of
+from rukpak.controller.sources.versions import Check, proceed
 
 _PAGE_BYTES = 4 * MEBIBYTE
 _FIRST = "n=1000"

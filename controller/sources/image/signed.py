@@ -22,14 +22,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Signer
-from api.v1alpha2.conditions import Reason, Retry
-from controller.content.limits import quote
-from controller.sources.image.manifest import Descriptor, Image, Index, parse_manifest
-from controller.sources.image.registry import Registry
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.cosign import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Access, Signer
+from rukpak.api.v1alpha2.conditions import Reason, Retry
+from rukpak.controller.content.limits import quote
+from rukpak.controller.sources.image.manifest import Descriptor, Image, Index, parse_manifest
+from rukpak.controller.sources.image.registry import Registry
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.cosign import (
     BUNDLE,
     CERTIFICATE,
     ENVELOPE,

@@ -13,12 +13,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Access, Entry, Resolution, Signer
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import Rejection, quote
-from controller.content.tar import read_tar
-from controller.sources.image.manifest import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Access, Entry, Resolution, Signer
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import Rejection, quote
+from rukpak.controller.content.tar import read_tar
+from rukpak.controller.sources.image.manifest import (
     VERSION,
     Image,
     Index,
@@ -30,12 +30,12 @@ from controller.sources.image.manifest import (
     parse_manifest,
     plan_layers,
 )
-from controller.sources.image.reference import ImageReference, has_target, parse_reference
-from controller.sources.image.registry import Blob, Registry, connected, read_tags
-from controller.sources.image.signed import find_signer
-from controller.sources.pace import check_deadline
-from controller.sources.trust import certificate_problems
-from controller.sources.versions import (
+from rukpak.controller.sources.image.reference import ImageReference, has_target, parse_reference
+from rukpak.controller.sources.image.registry import Blob, Registry, connected, read_tags
+from rukpak.controller.sources.image.signed import find_signer
+from rukpak.controller.sources.pace import check_deadline
+from rukpak.controller.sources.trust import certificate_problems
+from rukpak.controller.sources.versions import (
     Choice,
     Range,
     checked,

@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import re2
 
-from api.errors import BundleError
-from api.plugins import Signer
-from api.v1alpha2.conditions import Reason
-from controller.content.digests import digest_of
-from controller.content.limits import quote
-from controller.sources.image.reference import has_target, parse_reference
-from controller.sources.signatures import SignatureError
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Signer
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.digests import digest_of
+from rukpak.controller.content.limits import quote
+from rukpak.controller.sources.image.reference import has_target, parse_reference
+from rukpak.controller.sources.signatures import SignatureError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey

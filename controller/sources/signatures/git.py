@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from api.plugins import MEBIBYTE, Access, Signer
-from controller.content.limits import describe_bytes, quote
-from controller.sources.signatures import SignatureError, openpgp
-from controller.sources.signatures.programs import run_verifier
-from controller.sources.signatures.verdicts import UnusableKeysError
+from rukpak.api.plugins import MEBIBYTE, Access, Signer
+from rukpak.controller.content.limits import describe_bytes, quote
+from rukpak.controller.sources.signatures import SignatureError, openpgp
+from rukpak.controller.sources.signatures.programs import run_verifier
+from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 
 OBJECT_BYTES = MEBIBYTE
 """Limit of a commit or tag; most have less than a thousandth."""

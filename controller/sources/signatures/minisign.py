@@ -13,9 +13,9 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from api.plugins import KIBIBYTE, Signer
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.verdicts import UnusableKeysError
+from rukpak.api.plugins import KIBIBYTE, Signer
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

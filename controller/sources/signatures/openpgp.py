@@ -22,11 +22,11 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from api.plugins import Access, Signer
-from controller.content.limits import quote
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.programs import run_verifier
-from controller.sources.signatures.verdicts import UnusableKeysError
+from rukpak.api.plugins import Access, Signer
+from rukpak.controller.content.limits import quote
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.programs import run_verifier
+from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 
 _SIGNATURE, _PUBLIC_KEY, _PUBLIC_SUBKEY = 2, 6, 14
 _SECRET = (5, 7)

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from api.errors import BundleError
-from api.plugins import KIBIBYTE, MEBIBYTE, Access, ProgramResult
-from api.v1alpha2.conditions import Reason
-from controller.content.disk import Spool, disk_errors_reported
-from controller.processes.programs import ProcessGroup, View, confined, programs, read_pipes, start_confined
-from controller.sources.pace import check_deadline
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import KIBIBYTE, MEBIBYTE, Access, ProgramResult
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.disk import Spool, disk_errors_reported
+from rukpak.controller.processes.programs import ProcessGroup, View, confined, programs, read_pipes, start_confined
+from rukpak.controller.sources.pace import check_deadline
 
 _MEMORY = 32 * MEBIBYTE
 _SECONDS = 30

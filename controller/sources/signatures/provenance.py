@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from api.plugins import KIBIBYTE, Access, Signer
-from controller.content.limits import quote
-from controller.sources.signatures import SignatureError, openpgp
+from rukpak.api.plugins import KIBIBYTE, Access, Signer
+from rukpak.controller.content.limits import quote
+from rukpak.controller.sources.signatures import SignatureError, openpgp
 
 PROVENANCE_BYTES = 512 * KIBIBYTE
 """Limit of a provenance file, which contains Chart.yaml."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.sources.signatures import SignatureError
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.signatures import SignatureError
 
 
 class UnusableKeysError(ValueError):

@@ -11,13 +11,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from controller.kube.client import ApiError, Client
-from controller.playground.waiting import wait_for
 from hack.bench.figures import describe_machine
 from hack.bench.soak.churn import Churn, serve_sources
 from hack.bench.soak.faults import Fault, Faults
 from hack.bench.soak.verdict import Sample, Trend, count_revisions, find_faults, find_trends, take_sample
 from hack.bench.testbed import Testbed, make_testbed
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.registry import RegistryClient
 from tests.support.weather import Weather
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from api import names
-from controller.kube.client import ApiError, Client
 from hack.bench.api import BUNDLE_DEPLOYMENTS
+from rukpak.api import names
+from rukpak.controller.kube.client import ApiError, Client
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.registry import Files, RegistryClient, pack
 from tests.support.web_servers import FileServer

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from controller.kube.client import ApiError, Client
 from hack.bench.soak.churn import Manifest, Sources
 from hack.bench.testbed import Testbed
+from rukpak.controller.kube.client import ApiError, Client
 from tests.support.weather import Weather
 
 SERVICE = "v1.soak.example.com"

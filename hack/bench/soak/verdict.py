@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from api import names
-from controller.kube.client import Client
-from controller.revisions.store import REVISION
 from hack.bench.api import BUNDLE_DEPLOYMENTS
 from hack.bench.rows import read_usage
 from hack.bench.soak.churn import HISTORY_LIMIT, PLURALS, STORE, Identity, Manifest, collection, content, expected
+from rukpak.api import names
+from rukpak.controller.kube.client import Client
+from rukpak.controller.revisions.store import REVISION
 
 NOISE = 2.0
 """A trend that is less than so many standard deviations of the samples is none."""

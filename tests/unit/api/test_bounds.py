@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import bounds
+from rukpak.api import bounds
 
 NOW = 1_700_000_000.0
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Credentials, Hook, LocalContent, Network, Prepared, Rendering, Resolution
-from api.v1alpha2.conditions import Reason
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Credentials, Hook, LocalContent, Network, Prepared, Rendering, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.conformance import FormatContract, Processing, ProcessorContract, Site, SourceContract
 from tests.support import example_plugins as example
 from tests.support.example_plugins import (
@@ -357,7 +357,7 @@ CASES = [
 def test_who_breaks_a_law_fails_its_test(
     contract: type[Any], case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.conformance.SOON_SECONDS", 0.2)
+    monkeypatch.setattr("rukpak.api.conformance.SOON_SECONDS", 0.2)
     monkeypatch.setenv("RUKPAK_EXAMPLE", "")  # set back afterwards
     test = getattr(type("Broken", (contract,), {"plugin": case.plugin})(), f"test_{case.law}")
     fixtures = {"tmp_path": tmp_path, "site": make_site(), "data": b"\xff\xfe"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
 
 
 def test_an_error_reads_as_its_reason_and_message() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api import names
+from rukpak.api import names
 
 FROZEN = {
     "GROUP": "core.rukpak.io",

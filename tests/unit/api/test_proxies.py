@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.proxies import Proxy, is_literal, read_proxies
+from rukpak.api.proxies import Proxy, is_literal, read_proxies
 
 PROXY = "http://proxy.example:3128"
 

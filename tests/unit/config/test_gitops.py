@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.formats.manifests import read_documents
-from controller.status.report import Deletion, Report
-from controller.status.summary import summarize
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.status.report import Deletion, Report
+from rukpak.controller.status.summary import summarize
 from tests.support.deployments import deployment, manifest
 from tests.support.other_programs import UnavailableError, build_judge, judge
 from tests.support.reports import (

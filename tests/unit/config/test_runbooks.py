@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from api.v1alpha2.conditions import Reason, Retry
-from controller.formats.manifests import read_documents
+from rukpak.api.v1alpha2.conditions import Reason, Retry
+from rukpak.controller.formats.manifests import read_documents
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"

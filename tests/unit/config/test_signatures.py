@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from api.v1alpha2.types import BundleDeployment
-from api.v1alpha2.verification import ChartVerification, GitVerification, HttpVerification, ImageVerification
-from controller.formats.manifests import read_documents
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.api.v1alpha2.verification import ChartVerification, GitVerification, HttpVerification, ImageVerification
+from rukpak.controller.formats.manifests import read_documents
 
 PAGE = (Path(__file__).parents[3] / "config/signatures.md").read_text(encoding="utf-8")
 

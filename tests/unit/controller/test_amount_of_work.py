@@ -8,32 +8,32 @@ from typing import Any
 
 import pytest
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.apply.crd_changes import compare, read_definition
-from controller.apply.crd_upgrade import admit, validate
-from controller.apply.drift import equal_by_value, explain, find_ignored_fields, find_uncovered, only, without
-from controller.apply.managed_fields import claimed_fields, claimed_items, left_fields, moved_items
-from controller.apply.order import plan_teardown
-from controller.apply.ownership import Owner
-from controller.apply.replies import classify
-from controller.apply.rights import MOST_RIGHTS, grants_in, parse_escalation
-from controller.cli.comparison import Change, Comparison, Difference, write
-from controller.cli.diff import overlay
-from controller.content.limits import Rejection
-from controller.formats.composer import hide_colons
-from controller.formats.helm import chart as ignore
-from controller.formats.registry_v1.config import check_additions
-from controller.kube.errors import ApiError
-from controller.observe.health.rules import assess
-from controller.observe.health.verdict import MOST_CONDITIONS, TEXT_CHARACTERS, Context, read_conditions
-from controller.observe.records import ObjectKey, Record, key_of, project
-from controller.observe.relations import find_cycle
-from controller.permissions.permissions import find_permissions
-from controller.processors.patch import PatchProcessor
-from controller.processors.rollouts import RolloutsProcessor
-from controller.untrusted import TooManyStepsError
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.crd_changes import compare, read_definition
+from rukpak.controller.apply.crd_upgrade import admit, validate
+from rukpak.controller.apply.drift import equal_by_value, explain, find_ignored_fields, find_uncovered, only, without
+from rukpak.controller.apply.managed_fields import claimed_fields, claimed_items, left_fields, moved_items
+from rukpak.controller.apply.order import plan_teardown
+from rukpak.controller.apply.ownership import Owner
+from rukpak.controller.apply.replies import classify
+from rukpak.controller.apply.rights import MOST_RIGHTS, grants_in, parse_escalation
+from rukpak.controller.cli.comparison import Change, Comparison, Difference, write
+from rukpak.controller.cli.diff import overlay
+from rukpak.controller.content.limits import Rejection
+from rukpak.controller.formats.composer import hide_colons
+from rukpak.controller.formats.helm import chart as ignore
+from rukpak.controller.formats.registry_v1.config import check_additions
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.verdict import MOST_CONDITIONS, TEXT_CHARACTERS, Context, read_conditions
+from rukpak.controller.observe.records import ObjectKey, Record, key_of, project
+from rukpak.controller.observe.relations import find_cycle
+from rukpak.controller.permissions.permissions import find_permissions
+from rukpak.controller.processors.patch import PatchProcessor
+from rukpak.controller.processors.rollouts import RolloutsProcessor
+from rukpak.controller.untrusted import TooManyStepsError
 from tests.support.rendered import processed
 
 Manifest = dict[str, Any]

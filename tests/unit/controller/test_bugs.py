@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason, Retry
-from controller.bugs import InternalError, keep_first, reconcile_id
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason, Retry
+from rukpak.controller.bugs import InternalError, keep_first, reconcile_id
 
 
 def internal(bug: BaseException, identity: str = "") -> InternalError:

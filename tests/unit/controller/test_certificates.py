@@ -12,8 +12,8 @@ import requests
 import trustme
 import urllib3
 
-from controller.certificates import EXPIRED, NOT_YET_VALID, find_date_problem
-from controller.kube.errors import UNREACHABLE, unanswered
+from rukpak.controller.certificates import EXPIRED, NOT_YET_VALID, find_date_problem
+from rukpak.controller.kube.errors import UNREACHABLE, unanswered
 
 NOW, DAY = datetime.now(UTC), timedelta(days=1)
 PAST, FUTURE = (NOW - 2 * DAY, NOW - DAY), (NOW + DAY, NOW + 2 * DAY)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 
-from api.plugins import Hook
-from api.v1alpha2.conditions import Reason
-from controller.formats.helm.format import HelmFormat
-from controller.formats.plain import PlainFormat
-from controller.formats.registry_v1.registry_format import RegistryV1Format
-from controller.processors.images import ImagesProcessor
-from controller.processors.metadata import MetadataProcessor
-from controller.processors.patch import PatchProcessor
+from rukpak.api.plugins import Hook
+from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.conformance import FormatContract, Processing, ProcessorContract
+from rukpak.controller.formats.helm.format import HelmFormat
+from rukpak.controller.formats.plain import PlainFormat
+from rukpak.controller.formats.registry_v1.registry_format import RegistryV1Format
+from rukpak.controller.processors.images import ImagesProcessor
+from rukpak.controller.processors.metadata import MetadataProcessor
+from rukpak.controller.processors.patch import PatchProcessor
 from tests.support.bundles import ROOT, bundle_of, config_map
 from tests.support.charts import chart_of, files_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.kube.resources import Resource
+from rukpak.controller.kube.resources import Resource
 from tests.support.reconciling import NAME, World
 
 GROUP = "down.example.com"

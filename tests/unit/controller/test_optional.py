@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.reconcile.reconciler import MISSED_SECONDS
+from rukpak.api import names
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.reconcile.reconciler import MISSED_SECONDS
 from tests.support.fake_cluster import VERBS, Json
 from tests.support.reconciling import NAME, World
 

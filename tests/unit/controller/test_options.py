@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.options import OptionText, describe_options
-from controller.settings import Settings
+from rukpak.controller.options import OptionText, describe_options
+from rukpak.controller.settings import Settings
 from tests.support.controller import parse_options
 
 

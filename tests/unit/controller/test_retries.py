@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.retries import OF_SECRETS, Backoff, Retries
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.retries import OF_SECRETS, Backoff, Retries
 from tests.support.clock import Clock
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-from api.plugins import Network
-from api.proxies import VARIABLES, Proxy
-from controller.settings import MOST_STORES, Settings, parse_address
+from rukpak.api.plugins import Network
+from rukpak.api.proxies import VARIABLES, Proxy
+from rukpak.controller.settings import MOST_STORES, Settings, parse_address
 from tests.support.controller import parse_options
 
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.playground.waiting import wait_for
-from controller.sharing import Admission, Shares, Turns, share_of
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.sharing import Admission, Shares, Turns, share_of
 from tests.support.deployments import deployment
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.untrusted import field, integer, mapping, mappings, number, sequence, strings, text, texts
+from rukpak.controller.untrusted import field, integer, mapping, mappings, number, sequence, strings, text, texts
 
 VALUE: dict[str, Any] = {"a": {"b": [1, "x", {"c": None}, True], "d": "y", "e": 2, "f": 0.5, "g": False}}
 

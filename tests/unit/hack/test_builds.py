@@ -4,10 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.binaries import BuildError
-from controller.playground.programs import CONTROL_PLANE, PROGRAMS
-from controller.playground.settings import Settings
-from controller.processes.memory_limit import MemoryLimit
 from hack.control_plane import builds
 from hack.control_plane.builds import (
     BUILDS,
@@ -21,6 +17,10 @@ from hack.control_plane.builds import (
     make_kwok_go_mod,
     make_prometheus_go_mod,
 )
+from rukpak.controller.playground.binaries import BuildError
+from rukpak.controller.playground.programs import CONTROL_PLANE, PROGRAMS
+from rukpak.controller.playground.settings import Settings
+from rukpak.controller.processes.memory_limit import MemoryLimit
 from tests.unit.controller.playground.test_binaries import install
 
 KUBERNETES = """\

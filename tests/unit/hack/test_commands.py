@@ -35,6 +35,10 @@ def clone(tmp_path: Path) -> Path:
     (folder / "hack").mkdir(parents=True)
     for name in ("environment.sh", *COMMANDS):
         (folder / "hack" / name).write_bytes((HACK / name).read_bytes())
+    (folder / "rukpak").mkdir()
+    for name in ("api", "controller"):
+        (folder / name).mkdir()
+        (folder / "rukpak" / name).symlink_to(f"../{name}")
     (folder / "pyproject.toml").touch()
     (folder / "hack/requirements.txt").write_text("# Section: controller\n")
     return folder
@@ -45,6 +49,17 @@ def test_a_machine_without_git_is_told_so_in_one_line(name: str, clone: Path, to
     done = run(clone / "hack" / name, path=str(tools))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"hack/{name}: git is missing; install it\n"
+
+
+def test_a_checkout_without_links_is_told_in_one_line(clone: Path, tools: Path) -> None:
+    """As git makes it with core.symlinks=false: a link is a file with the path in it."""
+    link = clone / "rukpak/api"
+    link.unlink()
+    link.write_text("../api")
+    done = run(clone / "hack/test", path=str(tools))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert 'run "git config core.symlinks true && git checkout -- rukpak"' in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_machine_without_python_is_told_so_in_one_line(clone: Path, tools: Path) -> None:

@@ -80,9 +80,9 @@ TESTS = {
     "tests/unit/api/test_names.py": "",
     "tests/unit/controller/apply/test_ledger.py": "",
     "tests/unit/controller/apply/test_order.py": "",
-    "tests/unit/controller/apply/test_plan.py": "from controller.apply import order, plan",
-    "tests/unit/controller/kube/test_client.py": "import controller.apply.plan\n",
-    "tests/unit/controller/test_retries.py": "from controller.retries import Retries",
+    "tests/unit/controller/apply/test_plan.py": "from rukpak.controller.apply import order, plan",
+    "tests/unit/controller/kube/test_client.py": "import rukpak.controller.apply.plan\n",
+    "tests/unit/controller/test_retries.py": "from rukpak.controller.retries import Retries",
 }
 
 
@@ -100,7 +100,7 @@ def test_a_module_that_is_in_no_package_is_near_tests_that_are_in_none() -> None
 
 
 CODE = "def larger(a, b):\n    return a if a > b else b\n"
-TEST = "from controller.code import larger\n\ndef test_larger():\n    assert larger(1, 2) == 2\n"
+TEST = "from rukpak.controller.code import larger\n\ndef test_larger():\n    assert larger(1, 2) == 2\n"
 
 
 OWN_TEST = "tests/unit/controller/test_code.py"
@@ -112,12 +112,14 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with one module and its test."""
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")  # it takes most of the time
     for path, text in {
+        "rukpak/__init__.py": "",
         "controller/__init__.py": "",
         "controller/code.py": CODE,
         "tests/unit/controller/test_code.py": TEST,
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
+    (tmp_path / "rukpak/controller").symlink_to("../controller")
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
     return tmp_path
 

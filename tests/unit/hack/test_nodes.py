@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.binaries import MissingError
 from hack.control_plane import nodes
 from hack.control_plane.images import make_archive
+from rukpak.controller.playground.binaries import MissingError
 
 
 def test_an_archive_has_one_image_under_all_its_names() -> None:

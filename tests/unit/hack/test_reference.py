@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from api.v1alpha2.schema import open_api_schema
-from controller.formats.manifests import read_documents
 from hack.reference.sections import find_blocks, read_examples, write_sections
+from rukpak.api.v1alpha2.schema import open_api_schema
+from rukpak.controller.formats.manifests import read_documents
 
 Schema = Mapping[str, Any]
 MEMBERS: Mapping[str, Any] = open_api_schema()["properties"]

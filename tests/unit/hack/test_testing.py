@@ -161,8 +161,8 @@ def test_each_package_of_plug_ins_is_checked_by_its_own_configuration(machine: M
 IMPORTS = [
     ("from rukpak.plugins import Format", ""),
     ("from rukpak.conformance import FormatContract", ""),
-    ("from api.plugins import Format", "TID251"),
-    ("import controller.build.plugins", "TID251"),
+    ("from rukpak.api.plugins import Format", "TID251"),
+    ("import rukpak.controller.building.plugins", "TID251"),
 ]
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
+from rukpak.api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
 
 # Reasons that say that something goes well, or goes on: there is nothing to do.
 WITHOUT_REMEDY = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.v1alpha2.fields import parse_duration, wire_name
+from rukpak.api.v1alpha2.fields import parse_duration, wire_name
 
 SECONDS = {"30s": 30, "10m": 600, "1h30m": 5400, "500ms": 0.5, "1.5h": 5400, "1h0m0.25s": 3600.25, "0s": 0}
 

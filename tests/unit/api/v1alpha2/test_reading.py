@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import ValidationError
 
-from api.v1alpha2.reading import read
-from api.v1alpha2.types import Status
+from rukpak.api.v1alpha2.reading import read
+from rukpak.api.v1alpha2.types import Status
 from tests.support.deployments import manifest
 
 BAD_URL = [{"kind": "http", "http": {"url": "http://127.0.0.1\u0085:9/a"}}]

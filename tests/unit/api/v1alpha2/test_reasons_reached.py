@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.conditions import Reason
 
 TESTS = Path(__file__).parents[3]
 REAL = ("integration", "e2e")

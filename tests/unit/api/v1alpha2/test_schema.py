@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from api.v1alpha2.schema import crd, open_api_schema, structural
+from rukpak.api.v1alpha2.schema import crd, open_api_schema, structural
 
 Schema = dict[str, Any]
 

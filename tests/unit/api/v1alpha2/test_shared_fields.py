@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from api.v1alpha2 import shared_fields
-from api.v1alpha2.reading import read
-from api.v1alpha2.types import BundleDeployment
+from rukpak.api.v1alpha2 import shared_fields
+from rukpak.api.v1alpha2.reading import read
+from rukpak.api.v1alpha2.types import BundleDeployment
 
 
 def make(name: str, **spec: Any) -> BundleDeployment:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.v1alpha2.types import SecretReference, Source
+from rukpak.api.v1alpha2.types import SecretReference, Source
 
 IMAGE = {"ref": "foo/bar:v1"}
 GIT = {"repository": "https://github.com/foo/bar"}

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from api.v1alpha2.types import BundleDeployment
+from rukpak.api.v1alpha2.types import BundleDeployment
 
 SAMPLES = Path(__file__).resolve().parents[4] / "config/samples"
 METADATA = {"name": "foo", "uid": "u", "generation": 3, "resourceVersion": "17"}

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.crd_changes import (
+from rukpak.api.v1alpha2.policies import CrdUpgradeSafety
+from rukpak.controller.apply.crd_changes import (
     CheckFinding,
     compare,
     compare_fields,
@@ -30,7 +30,7 @@ from controller.apply.crd_changes import (
     read_definition,
     tell,
 )
-from controller.apply.crd_upgrade import admit, validate
+from rukpak.controller.apply.crd_upgrade import admit, validate
 from tests.support.definitions import definition, on_cluster, schema, version
 
 TEXT = {"type": "string"}

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.crd_upgrade import PAGE_ITEMS, admit, inspect_upgrade, validate
-from controller.kube.errors import ApiError
-from controller.kube.resources import Resource
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.policies import CrdUpgradeSafety
+from rukpak.controller.apply.crd_upgrade import PAGE_ITEMS, admit, inspect_upgrade, validate
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import Resource
 from tests.support.definitions import CASES, NAME, Fitting, Manifest, definition, on_cluster, schema, version
 from tests.support.fake_cluster import SERVED, FakeCluster
 

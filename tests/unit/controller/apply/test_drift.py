@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from controller.apply.drift import (
+from rukpak.api import names
+from rukpak.controller.apply.drift import (
     DriftedField,
     DriftedObject,
     Path,
@@ -24,7 +24,7 @@ from controller.apply.drift import (
     united,
     without,
 )
-from controller.observe.records import ObjectKey, key_of
+from rukpak.controller.observe.records import ObjectKey, key_of
 
 LEAF: dict[str, Any] = {}
 

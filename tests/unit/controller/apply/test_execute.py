@@ -10,22 +10,22 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from api import names
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.execute import AccessReviewer, Applier, find_unfinished, refuse_unheld
-from controller.apply.ledger import Ledger
-from controller.apply.ownership import Giver, HandOver, Owner
-from controller.apply.plan import Action, ApplyOptions, Outcome, Plan, Task, make_plan
-from controller.apply.rights import RbacRight
-from controller.apply.targets import Target, TargetSet, make_targets
-from controller.build.revision import Revision, Terms
-from controller.kube.client import User
-from controller.kube.errors import ApiError
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.health.verdict import HEALTHY, Verdict, failed, progressing
-from controller.observe.records import ObjectKey, Record
-from controller.retries import Retries
+from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.policies import CrdUpgradeSafety
+from rukpak.controller.apply.execute import AccessReviewer, Applier, find_unfinished, refuse_unheld
+from rukpak.controller.apply.ledger import Ledger
+from rukpak.controller.apply.ownership import Giver, HandOver, Owner
+from rukpak.controller.apply.plan import Action, ApplyOptions, Outcome, Plan, Task, make_plan
+from rukpak.controller.apply.rights import RbacRight
+from rukpak.controller.apply.targets import Target, TargetSet, make_targets
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.kube.client import User
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.observe.health.verdict import HEALTHY, Verdict, failed, progressing
+from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.retries import Retries
 from tests.support.deployments import options_for
 from tests.support.fake_cluster import SERVED, VERBS, FakeCluster, FakeWatches
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.apply.holders import (
+from rukpak.api import names
+from rukpak.controller.apply.holders import (
     STAND_IN,
     Candidate,
     Refused,
@@ -21,7 +21,7 @@ from controller.apply.holders import (
     read_replaced,
     without_values,
 )
-from controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import ObjectKey, Record
 
 Manifest = dict[str, Any]
 SERVICE, DEPLOYMENT, CUSTOM = ("", "Service"), ("apps", "Deployment"), ("example.com", "Site")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.apply.hooks import (
+from rukpak.api import names
+from rukpak.controller.apply.hooks import (
     HookEvent,
     HookState,
     HookStatus,
@@ -21,10 +21,10 @@ from controller.apply.hooks import (
     make_hook_body,
     make_running_record,
 )
-from controller.apply.ownership import Owner
-from controller.build.revision import Revision, Terms
-from controller.observe.health.verdict import Verdict, failed, progressing
-from controller.observe.records import ObjectKey
+from rukpak.controller.apply.ownership import Owner
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.observe.health.verdict import Verdict, failed, progressing
+from rukpak.controller.observe.records import ObjectKey
 
 JOB, POD = ObjectKey("batch", "Job", "shop", "a"), ObjectKey("", "Pod", "shop", "a")
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.drift import DriftedObject
-from controller.apply.ledger import NOTICED_SECONDS, Ledger, Left
-from controller.observe.kinds import OwnedObjects
-from controller.observe.records import UNREAD, Look, ObjectKey, Record
+from rukpak.controller.apply.drift import DriftedObject
+from rukpak.controller.apply.ledger import NOTICED_SECONDS, Ledger, Left
+from rukpak.controller.observe.kinds import OwnedObjects
+from rukpak.controller.observe.records import UNREAD, Look, ObjectKey, Record
 from tests.support.clock import Clock
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.leftovers import (
+from rukpak.controller.apply.leftovers import (
     LAST_APPLIED,
     describe_left,
     find_left,
@@ -20,7 +20,7 @@ from controller.apply.leftovers import (
     still_left,
     taken_fields,
 )
-from controller.observe.records import ObjectKey
+from rukpak.controller.observe.records import ObjectKey
 
 LEAF: dict[str, Any] = {}
 ITEM = {".": LEAF, "f:name": LEAF, "f:value": LEAF}

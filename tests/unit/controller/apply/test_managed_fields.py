@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.managed_fields import (
+from rukpak.controller.apply.managed_fields import (
     claimed_fields,
     claimed_items,
     has_keyed_items,
@@ -16,7 +16,7 @@ from controller.apply.managed_fields import (
     left_fields,
     moved_items,
 )
-from controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import ObjectKey, Record
 
 OURS, VERSION = "rukpak/shop", "v1"
 BODY = {"apiVersion": VERSION, "kind": "Service", "spec": {"ports": [{"name": "web", "port": 80}]}}

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply import drift as explanation
-from controller.apply import hooks, managed_fields
-from controller.apply.crd_changes import compare, read_definition, tell
-from controller.apply.crd_upgrade import Survey, plan_trials
-from controller.apply.drift import covers, equal_by_value, find_uncovered
-from controller.apply.order import describe_awaited, plan_teardown
-from controller.apply.ownership import (
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.policies import CrdUpgradeSafety
+from rukpak.controller.apply import drift as explanation
+from rukpak.controller.apply import hooks, managed_fields
+from rukpak.controller.apply.crd_changes import compare, read_definition, tell
+from rukpak.controller.apply.crd_upgrade import Survey, plan_trials
+from rukpak.controller.apply.drift import covers, equal_by_value, find_uncovered
+from rukpak.controller.apply.order import describe_awaited, plan_teardown
+from rukpak.controller.apply.ownership import (
     Owner,
     RemovalCause,
     describe_left,
@@ -29,11 +29,11 @@ from controller.apply.ownership import (
     name_objects,
     needs_mark,
 )
-from controller.apply.plan import make_plan
-from controller.apply.removal import is_shared
-from controller.apply.replies import classify
-from controller.apply.rights import find_rights, make_roles
-from controller.apply.targets import (
+from rukpak.controller.apply.plan import make_plan
+from rukpak.controller.apply.removal import is_shared
+from rukpak.controller.apply.replies import classify
+from rukpak.controller.apply.rights import find_rights, make_roles
+from rukpak.controller.apply.targets import (
     TargetSet,
     find_differences,
     find_dropped_replicas,
@@ -43,14 +43,14 @@ from controller.apply.targets import (
     make_targets,
     pack_targets,
 )
-from controller.build.revision import Revision, Terms, pack, pack_terms
-from controller.formats.applicable import make_applicable, revision_digest
-from controller.kube.encoding import decode, encode
-from controller.kube.errors import reply_error
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.health.rules import assess
-from controller.observe.health.verdict import Context
-from controller.observe.records import ObjectKey, Record, entries_of, entry_of, fields_of, project
+from rukpak.controller.building.revision import Revision, Terms, pack, pack_terms
+from rukpak.controller.formats.applicable import make_applicable, revision_digest
+from rukpak.controller.kube.encoding import decode, encode
+from rukpak.controller.kube.errors import reply_error
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.verdict import Context
+from rukpak.controller.observe.records import ObjectKey, Record, entries_of, entry_of, fields_of, project
 from tests.support.deployments import options_for
 from tests.support.nonsense import (
     LIVE,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.order import (
+from rukpak.controller.apply.order import (
     Stage,
     Teardown,
     describe_awaited,
@@ -20,8 +20,8 @@ from controller.apply.order import (
     position_of,
     teardown_order,
 )
-from controller.apply.ownership import Owner
-from controller.observe.records import ObjectKey, Record, key_of
+from rukpak.controller.apply.ownership import Owner
+from rukpak.controller.observe.records import ObjectKey, Record, key_of
 
 STAGES = {
     Stage.DEFINITIONS: [

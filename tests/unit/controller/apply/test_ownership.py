@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from controller.apply.ownership import (
+from rukpak.api import names
+from rukpak.controller.apply.ownership import (
     MORE,
     Giver,
     HandOver,
@@ -33,9 +33,9 @@ from controller.apply.ownership import (
     name_objects,
     name_past,
 )
-from controller.build.revision import Revision, Terms
-from controller.kube.resources import GroupVersionKind
-from controller.observe.records import ObjectKey, Record, project
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.records import ObjectKey, Record, project
 
 OWNER = Owner("foo", "uid-foo")
 ALIVE = {("foo", "uid-foo"), ("bar", "uid-bar")}

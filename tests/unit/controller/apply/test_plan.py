@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.v1alpha2.conditions import Reason
-from controller.apply import order
-from controller.apply.ledger import Ledger, Left
-from controller.apply.ownership import RevisionObject
-from controller.apply.plan import Action, Plan, Step, Task, decide, decide_about, make_plan, state_of
-from controller.apply.targets import Target
-from controller.kube.resources import GroupVersionKind
-from controller.observe.records import ObjectKey, Record
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply import order
+from rukpak.controller.apply.ledger import Ledger, Left
+from rukpak.controller.apply.ownership import RevisionObject
+from rukpak.controller.apply.plan import Action, Plan, Step, Task, decide, decide_about, make_plan, state_of
+from rukpak.controller.apply.targets import Target
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.records import ObjectKey, Record
 from tests.support.deployments import options_for
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from api import names
-from api.v1alpha2.conditions import Reason
-from controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, make_body
-from controller.apply.removal import Removal, Remover, mark_to_take_back, release
-from controller.apply.requests import Pool
-from controller.kube.errors import ApiError
-from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record, project
+from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, make_body
+from rukpak.controller.apply.removal import Removal, Remover, mark_to_take_back, release
+from rukpak.controller.apply.requests import Pool
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.observe.records import ObjectKey, Record, project
 from tests.support.fake_cluster import CONFIG_MAPS, SERVED, VERBS, FakeCluster
 
 CONFIG = ObjectKey("", "ConfigMap", "shop", "a")

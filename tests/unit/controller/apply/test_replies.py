@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.v1alpha2.conditions import Reason
-from controller.apply.replies import (
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.replies import (
     DATABASE_FULL_SECONDS,
     MESSAGE_CHARACTERS,
     ApplyFailure,
@@ -15,9 +15,9 @@ from controller.apply.replies import (
     Recovery,
     classify,
 )
-from controller.apply.rights import RbacRight, describe_rights
-from controller.kube.errors import ApiError, reply_error, unanswered
-from controller.observe.records import ObjectKey
+from rukpak.controller.apply.rights import RbacRight, describe_rights
+from rukpak.controller.kube.errors import ApiError, reply_error, unanswered
+from rukpak.controller.observe.records import ObjectKey
 
 PLANTED = "s3cr3t-planted"
 CONFIG_MAP = ObjectKey("", "ConfigMap", "shop", "a")

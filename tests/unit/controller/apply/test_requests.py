@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from controller.apply.ownership import Owner, make_body
-from controller.apply.plan import Action, Task
-from controller.apply.requests import LIST_FROM, SLOW_SECONDS, ConcurrencyLimit, ObjectReader, Pool
-from controller.apply.targets import Target
-from controller.kube.configuration import User
-from controller.kube.errors import ApiError
-from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record, key_of
-from controller.playground.waiting import wait_for
-from controller.processes.supervision import Supervisor
+from rukpak.api import names
+from rukpak.controller.apply.ownership import Owner, make_body
+from rukpak.controller.apply.plan import Action, Task
+from rukpak.controller.apply.requests import LIST_FROM, SLOW_SECONDS, ConcurrencyLimit, ObjectReader, Pool
+from rukpak.controller.apply.targets import Target
+from rukpak.controller.kube.configuration import User
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.observe.records import ObjectKey, Record, key_of
+from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.processes.supervision import Supervisor
 from tests.support.clock import Clock
 from tests.support.deployments import options_for
 from tests.support.fake_cluster import CONFIG_MAPS, SECRETS, FakeCluster

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.apply.rights import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.rights import (
     MissingRightsError,
     RbacRight,
     describe_roles,
@@ -27,13 +27,13 @@ from controller.apply.rights import (
     make_roles,
     rights_to_apply,
 )
-from controller.apply.targets import Target
-from controller.build.capabilities import shipped
-from controller.build.revision import Revision, Terms
-from controller.cli.permissions import Resources
-from controller.formats.manifests import read_documents
-from controller.kube.resources import RBAC, GroupVersionKind
-from controller.observe.records import key_of
+from rukpak.controller.apply.targets import Target
+from rukpak.controller.building.capabilities import shipped
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.cli.permissions import Resources
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.kube.resources import RBAC, GroupVersionKind
+from rukpak.controller.observe.records import key_of
 from tests.support.fake_cluster import CONFIG_MAPS
 
 Manifest = dict[str, Any]

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from controller.apply import targets as packed_targets
-from controller.apply.ownership import Owner, make_body
-from controller.apply.targets import (
+from rukpak.api import names
+from rukpak.controller.apply import targets as packed_targets
+from rukpak.controller.apply.ownership import Owner, make_body
+from rukpak.controller.apply.targets import (
     PackedTargets,
     TargetSet,
     find_missing_labels,
@@ -20,9 +20,9 @@ from controller.apply.targets import (
     make_targets,
     pack_targets,
 )
-from controller.build.revision import Revision, Terms
-from controller.kube.resources import GroupVersionKind
-from controller.observe.records import ObjectKey, Record
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.records import ObjectKey, Record
 
 OWNER = Owner("foo", "uid-foo")
 CONFIG_MAP: dict[str, Any] = {

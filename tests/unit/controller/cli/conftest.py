@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cli import changes, deployments, events, install, rollback, status, tree
+from rukpak.controller.cli import changes, deployments, events, install, rollback, status, tree
 from tests.support.deployments import DIGEST, READY, observed
 from tests.support.fake_cluster import FakeCluster
 

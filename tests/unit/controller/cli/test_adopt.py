@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.v1alpha2.types import BundleDeployment
-from controller.apply.ownership import Owner
-from controller.apply.targets import Target
-from controller.cli.adopt import (
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply.ownership import Owner
+from rukpak.controller.apply.targets import Target
+from rukpak.controller.cli.adopt import (
     Finding,
     Standing,
     _read,
@@ -22,11 +22,11 @@ from controller.cli.adopt import (
     find_protection,
     name_giver,
 )
-from controller.cli.command import FailedError
-from controller.cli.deployments import Deployments
-from controller.cli.other_tools import Origin, Tool
-from controller.kube.resources import GroupVersionKind
-from controller.observe.records import ObjectKey, project
+from rukpak.controller.cli.command import FailedError
+from rukpak.controller.cli.deployments import Deployments
+from rukpak.controller.cli.other_tools import Origin, Tool
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.records import ObjectKey, project
 from tests.support.fake_cluster import FakeCluster
 
 KEY = ObjectKey("", "ConfigMap", "n", "a")

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.cli import changes, command, deployments, main
-from controller.kube.errors import ApiError, ConfigurationError
-from controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.cli import changes, command, deployments, main
+from rukpak.controller.kube.errors import ApiError, ConfigurationError
+from rukpak.controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import DIGEST, manifest, observed
 from tests.support.fake_cluster import FakeCluster
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from controller import cli
-from controller.cli import main
-from controller.cli.verbs import VERBS
+from rukpak.controller import cli
+from rukpak.controller.cli import main
+from rukpak.controller.cli.verbs import VERBS
 from tests.support.fake_api import FakeApi
 
 
@@ -102,7 +102,7 @@ WITHOUT_CLUSTER = [["--help"], ["help"], ["walk"], *([verb, "--help"] for verb i
 def test_help_and_mistakes_import_neither_client_nor_models(words: list[str]) -> None:
     program = (
         "import sys\n"
-        "from controller.cli import main\n"
+        "from rukpak.controller.cli import main\n"
         "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
         f"print('imported:', *sorted(set({HEAVY!r}) & set(sys.modules)))\n"
     )
@@ -113,7 +113,7 @@ def test_help_and_mistakes_import_neither_client_nor_models(words: list[str]) ->
 def run(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     variables = {"PATH": os.environ["PATH"], "HOME": str(cwd), "PYTHONPATH": str(Path(cli.__file__).parents[2])}
     return subprocess.run(
-        [sys.executable, "-m", "controller", *words],
+        [sys.executable, "-m", "rukpak", *words],
         cwd=cwd,
         env={**variables, **environment},
         capture_output=True,
@@ -152,7 +152,7 @@ def test_a_wrong_option_is_not_hidden_by_all_the_others(tmp_path: Path) -> None:
 def test_the_module_runs_the_controller_until_it_is_told_to_stop(tmp_path: Path) -> None:
     with FakeApi() as api:
         addresses = ("--metrics-address=127.0.0.1:0", "--probe-address=127.0.0.1:0")
-        command = [sys.executable, "-m", "controller", "run", "--log-format=json", *addresses]
+        command = [sys.executable, "-m", "rukpak", "run", "--log-format=json", *addresses]
         variables = {**os.environ, "KUBECONFIG": api.kubeconfig(tmp_path / "kubeconfig"), "RUKPAK_STORE": str(tmp_path)}
         process = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None
@@ -166,7 +166,7 @@ def test_the_module_runs_the_controller_until_it_is_told_to_stop(tmp_path: Path)
 def started(folder: Path, kubeconfig: str) -> subprocess.Popen[str]:
     """Start a controller with the defaults of a user who gives no options."""
     variables = {**os.environ, "KUBECONFIG": kubeconfig, "HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
-    command = [sys.executable, "-m", "controller", "run"]
+    command = [sys.executable, "-m", "rukpak", "run"]
     return subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
 
 
@@ -199,7 +199,7 @@ def test_a_second_process_on_one_machine_gets_a_store_and_ports_of_its_own(tmp_p
 def test_a_reader_that_stops_reading_causes_no_traceback(words: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    program = "import sys; from controller.cli import main; sys.exit(main())"
+    program = "import sys; from rukpak.controller.cli import main; sys.exit(main())"
     result = subprocess.run(
         [sys.executable, "-c", program, *words],
         stdout=writer,

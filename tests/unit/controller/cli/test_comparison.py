@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api import names
-from controller.apply.ownership import Owner
-from controller.apply.targets import TargetSet, make_targets
-from controller.build.revision import Revision, Terms
-from controller.cli.comparison import (
+from rukpak.api import names
+from rukpak.controller.apply.ownership import Owner
+from rukpak.controller.apply.targets import TargetSet, make_targets
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.cli.comparison import (
     Change,
     Comparison,
     Difference,
@@ -25,7 +25,7 @@ from controller.cli.comparison import (
     to_value,
     write,
 )
-from controller.observe.records import ObjectKey, key_of
+from rukpak.controller.observe.records import ObjectKey, key_of
 
 Manifest = dict[str, Any]
 HASH_KEY = b"key"

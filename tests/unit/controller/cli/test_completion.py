@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.cli import main
-from controller.cli.completion import SCRIPTS, Directive, complete, list_flags, list_verbs, takes_names
-from controller.cli.verbs import VERBS, make_parser
+from rukpak.controller.cli import main
+from rukpak.controller.cli.completion import SCRIPTS, Directive, complete, list_flags, list_verbs, takes_names
+from rukpak.controller.cli.verbs import VERBS, make_parser
 
 NAMES = ("shop", "shop-test", "web")
 FILES, NO_FILES = Directive.FILES, Directive.NO_FILES
@@ -106,7 +106,7 @@ def ask(shell: str, line: str, folder: Path) -> list[str]:
         pytest.skip(f"no {shell} on PATH")
     script, rukpak = folder / "script", folder / "rukpak"
     script.write_text(SCRIPTS[shell])
-    rukpak.write_text(f'#!/bin/sh\nexec {sys.executable} -m controller "$@"\n')
+    rukpak.write_text(f'#!/bin/sh\nexec {sys.executable} -m rukpak "$@"\n')
     rukpak.chmod(0o755)
     command = ASKED[shell].format(line=line, index=len(line.split()) - 1)
     done = subprocess.run(

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.cli import main
-from controller.cli.command import MisuseError
-from controller.cli.content import is_described, make_draft
-from controller.cli.verbs import make_parser
-from controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.cli import main
+from rukpak.controller.cli.command import MisuseError
+from rukpak.controller.cli.content import is_described, make_draft
+from rukpak.controller.cli.verbs import make_parser
+from rukpak.controller.kube.resources import DEPLOYMENTS
 from tests.support.fake_cluster import FakeCluster
 
 

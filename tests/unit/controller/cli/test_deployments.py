@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.cli import INTERRUPTED, deployments, main
-from controller.kube.errors import ApiError
-from controller.kube.events import EVENTS, NAMESPACE
-from controller.kube.lease import LEASES
-from controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.cli import INTERRUPTED, deployments, main
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.events import EVENTS, NAMESPACE
+from rukpak.controller.kube.lease import LEASES
+from rukpak.controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import NOT_READY, NOW, READY, condition, manifest, observed
 from tests.support.fake_api import FakeApi
 from tests.support.fake_cluster import FakeCluster
@@ -233,7 +233,7 @@ def watching(api: FakeApi, folder: Path, *words: str) -> Iterator[subprocess.Pop
     """Run a verb with `--watch`, and interrupt it at the end."""
     variables = {**os.environ, "KUBECONFIG": api.kubeconfig(folder / "kubeconfig")}
     # A shell that runs the tests in the background has them, and what they start, ignore SIGINT.
-    command = ["env", "--default-signal=INT", sys.executable, "-m", "controller", *words, "--watch"]
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "rukpak", *words, "--watch"]
     with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.v1alpha2.reading import try_to_read
-from controller.apply.ownership import make_body
-from controller.apply.targets import make_targets
-from controller.build.revision import Revision, Terms
-from controller.cli import diff, main
-from controller.cli.comparison import Change, Comparison, Difference
-from controller.cli.diff import DryRun, overlay, owner_of
-from controller.cli.render import Reviewed
-from controller.kube.errors import ApiError
-from controller.kube.resources import CONFIG_MAPS
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.controller.apply.ownership import make_body
+from rukpak.controller.apply.targets import make_targets
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.cli import diff, main
+from rukpak.controller.cli.comparison import Change, Comparison, Difference
+from rukpak.controller.cli.diff import DryRun, overlay, owner_of
+from rukpak.controller.cli.render import Reviewed
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import CONFIG_MAPS
 from tests.support.deployments import observed
 from tests.support.fake_cluster import FakeCluster
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli import main
+from rukpak.controller.cli import main
 from tests.support.fake_api import FakeApi, Fault
 
 PODS = "/api/v1/namespaces/rukpak-system/pods"

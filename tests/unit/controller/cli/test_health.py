@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli import health, main
+from rukpak.controller.cli import health, main
 from tests.support.fake_cluster import WORKLOADS, FakeCluster
 
 CACHE: dict[str, Any] = {

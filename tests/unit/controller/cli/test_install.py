@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.plugins import Limits
-from controller.cli import main
-from controller.cli.command import MisuseError
-from controller.cli.content import pack
-from controller.content.archive import write_entries
-from controller.content.disk import read_folder
-from controller.content.tar import read_tar
-from controller.sources.http import read_body
+from rukpak.api.plugins import Limits
+from rukpak.controller.cli import main
+from rukpak.controller.cli.command import MisuseError
+from rukpak.controller.cli.content import pack
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.disk import read_folder
+from rukpak.controller.content.tar import read_tar
+from rukpak.controller.sources.http import read_body
 from tests.support.charts import files_of
 from tests.support.deployments import REF, observed
 from tests.support.fake_cluster import FakeCluster

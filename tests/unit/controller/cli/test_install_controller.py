@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from api import names
-from api.v1alpha2.schema import crd
-from controller.cli import main
-from controller.cli.command import FailedError
-from controller.cli.install_controller import (
+from rukpak.api import names
+from rukpak.api.v1alpha2.schema import crd
+from rukpak.controller.cli import main
+from rukpak.controller.cli.command import FailedError
+from rukpak.controller.cli.install_controller import (
     Step,
     describe_progress,
     find_manifests,
@@ -19,10 +19,10 @@ from controller.cli.install_controller import (
     make_plan,
     read_manifests,
 )
-from controller.cli.installation import find_loss
-from controller.formats.manifests import read_documents
-from controller.kube.errors import ApiError
-from controller.kube.resources import Resource
+from rukpak.controller.cli.installation import find_loss
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import Resource
 from tests.support.fake_cluster import DEFINITIONS, NAMESPACES, WORKLOADS, FakeCluster
 
 IMAGE = "registry.example.com/rukpak:v9"

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.proxies import VARIABLES
-from api.v1alpha2.schema import crd
-from controller.build import plugins
-from controller.cli import main
-from controller.cli.installation import (
+from rukpak.api.proxies import VARIABLES
+from rukpak.api.v1alpha2.schema import crd
+from rukpak.controller.building import plugins
+from rukpak.controller.cli import main
+from rukpak.controller.cli.installation import (
     CHECKS,
     DEFINITION,
     POLICIES,
@@ -32,9 +32,9 @@ from controller.cli.installation import (
     check_machine,
     compare_definitions,
 )
-from controller.formats.manifests import read_documents
-from controller.kube.lease import LEASES
-from controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.kube.lease import LEASES
+from rukpak.controller.kube.resources import DEPLOYMENTS
 from tests.support.charts import packaged_helm
 from tests.support.fake_api import FakeApi, Fault
 from tests.support.plugins import install_plugins

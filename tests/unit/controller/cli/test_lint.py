@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from controller.cli import main
-from controller.cli.lint import write_path
-from controller.cli.schemas import Schemas, close
+from rukpak.controller.cli import main
+from rukpak.controller.cli.lint import write_path
+from rukpak.controller.cli.schemas import Schemas, close
 from tests.support.operator_bundles import deployment, service_version, write_bundle
 from tests.support.web_servers import FileServer
 from tests.support.wrong_objects import DEFINITION, GOOD, SHELF, WRONG, Wrong, changed
@@ -306,7 +306,7 @@ def test_without_the_extra_it_says_what_to_install(
             raise ImportError(name)
         return real(name, *arguments)
 
-    monkeypatch.delitem(sys.modules, "controller.cli.schemas")
+    monkeypatch.delitem(sys.modules, "rukpak.controller.cli.schemas")
     monkeypatch.setattr(builtins, "__import__", without_schemas)
     told = 'rukpak lint: the schemas of Kubernetes are missing; run: pip install "rukpak[lint]"\n'
     assert lint(capsys, write(tmp_path, {"web.yaml": WEB})) == (2, [], told)

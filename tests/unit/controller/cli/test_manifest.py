@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.cli.manifest import SecretUse, find_secret_uses
+from rukpak.controller.cli.manifest import SecretUse, find_secret_uses
 from tests.support.deployments import deployment, manifest
 
 LOGIN = {"secret": {"namespace": "kube-system", "name": "admin"}}
@@ -73,7 +73,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def words(*options: str) -> list[str]:
-    return [sys.executable, "-m", "controller", "render", *options]
+    return [sys.executable, "-m", "rukpak", "render", *options]
 
 
 def environment(folder: Path) -> dict[str, str]:

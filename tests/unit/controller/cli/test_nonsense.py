@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cli import events
-from controller.cli.comparison import clean, mask
-from controller.cli.diff import overlay
-from controller.cli.output import to_yaml
-from controller.cli.status import describe_all
-from controller.cli.tree import Branch, by_owner, draw, grow, judge
+from rukpak.controller.cli import events
+from rukpak.controller.cli.comparison import clean, mask
+from rukpak.controller.cli.diff import overlay
+from rukpak.controller.cli.output import to_yaml
+from rukpak.controller.cli.status import describe_all
+from rukpak.controller.cli.tree import Branch, by_owner, draw, grow, judge
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, LIVE, OBJECTS, nested, nonsense_in, objects_like
 
 Item = dict[str, Any]

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.cli.command import FailedError, MisuseError
-from controller.cli.other_tools import (
+from rukpak.controller.cli.command import FailedError, MisuseError
+from rukpak.controller.cli.other_tools import (
     HELM_RELEASE,
     KUSTOMIZATION,
     Origin,
@@ -36,9 +36,9 @@ from controller.cli.other_tools import (
     read_applied,
     read_origin,
 )
-from controller.kube.errors import ApiError
-from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.observe.records import ObjectKey
 from tests.support.fake_cluster import FakeCluster
 
 MANAGERS = [

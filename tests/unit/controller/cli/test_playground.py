@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.playground import PROGRAMS, obtain_programs
-from controller.playground.binaries import Binaries, MissingError
-from controller.playground.settings import Settings
+from rukpak.controller.cli.playground import PROGRAMS, obtain_programs
+from rukpak.controller.playground.binaries import Binaries, MissingError
+from rukpak.controller.playground.settings import Settings
 from tests.support.web_servers import FileServer
 
 

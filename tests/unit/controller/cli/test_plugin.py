@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli import main
-from controller.cli.plugin import name_things
+from rukpak.controller.cli import main
+from rukpak.controller.cli.plugin import name_things
 
 NAMES = [
     ("example.com/ini", "rukpak-ini", "rukpak_ini", "IniFormat"),

@@ -22,16 +22,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from api.plugins import Hook, ProcessRequest, Rendering
-from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.types import Processor
-from controller.build.plugins import PROCESSORS
-from controller.cli import main
-from controller.cli.content import guess_format
-from controller.cli.permissions import rights_to_read
-from controller.formats.applicable import revision_digest
-from controller.kube.resources import GroupVersionKind, Resource
+from rukpak.api import names
+from rukpak.api.plugins import Hook, ProcessRequest, Rendering
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.types import Processor
+from rukpak.controller.building.plugins import PROCESSORS
+from rukpak.controller.cli import main
+from rukpak.controller.cli.content import guess_format
+from rukpak.controller.cli.permissions import rights_to_read
+from rukpak.controller.formats.applicable import revision_digest
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from tests.support.plugins import install_plugins
 from tests.support.web_servers import FileServer
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.cli import command, main, render
-from controller.cli.command import NoConsentError
-from controller.kube.resources import DEPLOYMENTS
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.cli import command, main, render
+from rukpak.controller.cli.command import NoConsentError
+from rukpak.controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import DIGEST
 from tests.support.fake_cluster import FakeCluster
 

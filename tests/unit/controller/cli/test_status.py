@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.v1alpha2.types import BundleDeployment
-from controller.cli import deployments, main
-from controller.cli.output import WIDTH, fit
-from controller.cli.status import State, cells_of, describe, state_of
-from controller.kube.resources import DEPLOYMENTS
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.cli import deployments, main
+from rukpak.controller.cli.output import WIDTH, fit
+from rukpak.controller.cli.status import State, cells_of, describe, state_of
+from rukpak.controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import DIGEST, NOT_READY, NOW, READY, condition, observed
 from tests.support.fake_cluster import FakeCluster
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.apply.drift import NOTHING_IGNORED
-from controller.apply.ownership import Owner, make_body
-from controller.apply.targets import Target
-from controller.build.revision import Revision, Terms
-from controller.cli import main, tree
-from controller.cli.tree import (
+from rukpak.api import names
+from rukpak.controller.apply.drift import NOTHING_IGNORED
+from rukpak.controller.apply.ownership import Owner, make_body
+from rukpak.controller.apply.targets import Target
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.cli import main, tree
+from rukpak.controller.cli.tree import (
     Branch,
     FoundObject,
     by_owner,
@@ -29,8 +29,8 @@ from controller.cli.tree import (
     grow,
     waves_by_name,
 )
-from controller.kube.resources import DEPLOYMENTS, GroupVersionKind
-from controller.observe.records import key_of
+from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind
+from rukpak.controller.observe.records import key_of
 from tests.support.deployments import DIGEST, NOW, READY, condition, deployment, observed
 from tests.support.fake_cluster import FakeCluster
 

@@ -14,15 +14,15 @@ from urllib.parse import urlsplit
 import pytest
 import trustme
 
-from controller.cli import main
-from controller.cli.ui import _has_address, _listen, _names_of, _own_names, _shown_host, announce
+from rukpak.controller.cli import main
+from rukpak.controller.cli.ui import _has_address, _listen, _names_of, _own_names, _shown_host, announce
 from tests.support.fake_api import FakeApi
 
 
 @pytest.fixture(autouse=True)
 def _log_level_kept() -> Iterator[None]:
     """Restore the level of the log, which the verb lowers for the rest of its process."""
-    logger = logging.getLogger("controller")
+    logger = logging.getLogger("rukpak.controller")
     level = logger.level
     yield
     logger.setLevel(level)
@@ -39,7 +39,7 @@ def certificate(tmp_path: Path) -> str:
 def test_without_the_extra_it_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "controller.ui.server", None)
+    monkeypatch.setitem(sys.modules, "rukpak.controller.ui.server", None)
     assert main(["ui"]) == 2
     assert capsys.readouterr().err == 'rukpak ui: the server is missing; run: pip install "rukpak[ui]"\n'
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.cli.uninstall import _PARTS, find_staying, was_created_by_controller
-from controller.formats.manifests import read_documents
-from controller.kube.errors import ApiError
-from controller.kube.resources import NAMESPACES, GroupVersionKind
+from rukpak.api import names
+from rukpak.controller.cli.uninstall import _PARTS, find_staying, was_created_by_controller
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind
 from tests.support.deployments import observed
 from tests.support.fake_cluster import FakeCluster
 

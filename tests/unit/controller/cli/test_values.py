@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.values import Convert, merge_files, set_values, typed
+from rukpak.controller.cli.values import Convert, merge_files, set_values, typed
 from tests.support.charts import packaged_helm
 
 BELOW: dict[str, Any] = {"l": [1, {"a": "b"}, [3]], "m": {"x": {"y": 1}}, "s": "t"}

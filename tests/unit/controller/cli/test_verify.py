@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from controller.cli import main
-from controller.cli.command import FAILED, MISUSE
+from rukpak.controller.cli import main
+from rukpak.controller.cli.command import FAILED, MISUSE
 from tests.support.cosigned import make_bundle, make_key, make_message, pem_of
 from tests.support.signing import Minisign
 from tests.support.web_servers import FileServer

@@ -19,12 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.plugins import Entry, EntryKind, Limits, Refusal
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.content.limits import Rejection
-from controller.content.tar import read_tar
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Entry, EntryKind, Limits, Refusal
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.limits import Rejection
+from rukpak.controller.content.tar import read_tar
 from tests.support.archives import Link, Special, Value, tarball
 
 LIMITS = Limits(file_bytes=1000, total_bytes=3000, entries=40, path_bytes=100, path_depth=6)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from controller.content.digests import digest_of, digest_of_json
+from rukpak.controller.content.digests import digest_of, digest_of_json
 
 
 def test_a_digest_says_its_algorithm() -> None:

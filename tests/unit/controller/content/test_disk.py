@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import EntryKind, Limits
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.content.disk import Spool, read_folder
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import EntryKind, Limits
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.disk import Spool, read_folder
 
 
 def digest_of(data: bytes) -> str:
@@ -48,7 +48,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("controller.content.disk.os.write", refuse)
+    monkeypatch.setattr("rukpak.controller.content.disk.os.write", refuse)
     with Spool(tmp_path, "path") as spool, pytest.raises(BundleError, match="path: the disk") as caught:
         spool.append(b"x")
     assert caught.value.reason is Reason.STORAGE_FULL

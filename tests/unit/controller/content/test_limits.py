@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.plugins import Entry, Limits, Refusal
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.content.limits import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Entry, Limits, Refusal
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.limits import (
     BLOCK,
     DiskShares,
     Rejection,
@@ -30,7 +30,7 @@ from controller.content.limits import (
     describe_bytes,
     quote,
 )
-from controller.content.store import count_stored, write_index
+from rukpak.controller.content.store import count_stored, write_index
 
 LIMITS = Limits()
 PATHS = st.text(st.sampled_from("a./\\\x00é\udc80\n~"), max_size=12)

@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import ContentTree, Refusal
-from api.v1alpha2.conditions import Reason
-from controller.content.store import ContentStore, StoreInUseError, assemble, read_paths, read_refused
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import ContentTree, Refusal
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.store import ContentStore, StoreInUseError, assemble, read_paths, read_refused
 
 KEY = "sha256:1|linux/amd64"
 
@@ -319,7 +319,7 @@ import os, sys
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
-from controller.content.store import ContentStore
+from rukpak.controller.content.store import ContentStore
 
 def write(folder):
     (folder / "a").write_text("half")

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.plugins import Entry, EntryKind, Limits
-from controller.content import zstd
-from controller.content.limits import Rejection
-from controller.content.tar import read_tar
+from rukpak.api.plugins import Entry, EntryKind, Limits
+from rukpak.controller.content import zstd
+from rukpak.controller.content.limits import Rejection
+from rukpak.controller.content.tar import read_tar
 from tests.support.archives import BLOCK, Link, Special, Value, extended, pax, pax_record, tarball
 
 LIMITS = Limits()

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.plugins import Entry, EntryKind, Limits
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.content.limits import Rejection
-from controller.content.zip import Unsupported, is_zip, read_zip
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Entry, EntryKind, Limits
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.limits import Rejection
+from rukpak.controller.content.zip import Unsupported, is_zip, read_zip
 from tests.support.archives import Crafted, Link, ZipSpecial, ZipValue, crafted, zipped
 
 LIMITS = Limits(ratio_from=1 << 20)

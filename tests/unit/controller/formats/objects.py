@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.formats.applicable import make_applicable
-from controller.formats.manifests import read_documents
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.applicable import make_applicable
+from rukpak.controller.formats.manifests import read_documents
 
 Object = dict[str, Any]
 SCOPES = {("", "Namespace"): False, ("rbac.authorization.k8s.io", "ClusterRole"): False, ("", "ConfigMap"): True}

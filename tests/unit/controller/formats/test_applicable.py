@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api import names
-from api.errors import BundleError
-from api.plugins import CustomKind
-from controller.formats.applicable import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import CustomKind
+from rukpak.controller.formats.applicable import (
     Kind,
     custom_kinds,
     find_kinds_to_know,

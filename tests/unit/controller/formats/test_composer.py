@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.formats.manifests import read_documents
+from rukpak.controller.formats.manifests import read_documents
 
 
 @dataclass(frozen=True)

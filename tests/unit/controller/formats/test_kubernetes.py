@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from controller.formats.manifests import read_documents
+from rukpak.api.errors import BundleError
+from rukpak.controller.formats.manifests import read_documents
 from tests.support.other_programs import UnavailableError, build_reader, read_all
 
 pytestmark = pytest.mark.thorough  # builds a program with Go first

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.formats.composer import NodeBudget
-from controller.formats.manifests import Document, read_documents
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.composer import NodeBudget
+from rukpak.controller.formats.manifests import Document, read_documents
 
 OVER = Reason.RENDER_LIMIT_EXCEEDED
 DATA = Path(__file__).parents[3] / "data" / "yaml"

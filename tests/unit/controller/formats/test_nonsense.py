@@ -8,13 +8,18 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.plugins import Limits
-from controller.formats.applicable import find_reserved_marks, make_applicable, revision_digest, without_reserved_marks
-from controller.formats.helm.format import read_output
-from controller.formats.manifests import Document, TextBudget
-from controller.formats.objects import collect_objects, find_identity_problem
-from controller.kube.encoding import encode
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Limits
+from rukpak.controller.formats.applicable import (
+    find_reserved_marks,
+    make_applicable,
+    revision_digest,
+    without_reserved_marks,
+)
+from rukpak.controller.formats.helm.format import read_output
+from rukpak.controller.formats.manifests import Document, TextBudget
+from rukpak.controller.formats.objects import collect_objects, find_identity_problem
+from rukpak.controller.kube.encoding import encode
 from tests.support.nonsense import OBJECTS, nested, nonsense_in, objects_like
 
 Item = dict[str, Any]

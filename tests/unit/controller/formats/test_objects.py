@@ -7,10 +7,10 @@ from operator import attrgetter
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.formats.manifests import read_documents
-from controller.formats.objects import Object, collect_objects, identify
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.formats.objects import Object, collect_objects, identify
 
 
 def collect(text: str) -> list[Object]:

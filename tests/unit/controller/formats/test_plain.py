@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Capabilities, ContentTree, Format, Refusal, Rendering, RenderRequest
-from api.v1alpha2.conditions import Reason
-from controller.formats.applicable import revision_digest
-from controller.formats.plain import PlainFormat, needs_recursive
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Capabilities, ContentTree, Format, Refusal, Rendering, RenderRequest
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.applicable import revision_digest
+from rukpak.controller.formats.plain import PlainFormat, needs_recursive
 
 DATA = Path(__file__).parents[3] / "data" / "plain"
 FORMAT: Format = PlainFormat()

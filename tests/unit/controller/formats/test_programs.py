@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Limits, Means
-from api.v1alpha2.conditions import Reason
-from controller.content.digests import digest_of
-from controller.formats.programs import copy_program, run_program
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Limits, Means
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.digests import digest_of
+from rukpak.controller.formats.programs import copy_program, run_program
 
 TEXT = b"#!/bin/sh\necho first\n"
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import ContentTree, Means, Refusal, RenderRequest
-from api.v1alpha2.conditions import Reason
-from controller.build import rendering
-from controller.build.rendering import render
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import ContentTree, Means, Refusal, RenderRequest
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building import rendering
+from rukpak.controller.building.rendering import render
 from tests.support.archives import Link, Special, Value, tarball
 from tests.support.charts import CAPABILITIES, chart_of, pack, write
 from tests.support.operator_bundles import service_version, write_bundle

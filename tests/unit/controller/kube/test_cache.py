@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.kube.cache import Cache, Change, Continuity, key_of, parse_version
+from rukpak.controller.kube.cache import Cache, Change, Continuity, key_of, parse_version
 
 
 @dataclass(frozen=True, slots=True)

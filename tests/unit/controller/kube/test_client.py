@@ -11,12 +11,12 @@ from kubernetes.client import Configuration
 from kubernetes.config import ConfigException
 from urllib3.exceptions import SystemTimeWarning
 
-from controller.content.limits import describe_bytes
-from controller.kube.client import SHORTEST_SECONDS, TOO_LARGE, Client, ConfigurationError, Fence
-from controller.kube.configuration import User
-from controller.kube.encoding import APPLY_PATCH, MERGE_PATCH, METADATA, METADATA_LIST
-from controller.kube.errors import ApiError
-from controller.playground.waiting import wait_for
+from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.kube.client import SHORTEST_SECONDS, TOO_LARGE, Client, ConfigurationError, Fence
+from rukpak.controller.kube.configuration import User
+from rukpak.controller.kube.encoding import APPLY_PATCH, MERGE_PATCH, METADATA, METADATA_LIST
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 

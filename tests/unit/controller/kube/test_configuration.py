@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from kubernetes.client import Configuration
 
-from controller.kube import configuration as module
-from controller.kube.configuration import find_loader
-from controller.kube.errors import ConfigurationError
+from rukpak.controller.kube import configuration as module
+from rukpak.controller.kube.configuration import find_loader
+from rukpak.controller.kube.errors import ConfigurationError
 
 SECRET = "do-not-show-this"
 Write = Callable[..., str]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from api.plugins import CustomKind
-from controller.kube.client import ApiError
-from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind, Resource
+from rukpak.api.plugins import CustomKind
+from rukpak.controller.kube.client import ApiError
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from tests.support.fake_api import FakeApi, Fault
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.kube.encoding import LEVELS, decode, encode, parse_warnings
+from rukpak.controller.kube.encoding import LEVELS, decode, encode, parse_warnings
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from controller.kube.errors import ApiError, Cause, reply_error, status_error, unanswered
+from rukpak.controller.kube.errors import ApiError, Cause, reply_error, status_error, unanswered
 
 
 @dataclass(frozen=True)

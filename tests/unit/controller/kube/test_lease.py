@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import pytest
 
-from controller.kube.client import Fence, read_clock
-from controller.kube.lease import (
+from rukpak.controller.kube.client import Fence, read_clock
+from rukpak.controller.kube.lease import (
     LEASES,
     LONGEST_DURATION,
     LONGEST_SECONDS,
@@ -20,8 +20,8 @@ from controller.kube.lease import (
     LeaseTimes,
     Takeovers,
 )
-from controller.playground.waiting import wait_for
-from controller.processes.supervision import Supervisor
+from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.processes.supervision import Supervisor
 from tests.support.fake_api import FakeApi, Fault
 
 PATH = LEASES.path("system")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
 
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)

@@ -5,8 +5,8 @@ from operator import attrgetter
 
 import pytest
 
-from api import names
-from controller.kube.shard import DEFAULT_SHARD, Shard, Tenure, is_shard_name
+from rukpak.api import names
+from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard, Tenure, is_shard_name
 from tests.support.deployments import deployment
 
 A = Shard("a")

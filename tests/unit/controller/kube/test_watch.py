@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import controller.kube.watch as module
-from controller.kube.errors import ApiError, unanswered
-from controller.kube.watch import INITIAL_EVENTS_END, Pace, Reflector, parse_events, read_list
-from controller.processes.supervision import Kind, Supervisor
-from controller.retries import Backoff
+import rukpak.controller.kube.watch as module
+from rukpak.controller.kube.errors import ApiError, unanswered
+from rukpak.controller.kube.watch import INITIAL_EVENTS_END, Pace, Reflector, parse_events, read_list
+from rukpak.controller.processes.supervision import Kind, Supervisor
+from rukpak.controller.retries import Backoff
 from tests.support.fake_api import FakeApi, Fault
 
 FOOS = "/apis/x.io/v1/foos"
@@ -787,7 +787,7 @@ def test_full_objects_are_not_kept(followed: Followed) -> None:
 
 
 def test_an_event_larger_than_the_bound_is_given_up(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.kube.client.LineStream.__init__.__defaults__", (1000,))
+    monkeypatch.setattr("rukpak.controller.kube.client.LineStream.__init__.__defaults__", (1000,))
     followed = Followed(stack, FakeApi(FOOS)).start("a")
     followed.api.put(FOOS, "b", data="x" * 2000)
     wait(lambda: followed.reflector.last_error is not None)

@@ -9,7 +9,7 @@ import pytest
 SCRIPT = """
 import sys, threading
 from pathlib import Path
-from controller.manager.process import return_freed_memory
+from rukpak.controller.manager.process import return_freed_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20

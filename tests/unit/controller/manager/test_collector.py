@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.manager.process import LONGEST_SECONDS, StartCollector
+from rukpak.controller.manager.process import LONGEST_SECONDS, StartCollector
 
 
 @pytest.fixture(autouse=True)

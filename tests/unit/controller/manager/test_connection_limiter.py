@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.manager.serving import ConnectionLimiter, ConnectionLimits
+from rukpak.controller.manager.serving import ConnectionLimiter, ConnectionLimits
 
 LIMITS = ConnectionLimits(total=4, per_peer=2)
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.manager.queue import WorkQueue
-from controller.manager.workers import HEALTH_SECONDS, Dispatcher
+from rukpak.controller.manager.queue import WorkQueue
+from rukpak.controller.manager.workers import HEALTH_SECONDS, Dispatcher
 
 
 class Noted(WorkQueue):

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.manager.process import DIED, LOST, exit_after_deaths, exit_after_loss
+from rukpak.controller.manager.process import DIED, LOST, exit_after_deaths, exit_after_loss
 
 SECONDS = 20.0
 PROGRAM = """
 import functools, sys, threading
-from controller.manager import process as exits
+from rukpak.controller.manager import process as exits
 
 class Quarantine:
     def end(self):

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controller.content.store import ContentStore
-from controller.manager.process import make_identity
+from rukpak.controller.content.store import ContentStore
+from rukpak.controller.manager.process import make_identity
 
 
 def test_the_next_process_with_this_lock_is_the_same(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from controller.bugs import reconcile_id
-from controller.manager.log import JsonFormatter, TextFormatter, set_up
+from rukpak.controller.bugs import reconcile_id
+from rukpak.controller.manager.log import JsonFormatter, TextFormatter, set_up
 
 
 def record(message: str = "applied", **extra: Any) -> logging.LogRecord:
-    made = logging.makeLogRecord({"name": "controller.x", "levelname": "INFO", "msg": message, "created": 1767225600.5})
+    made = logging.makeLogRecord(
+        {"name": "rukpak.controller.x", "levelname": "INFO", "msg": message, "created": 1767225600.5}
+    )
     vars(made).update(extra)
     return made
 
@@ -38,7 +40,7 @@ def test_a_line_of_json_has_the_pairs_beside_the_message() -> None:
     assert json.loads(line) == {
         "time": "2026-01-01T00:00:00.500+00:00",
         "level": "info",
-        "logger": "controller.x",
+        "logger": "rukpak.controller.x",
         "msg": "applied",
         "BundleDeployment": "shop",
         "objects": 3,
@@ -88,7 +90,7 @@ def restored() -> Iterator[None]:
 @pytest.mark.usefixtures("restored")
 def test_everything_goes_to_stderr_in_one_format(capsys: pytest.CaptureFixture[str]) -> None:
     set_up("json", "info")
-    logging.getLogger("controller.x").info("applied", extra={"BundleDeployment": "shop"})
+    logging.getLogger("rukpak.controller.x").info("applied", extra={"BundleDeployment": "shop"})
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("from a library", stacklevel=1)
@@ -101,10 +103,10 @@ def test_everything_goes_to_stderr_in_one_format(capsys: pytest.CaptureFixture[s
 @pytest.mark.usefixtures("restored")
 def test_the_level_counts_and_libraries_that_show_urls_are_kept_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     set_up("text", "debug")
-    logging.getLogger("controller.x").debug("step")
+    logging.getLogger("rukpak.controller.x").debug("step")
     logging.getLogger("urllib3.connectionpool").debug("https://user:password@example.com")
     set_up("text", "warning")
-    logging.getLogger("controller.x").info("not shown")
+    logging.getLogger("rukpak.controller.x").info("not shown")
     err = capsys.readouterr().err
     assert [line.split()[2] for line in err.splitlines()] == ["step"]
 
@@ -116,5 +118,5 @@ def test_by_default_a_terminal_gets_text_and_everything_else_json(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     set_up("auto", "info")
-    logging.getLogger("controller.x").info("done")
+    logging.getLogger("rukpak.controller.x").info("done")
     assert capsys.readouterr().err.endswith(start)

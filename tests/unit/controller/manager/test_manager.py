@@ -10,17 +10,17 @@ from typing import Self
 
 import pytest
 
-from api import names
-from api.errors import BundleError
-from api.plugins import Means
-from api.v1alpha2.conditions import Reason
-from controller.build import plugins
-from controller.kube.errors import ConfigurationError
-from controller.manager import manager
-from controller.manager.assemble import assemble
-from controller.manager.manager import Manager
-from controller.playground.waiting import wait_for
-from controller.settings import Settings
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Means
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building import plugins
+from rukpak.controller.kube.errors import ConfigurationError
+from rukpak.controller.manager import manager
+from rukpak.controller.manager.assemble import assemble
+from rukpak.controller.manager.manager import Manager
+from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.settings import Settings
 from tests.support.fake_api import FakeApi
 
 DEPLOYMENTS = "/apis/core.rukpak.io/v1alpha2/bundledeployments"

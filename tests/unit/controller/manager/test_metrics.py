@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.v1alpha2.types import BundleDeployment, Pending
-from controller.kube.shard import Shard
-from controller.manager.metrics import DESCRIBED, PROCESS_METRICS, Metrics, ProcessState
-from controller.manager.queue import WorkQueue
-from controller.revisions.background import Counts
-from controller.telemetry import Phase, SourceResult
+from rukpak.api.v1alpha2.types import BundleDeployment, Pending
+from rukpak.controller.kube.shard import Shard
+from rukpak.controller.manager.metrics import DESCRIBED, PROCESS_METRICS, Metrics, ProcessState
+from rukpak.controller.manager.queue import WorkQueue
+from rukpak.controller.revisions.background import Counts
+from rukpak.controller.telemetry import Phase, SourceResult
 
 SCRAPE_SECONDS, SCRAPE_BYTES = 0.05, 1 << 20
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.kube.errors import ApiError
-from controller.manager.probes import SILENT_SECONDS, STUCK_SECONDS, Activity, Probes
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.manager.probes import SILENT_SECONDS, STUCK_SECONDS, Activity, Probes
 
 GONE = ApiError(0, "Unreachable", "it did not answer")
 

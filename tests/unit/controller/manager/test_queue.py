@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.manager.queue import STALE_ENTRIES, RetryRate, WorkQueue
-from controller.playground.waiting import wait_for
-from controller.retries import Backoff
+from rukpak.controller.manager.queue import STALE_ENTRIES, RetryRate, WorkQueue
+from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.retries import Backoff
 from tests.support.clock import Clock
 
 EXACT = RetryRate(backoff=Backoff(first=1, longest=300))

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.kube.client import Client
-from controller.manager.reviews import (
+from rukpak.controller.kube.client import Client
+from rukpak.controller.manager.reviews import (
     ACCESS_REVIEWS,
     CONCURRENT,
     IN_TOTAL,
@@ -20,7 +20,7 @@ from controller.manager.reviews import (
     TOKEN_REVIEWS,
     Reviewer,
 )
-from controller.playground.waiting import wait_for
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 

@@ -15,9 +15,18 @@ from typing import NamedTuple
 import pytest
 import trustme
 
-from controller.manager.certificate import Certificate
-from controller.manager.serving import METRICS, PROBES, ConnectionLimits, ListenError, Protection, Reply, Route, Server
-from controller.processes.supervision import Supervisor
+from rukpak.controller.manager.certificate import Certificate
+from rukpak.controller.manager.serving import (
+    METRICS,
+    PROBES,
+    ConnectionLimits,
+    ListenError,
+    Protection,
+    Reply,
+    Route,
+    Server,
+)
+from rukpak.controller.processes.supervision import Supervisor
 
 
 def fail() -> Reply:

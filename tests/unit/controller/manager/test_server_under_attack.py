@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import trustme
 
-from controller.manager import serving as connection_module
-from controller.manager import serving as module
-from controller.manager.certificate import Certificate
-from controller.manager.serving import HEAD_BYTES, METRICS, PROBES, ConnectionLimits, Protection, Reply, Server
-from controller.playground.waiting import wait_for
-from controller.processes.supervision import Kind, Supervisor
+from rukpak.controller.manager import serving as connection_module
+from rukpak.controller.manager import serving as module
+from rukpak.controller.manager.certificate import Certificate
+from rukpak.controller.manager.serving import HEAD_BYTES, METRICS, PROBES, ConnectionLimits, Protection, Reply, Server
+from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.processes.supervision import Kind, Supervisor
 
 PROBE_SECONDS = 5.0
 """A kubelet waits no longer (config/manager)."""

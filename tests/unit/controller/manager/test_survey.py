@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from controller.kube.errors import ApiError
-from controller.kube.lease import LEASES
-from controller.manager.survey import PERIOD_SECONDS, ShardSurvey
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.lease import LEASES
+from rukpak.controller.manager.survey import PERIOD_SECONDS, ShardSurvey
 from tests.support.fake_cluster import FakeCluster
 
 DURATION, PATIENCE = 30.0, 60.0

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.kube.errors import ApiError
-from controller.revisions import store as module
-from controller.revisions.store import Sweeper
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.revisions import store as module
+from rukpak.controller.revisions.store import Sweeper
 
 SECONDS = 10.0
 

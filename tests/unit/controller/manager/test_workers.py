@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.bugs import reconcile_id
-from controller.kube.errors import ApiError
-from controller.manager.queue import WorkQueue
-from controller.manager.workers import Workers
-from controller.processes.supervision import Kind, Supervisor
-from controller.reconcile.context import NEVER, Requeue
+from rukpak.controller.bugs import reconcile_id
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.manager.queue import WorkQueue
+from rukpak.controller.manager.workers import Workers
+from rukpak.controller.processes.supervision import Kind, Supervisor
+from rukpak.controller.reconcile.context import NEVER, Requeue
 
 SECONDS = 10.0
 REFUSAL = ApiError(503, "ServiceUnavailable", "overloaded", retry_after=17)
@@ -157,7 +157,7 @@ def test_what_the_api_server_says_is_logged_without_what_was_sent(
     work(names, fails(ApiError(422, "Invalid", 'data.password: Invalid value: "hunter2"')))
     names.add("shop")
     names.through.get(timeout=SECONDS)
-    (entry,) = [entry for entry in caplog.records if entry.name == "controller.manager.workers"]
+    (entry,) = [entry for entry in caplog.records if entry.name == "rukpak.controller.manager.workers"]
     assert (entry.levelno, vars(entry)["reply"]) == (logging.WARNING, "422 Invalid")
 
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.v1alpha2.conditions import Reason
-from controller.observe.relations import Dependency, Dependents, dependency_of, find_cycle
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.observe.relations import Dependency, Dependents, dependency_of, find_cycle
 from tests.support.deployments import deployment
 from tests.support.watching import World
 

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from api.v1alpha2.types import BundleDeployment, Status
-from controller.kube.errors import ApiError
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.kube.shard import Shard
-from controller.observe.deployments import SeenDeployment, SeenDeployments, make_seen
-from controller.playground.waiting import wait_for
+from rukpak.api import names
+from rukpak.api.v1alpha2.types import BundleDeployment, Status
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.kube.shard import Shard
+from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, make_seen
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.deployments import DIGEST, manifest
 from tests.support.fake_api import FakeApi
 from tests.support.watching import CONFIG_MAP, DEPLOYMENTS, World

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from controller.kube.client import ApiError
-from controller.observe import evaluation
-from controller.observe.evaluation import Evaluations, Evaluator
-from controller.observe.health import expressions
-from controller.observe.records import ObjectKey
-from controller.playground.waiting import wait_for
-from controller.processes.supervision import Supervisor
+from rukpak.controller.kube.client import ApiError
+from rukpak.controller.observe import evaluation
+from rukpak.controller.observe.evaluation import Evaluations, Evaluator
+from rukpak.controller.observe.health import expressions
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.processes.supervision import Supervisor
 
 SECONDS = 20
 TOO_LONG = "it is too expensive: it takes more than 0.25 s"

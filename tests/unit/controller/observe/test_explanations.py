@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.observe.explanations import (
+from rukpak.controller.observe.explanations import (
     AGAIN_SECONDS,
     ANSWER_BYTES,
     EVENTS,
@@ -24,10 +24,10 @@ from controller.observe.explanations import (
     Question,
     may_explain,
 )
-from controller.observe.health.explain import MAY_NOT_LIST_EVENTS
-from controller.observe.health.verdict import State, Verdict
-from controller.observe.records import ObjectKey, Record
-from controller.playground.waiting import wait_for
+from rukpak.controller.observe.health.explain import MAY_NOT_LIST_EVENTS
+from rukpak.controller.observe.health.verdict import State, Verdict
+from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault
 
 POD_PATH = "/api/v1/namespaces/shop/pods"

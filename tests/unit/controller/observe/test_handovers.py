@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from api.v1alpha2.reading import read
-from api.v1alpha2.types import BundleDeployment
-from controller.observe.relations import Party, Takers, find_hindrance, party_of
+from rukpak.api.v1alpha2.reading import read
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.observe.relations import Party, Takers, find_hindrance, party_of
 from tests.support.deployments import manifest
 
 RUNNING = (False, False, False)

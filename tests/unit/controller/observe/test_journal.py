@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from controller.observe.records import LONGEST, SHORTEST, UNREAD, Journal, Look, ObjectKey, Reader
+from rukpak.controller.observe.records import LONGEST, SHORTEST, UNREAD, Journal, Look, ObjectKey, Reader
 
 A, B = (ObjectKey("", "ConfigMap", "shop", name) for name in "ab")
 

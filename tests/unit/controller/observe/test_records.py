@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from controller.observe.records import ObjectKey, Record, entry_hash, entry_of, key_of, project
+from rukpak.api import names
+from rukpak.controller.observe.records import ObjectKey, Record, entry_hash, entry_of, key_of, project
 
 ENTRY: dict[str, Any] = {
     "manager": "rukpak/foo",

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.v1alpha2.conditions import Reason
-from controller.apply.ledger import Left
-from controller.observe.explanations import Explanations, Inquiries, Question, _Inquiry
-from controller.observe.health.explain import ends_of, explain, pods_of
-from controller.observe.health.rules import assess
-from controller.observe.health.stability import Answer, reported_of, rollout_of
-from controller.observe.health.verdict import HEALTHY, Context
-from controller.observe.kinds import _compare
-from controller.observe.progress import HealthTracker
-from controller.observe.records import ObjectKey, Record
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.ledger import Left
+from rukpak.controller.observe.explanations import Explanations, Inquiries, Question, _Inquiry
+from rukpak.controller.observe.health.explain import ends_of, explain, pods_of
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.stability import Answer, reported_of, rollout_of
+from rukpak.controller.observe.health.verdict import HEALTHY, Context
+from rukpak.controller.observe.kinds import _compare
+from rukpak.controller.observe.progress import HealthTracker
+from rukpak.controller.observe.records import ObjectKey, Record
 from tests.unit.controller.observe.health.objects import Manifest, conditioned, manifest
 
 START = 1_800_000_000.0

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.kube.cache import make_trace
-from controller.kube.watch import Reflector
+from rukpak.controller.kube.cache import make_trace
+from rukpak.controller.kube.watch import Reflector
 from tests.support.fake_api import Fault
 from tests.support.watching import CONFIG_MAP, MAPS, SERVICES, WEBS, WIDGET, WIDGETS, WORKLOAD, World, define
 

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from controller.formats.applicable import make_applicable
-from controller.permissions import grants, powers
-from controller.permissions.permissions import (
+from rukpak.api.errors import BundleError
+from rukpak.controller.formats.applicable import make_applicable
+from rukpak.controller.permissions import grants, powers
+from rukpak.controller.permissions.permissions import (
     added,
     digest_of,
     find_permissions,
     look_up,
     summarize,
 )
-from controller.permissions.statement import MAX_CHARACTERS, MAX_ITEMS, Severity, to_lines
+from rukpak.controller.permissions.statement import MAX_CHARACTERS, MAX_ITEMS, Severity, to_lines
 from tests.support.golden_permissions import BUNDLES, describe, read_bundle
 from tests.support.nonsense import OBJECTS, objects_like
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground import binaries
-from controller.playground.binaries import (
+from rukpak.controller.playground import binaries
+from rukpak.controller.playground.binaries import (
     Binaries,
     BuildError,
     Cache,
@@ -25,8 +25,8 @@ from controller.playground.binaries import (
     find_checksum,
     find_installed,
 )
-from controller.playground.programs import PROGRAMS, Release
-from controller.playground.settings import KUBERNETES_RELEASES, Settings, read_settings
+from rukpak.controller.playground.programs import PROGRAMS, Release
+from rukpak.controller.playground.settings import KUBERNETES_RELEASES, Settings, read_settings
 from tests.support.web_servers import FileServer
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.playground.processes import (
+from rukpak.controller.playground.processes import (
     FIRST,
     LAST,
     OWNER,
@@ -23,7 +23,7 @@ from controller.playground.processes import (
     take_away_orphans,
     write_note,
 )
-from controller.playground.waiting import wait_for
+from rukpak.controller.playground.waiting import wait_for
 
 SLEEP = ["sleep", "600"]
 
@@ -75,7 +75,7 @@ def test_another_process_can_end_what_was_noted(tmp_path: Path) -> None:
     process = Process("sleep", tmp_path, SLEEP)
     process.start()
     script = (
-        "import pathlib; from controller.playground.processes import take_away; "
+        "import pathlib; from rukpak.controller.playground.processes import take_away; "
         f"take_away(pathlib.Path({str(tmp_path)!r}))"
     )
     subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[3], check=True, timeout=30)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from api.plugins import MEBIBYTE, Limits
-from controller.formats.manifests import estimate
-from controller.processes.memory_limit import MemoryLimit, find_limit
+from rukpak.api.plugins import MEBIBYTE, Limits
+from rukpak.controller.formats.manifests import estimate
+from rukpak.controller.processes.memory_limit import MemoryLimit, find_limit
 from tests.support.other_programs import UnavailableError, build_reader
 
 MACHINE = "the memory of the machine"

@@ -18,14 +18,14 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Means
-from api.v1alpha2.conditions import Reason
-from controller.formats.programs import run_program
-from controller.processes import kernel
-from controller.processes.programs import NICENESS, Mechanisms, ProcessGroup, View, confined, read_pipes
-from controller.sources.git.connection import Connection, connect, parse_repository
-from controller.sources.git.process import GitFailed, GitRunner
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Means
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.programs import run_program
+from rukpak.controller.processes import kernel
+from rukpak.controller.processes.programs import NICENESS, Mechanisms, ProcessGroup, View, confined, read_pipes
+from rukpak.controller.sources.git.connection import Connection, connect, parse_repository
+from rukpak.controller.sources.git.process import GitFailed, GitRunner
 from tests.support.processes import wait_for_end
 
 SHOWN = "import resource as r; print([r.getrlimit(x) for x in (r.RLIMIT_FSIZE, r.RLIMIT_NOFILE, r.RLIMIT_CPU)])"

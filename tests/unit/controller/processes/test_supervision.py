@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.processes.supervision import DEATHS, WITHIN_SECONDS, Kind, Supervisor
+from rukpak.controller.processes.supervision import DEATHS, WITHIN_SECONDS, Kind, Supervisor
 from tests.support.clock import Clock
 
 SECONDS = 10.0

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.processors.images import ImagesProcessor, replace_image
+from rukpak.controller.processors.images import ImagesProcessor, replace_image
 from tests.support.objects import make
 from tests.support.rendered import processed, requested
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.names import OWNER_LABEL, OWNER_UID
-from controller.processors.metadata import MetadataProcessor
+from rukpak.api.errors import BundleError
+from rukpak.api.names import OWNER_LABEL, OWNER_UID
+from rukpak.controller.processors.metadata import MetadataProcessor
 from tests.support.bundles import config_map
 from tests.support.objects import deployment, labelled, make
 from tests.support.rendered import processed

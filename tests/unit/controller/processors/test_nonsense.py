@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.plugins import Processor
-from controller.processors.images import ImagesProcessor
-from controller.processors.metadata import MetadataProcessor
-from controller.processors.patch import PatchProcessor
-from controller.processors.rollouts import RolloutsProcessor
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Processor
+from rukpak.controller.processors.images import ImagesProcessor
+from rukpak.controller.processors.metadata import MetadataProcessor
+from rukpak.controller.processors.patch import PatchProcessor
+from rukpak.controller.processors.rollouts import RolloutsProcessor
 from tests.support.rendered import processed
 
 SCALARS = (

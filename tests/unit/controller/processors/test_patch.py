@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from api import names
-from api.errors import BundleError
-from api.plugins import Hook
-from api.v1alpha2.conditions import Reason
-from controller.processors.patch import PatchProcessor, parse_selector
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Hook
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.processors.patch import PatchProcessor, parse_selector
 from tests.support.bundles import config_map, definition
 from tests.support.objects import deployment, labelled, make
 from tests.support.rendered import processed, requested

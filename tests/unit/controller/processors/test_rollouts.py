@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from api.names import CONFIG_DIGEST, RECREATE, ROLLOUT
-from controller.formats.objects import pod_template_path
-from controller.processors import rollouts
-from controller.processors.rollouts import Config, RolloutsProcessor
-from controller.untrusted import field
+from rukpak.api.names import CONFIG_DIGEST, RECREATE, ROLLOUT
+from rukpak.controller.formats.objects import pod_template_path
+from rukpak.controller.processors import rollouts
+from rukpak.controller.processors.rollouts import Config, RolloutsProcessor
+from rukpak.controller.untrusted import field
 from tests.support.bundles import config_map
 from tests.support.objects import deployment, labelled, make, secret
 from tests.support.rendered import processed, requested

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.processors.patch import merge
-from controller.processors.strategic import Field, StrategicPatchError, field_of, merge_strategically, type_of
+from rukpak.controller.processors.patch import merge
+from rukpak.controller.processors.strategic import Field, StrategicPatchError, field_of, merge_strategically, type_of
 from tests.support.objects import deployment
 
 DEPLOYMENT = "apps.v1.Deployment"

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from api.v1alpha2.types import Pending
+from rukpak.api import names
+from rukpak.api.v1alpha2.types import Pending
 from tests.support.fake_cluster import DEFINITIONS, Json, KilledError
 from tests.support.reconciling import NAME, PATH, World
 

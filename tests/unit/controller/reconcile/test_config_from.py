@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from api.plugins import ProcessRequest, Rendering
-from controller.build.plugins import PROCESSORS
-from controller.kube.errors import ApiError
-from controller.kube.resources import CONFIG_MAPS, SECRETS
-from controller.observe.following import WatchedObject
+from rukpak.api.plugins import ProcessRequest, Rendering
+from rukpak.controller.building.plugins import PROCESSORS
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS
+from rukpak.controller.observe.following import WatchedObject
 from tests.support.fake_cluster import Json
 from tests.support.plugins import install_plugins
 from tests.support.reconciling import NAME, PATH, World

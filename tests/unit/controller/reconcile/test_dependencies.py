@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.kube.client import ApiError
-from controller.kube.resources import DEPLOYMENTS
-from controller.observe.following import WatchedObject
-from controller.observe.health import expressions
-from controller.revisions import dependencies
+from rukpak.controller.kube.client import ApiError
+from rukpak.controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.observe.following import WatchedObject
+from rukpak.controller.observe.health import expressions
+from rukpak.controller.revisions import dependencies
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, START, World

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.apply.ledger import Left
-from controller.apply.plan import Action, ApplyOptions, Outcome
-from controller.observe.records import ObjectKey
-from controller.reconcile.memory import DriftCounter
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.ledger import Left
+from rukpak.controller.apply.plan import Action, ApplyOptions, Outcome
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.reconcile.memory import DriftCounter
 
 KEY = ObjectKey("", "ConfigMap", "shop", "settings")
 REFUSED = BundleError(Reason.REFUSED, "no")

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.build.revision import Revision, Terms
-from controller.reconcile import stored
-from controller.reconcile.context import requested_at
-from controller.reconcile.finding import QUEUED, RESOLVING, Wanted, find_wanted, poll_sources
-from controller.reconcile.memory import Memory
-from controller.revisions import store as revisions
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.reconcile import stored
+from rukpak.controller.reconcile.context import requested_at
+from rukpak.controller.reconcile.finding import QUEUED, RESOLVING, Wanted, find_wanted, poll_sources
+from rukpak.controller.reconcile.memory import Memory
+from rukpak.controller.revisions import store as revisions
 from tests.support.deployments import deployment, make_store
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import manifest
 from tests.support.reconciling import World
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.kube.errors import ApiError
-from controller.revisions.store import RETIRED
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.revisions.store import RETIRED
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, World
 

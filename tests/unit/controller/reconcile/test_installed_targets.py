@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.apply.targets import TargetSet
-from controller.build.revision import Revision, Terms
-from controller.reconcile.context import Context
-from controller.reconcile.installation import find_installed, keep_installed
-from controller.reconcile.memory import Memory
+from rukpak.controller.apply.targets import TargetSet
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.reconcile.context import Context
+from rukpak.controller.reconcile.installation import find_installed, keep_installed
+from rukpak.controller.reconcile.memory import Memory
 from tests.support.reconciling import PATH, World
 
 REVISION = Revision(digest="sha256:1", objects=(), terms=Terms(inputs="", install_namespace="shop"))

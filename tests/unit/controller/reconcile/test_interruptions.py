@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.kube.errors import ApiError
+from rukpak.api import names
+from rukpak.controller.kube.errors import ApiError
 from tests.support.fake_cluster import FakeCluster, Json, KilledError
 from tests.support.reconciling import PATH, World
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from api.v1alpha2.types import ObjectMeta
-from controller.build.revision import Revision, Terms
-from controller.reconcile.memory import SOON_SECONDS, Memories, Memory
+from rukpak.api.v1alpha2.types import ObjectMeta
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.reconcile.memory import SOON_SECONDS, Memories, Memory
 
 
 def meta(name: str = "shop", uid: str = "uid-1") -> ObjectMeta:

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.apply.execute import Applier
-from controller.build.revision import PackedRevision, Revision
-from controller.kube.errors import ApiError
-from controller.reconcile.reconciler import OVERTAKEN, Reconciler
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.apply.execute import Applier
+from rukpak.controller.building.revision import PackedRevision, Revision
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.reconcile.reconciler import OVERTAKEN, Reconciler
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
 

@@ -6,22 +6,22 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment
-from controller.apply.order import BLOCKED_AFTER_SECONDS, SLOW_AFTER_SECONDS
-from controller.apply.ownership import MORE
-from controller.bugs import InternalError, reconcile_id
-from controller.kube.client import Response
-from controller.kube.errors import ApiError
-from controller.kube.resources import Resource
-from controller.reconcile import installation
-from controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNSYNCED, Context
-from controller.reconcile.planning import Work
-from controller.revisions.accounts import RIGHTS_SECONDS, AccountPolicy
-from controller.revisions.store import remove_orphans
-from controller.status.report import short
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply.order import BLOCKED_AFTER_SECONDS, SLOW_AFTER_SECONDS
+from rukpak.controller.apply.ownership import MORE
+from rukpak.controller.bugs import InternalError, reconcile_id
+from rukpak.controller.kube.client import Response
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.reconcile import installation
+from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNSYNCED, Context
+from rukpak.controller.reconcile.planning import Work
+from rukpak.controller.revisions.accounts import RIGHTS_SECONDS, AccountPolicy
+from rukpak.controller.revisions.store import remove_orphans
+from rukpak.controller.status.report import short
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import VERBS, Json, KilledError
 from tests.support.reconciling import NAME, PATH, World
@@ -1394,7 +1394,7 @@ def test_what_is_never_pruned_is_known_by_name_when_that_is_changed(world: World
 def test_very_many_that_are_left_are_known_by_the_revisions_that_have_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.reconcile.ownership.describe_left", lambda left: (MORE,) if left else ())
+    monkeypatch.setattr("rukpak.controller.reconcile.ownership.describe_left", lambda left: (MORE,) if left else ())
     test_what_is_never_pruned_is_known_by_name_when_that_is_changed(world)
     assert len(world.revision_store.digests(NAME)) == 1
 
@@ -1891,7 +1891,7 @@ def test_a_pass_that_is_overtaken_applies_nothing_and_writes_no_status(
         world.cluster.taken()
         return announced
 
-    monkeypatch.setattr("controller.reconcile.reconciler.announce", announce_and_restore)
+    monkeypatch.setattr("rukpak.controller.reconcile.reconciler.announce", announce_and_restore)
     with pytest.raises(ApiError, match="listed again"):
         world.reconcile()
     assert world.requests() == []

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from api import names
-from api.v1alpha2.types import ObjectMeta
-from controller.apply import ledger, plan
-from controller.apply.ledger import Ledger
-from controller.content.digests import digest_of_json
-from controller.kube.errors import ApiError
-from controller.observe import progress
-from controller.observe.health.verdict import Verdict
-from controller.observe.records import Record
-from controller.reconcile.memory import Memories, Memory
+from rukpak.api import names
+from rukpak.api.v1alpha2.types import ObjectMeta
+from rukpak.controller.apply import ledger, plan
+from rukpak.controller.apply.ledger import Ledger
+from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.observe import progress
+from rukpak.controller.observe.health.verdict import Verdict
+from rukpak.controller.observe.records import Record
+from rukpak.controller.reconcile.memory import Memories, Memory
 from tests.support.clock import Clock
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.kube.errors import ApiError
+from rukpak.controller.kube.errors import ApiError
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import PATH, World
 

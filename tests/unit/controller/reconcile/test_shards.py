@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.kube.errors import ApiError
-from controller.kube.shard import Shard
-from controller.reconcile.memory import Memory
-from controller.reconcile.shards import REPORTED_SECONDS, SURVEY_SECONDS
+from rukpak.api import names
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.shard import Shard
+from rukpak.controller.reconcile.memory import Memory
+from rukpak.controller.reconcile.shards import REPORTED_SECONDS, SURVEY_SECONDS
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.kube.errors import ApiError
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.kube.errors import ApiError
 from tests.support.fake_cluster import DEFINITIONS, Json
 from tests.support.reconciling import NAME, PATH, World
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from api import names
-from controller.observe import progress
-from controller.observe.health.verdict import Verdict
-from controller.observe.progress import judge_object
-from controller.observe.records import Record
+from rukpak.api import names
+from rukpak.controller.observe import progress
+from rukpak.controller.observe.health.verdict import Verdict
+from rukpak.controller.observe.progress import judge_object
+from rukpak.controller.observe.records import Record
 from tests.support.fake_cluster import Json, KilledError
 from tests.support.reconciling import PATH, World
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.v1alpha2.types import Spec
-from controller.build.revision import Revision, Terms
-from controller.revisions.approval import NEW, REPLACED, Decision, decide
+from rukpak.api.v1alpha2.types import Spec
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.revisions.approval import NEW, REPLACED, Decision, decide
 from tests.support.deployments import manifest
 
 A, B = "sha256:" + "a" * 64, "sha256:" + "b" * 64

@@ -9,12 +9,12 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.bugs import InternalError, reconcile_id
-from controller.kube.errors import ApiError
-from controller.revisions.background import BackgroundWork, Counts, Place
-from controller.telemetry import Observer
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.bugs import InternalError, reconcile_id
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.revisions.background import BackgroundWork, Counts, Place
+from rukpak.controller.telemetry import Observer
 
 SECONDS = 10.0
 BUILD, POLL = Place(purpose="build"), Place(purpose="poll")
@@ -141,7 +141,7 @@ def test_a_bug_in_the_work_is_logged_counted_and_raised_with_the_id_of_the_pass(
         raise bug
 
     token = reconcile_id.set("0123abcd")
-    logger, listener = logging.getLogger("controller.revisions.background"), Listener()
+    logger, listener = logging.getLogger("rukpak.controller.revisions.background"), Listener()
     logger.addHandler(listener)
     try:
         assert pool.background.take("shop", "t1", work) is None

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Credentials, Trusted
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment
-from controller.kube.resources import CONFIG_MAPS, SERVICE_ACCOUNTS
-from controller.observe.following import WatchedObject
-from controller.revisions.credentials import SecretReader
-from controller.sources.demands import SignaturePolicy, parse_demands
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Credentials, Trusted
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.kube.resources import CONFIG_MAPS, SERVICE_ACCOUNTS
+from rukpak.controller.observe.following import WatchedObject
+from rukpak.controller.revisions.credentials import SecretReader
+from rukpak.controller.sources.demands import SignaturePolicy, parse_demands
 from tests.support.deployments import REF, deployment
 from tests.support.fake_api import FakeApi, Fault
 

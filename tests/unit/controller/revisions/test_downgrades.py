@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import SourcePin
-from controller.revisions.approval import refuse_downgrade
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import SourcePin
+from rukpak.controller.revisions.approval import refuse_downgrade
 from tests.support.deployments import RESOLVED_AT
 
 

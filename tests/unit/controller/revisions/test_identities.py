@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment
-from controller.build.revision import Terms
-from controller.revisions.accounts import Account, Identity, account_to_keep, is_up_to_date, judge, record
+from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.building.revision import Terms
+from rukpak.controller.revisions.accounts import Account, Identity, account_to_keep, is_up_to_date, judge, record
 from tests.support import deployments
 
 ACCOUNT = Account("shop", "deployer")

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from api import names
-from controller.build.revision import PackedRevision
-from controller.revisions import store as revisions
-from controller.sharing import Admission
+from rukpak.api import names
+from rukpak.controller.building.revision import PackedRevision
+from rukpak.controller.revisions import store as revisions
+from rukpak.controller.sharing import Admission
 from tests.support.deployments import make_store
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World

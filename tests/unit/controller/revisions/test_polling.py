@@ -8,15 +8,15 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
-from controller.build.builder import Builder
-from controller.build.request import BuildContext, Pins, Resolved, spec_digest
-from controller.retries import Retries
-from controller.revisions.background import BackgroundWork, Place
-from controller.revisions.credentials import SourceAccess, SourceProgress
-from controller.revisions.polling import PURPOSE, Poller, PollState
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin, Spec
+from rukpak.controller.building.builder import Builder
+from rukpak.controller.building.request import BuildContext, Pins, Resolved, spec_digest
+from rukpak.controller.retries import Retries
+from rukpak.controller.revisions.background import BackgroundWork, Place
+from rukpak.controller.revisions.credentials import SourceAccess, SourceProgress
+from rukpak.controller.revisions.polling import PURPOSE, Poller, PollState
 from tests.support.deployments import deployment
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.revisions.quarantine import Quarantine, Subject, subject_of
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.revisions.quarantine import Quarantine, Subject, subject_of
 from tests.support.deployments import deployment
 
 ANN = Subject(name="ann", uid="1", spec_version="1 ")

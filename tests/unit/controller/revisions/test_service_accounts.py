@@ -5,11 +5,11 @@ from typing import cast
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.kube.resources import SERVICE_ACCOUNTS
-from controller.observe.following import GrantWatches, NamedWatches, WatchedObject
-from controller.revisions.accounts import Account, AccountPolicy, Accounts
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.kube.resources import SERVICE_ACCOUNTS
+from rukpak.controller.observe.following import GrantWatches, NamedWatches, WatchedObject
+from rukpak.controller.revisions.accounts import Account, AccountPolicy, Accounts
 from tests.support.deployments import deployment
 from tests.support.fake_cluster import SERVED, FakeCluster, Json
 from tests.support.reconciling import Grants

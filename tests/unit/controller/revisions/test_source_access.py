@@ -8,15 +8,15 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Credentials, Trusted
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment, Source
-from controller.observe.following import NamedWatches, WatchedObject
-from controller.revisions.accounts import Seen
-from controller.revisions.credentials import SecretReader, SourceAccess, SourceProgress
-from controller.revisions.quarantine import Quarantine, subject_of
-from controller.sharing import Admission
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Credentials, Trusted
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import BundleDeployment, Source
+from rukpak.controller.observe.following import NamedWatches, WatchedObject
+from rukpak.controller.revisions.accounts import Seen
+from rukpak.controller.revisions.credentials import SecretReader, SourceAccess, SourceProgress
+from rukpak.controller.revisions.quarantine import Quarantine, subject_of
+from rukpak.controller.sharing import Admission
 from tests.support.clock import Clock
 from tests.support.deployments import deployment
 

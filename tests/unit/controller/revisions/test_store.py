@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.build.revision import Revision, Terms
-from controller.formats.applicable import revision_digest
-from controller.kube.errors import ApiError
-from controller.kube.resources import SECRETS
-from controller.revisions.store import CHUNK_BYTES, RevisionSecrets, RevisionStore
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.formats.applicable import revision_digest
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import SECRETS
+from rukpak.controller.revisions.store import CHUNK_BYTES, RevisionSecrets, RevisionStore
 from tests.support.deployments import make_store, manifest
 from tests.support.fake_cluster import FakeCluster
 from tests.support.reconciling import SeenSecrets

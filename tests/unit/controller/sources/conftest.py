@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from api.plugins import Access
-from controller.sources import hosts as detours
+from rukpak.api.plugins import Access
+from rukpak.controller.sources import hosts as detours
 
 SECONDS = 1.5
 

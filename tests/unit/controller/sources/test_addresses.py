@@ -6,8 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from api.plugins import Network
-from controller.sources.addresses import METADATA, embedded, forbidden
+from rukpak.api.plugins import Network
+from rukpak.controller.sources.addresses import METADATA, embedded, forbidden
 
 ADDRESSES = [
     ("169.254.169.254", True, False, "link-local"), ("::ffff:169.254.169.254", True, False, "link-local"),

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Entry, Limits, Network, RegistryCredentials, Resolution
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.playground.components import write_certificates
-from controller.sources import chart
-from controller.sources.chart import ChartSource
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Entry, Limits, Network, RegistryCredentials, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.playground.components import write_certificates
+from rukpak.controller.sources import chart
+from rukpak.controller.sources.chart import ChartSource
 from tests.support.charts import add_chart, entry_of, index_of, pack, packed_chart, repository_of
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.web_servers import FaultyServer

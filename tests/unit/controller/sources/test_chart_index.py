@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 import yaml
 
-from api.errors import BundleError
-from api.plugins import Access
-from api.v1alpha2.conditions import Reason
-from controller.sources import chart_index
-from controller.sources.chart_index import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources import chart_index
+from rukpak.controller.sources.chart_index import (
     READING_BYTES,
     Index,
     Release,
@@ -31,7 +31,7 @@ from controller.sources.chart_index import (
     UnreadableError,
     read_charts,
 )
-from controller.sources.versions import Range, choose
+from rukpak.controller.sources.versions import Range, choose
 
 ENTRY = {
     "annotations": {"images": "- name: web\n  version: 9.9.9\n"},

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Limits, Network, RegistryCredentials, Resolution
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.sources.chart import ChartSource
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Limits, Network, RegistryCredentials, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.sources.chart import ChartSource
 from tests.support.charts import CHART, CHART_CONFIG, add_chart, packed_chart
 from tests.support.faulty_registry import OCI_INDEX, OCI_MANIFEST, FaultyRegistry, digest_of
 from tests.support.private_sources import Authority

@@ -15,15 +15,15 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Limits
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.sources.chart import ChartSource
-from controller.sources.credentials import parse_secret
-from controller.sources.git.source import GitSource
-from controller.sources.http import HttpSource
-from controller.sources.image.source import ImageSource
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Limits
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.sources.chart import ChartSource
+from rukpak.controller.sources.credentials import parse_secret
+from rukpak.controller.sources.git.source import GitSource
+from rukpak.controller.sources.http import HttpSource
+from rukpak.controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
 from tests.support.charts import entry_of, index_of, packed_chart, repository_of
 from tests.support.faulty_registry import FaultyRegistry

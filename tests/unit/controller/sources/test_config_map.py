@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import pytest
 
-from api import names
-from api.errors import BundleError
-from api.plugins import Access, Entry, LocalContent, Resolution
-from api.v1alpha2.conditions import Reason
-from controller.sources.config_map import KEY, PART_BYTES, ConfigMapSource, split
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Entry, LocalContent, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.config_map import KEY, PART_BYTES, ConfigMapSource, split
 from tests.support.charts import pack
 
 SOURCE = ConfigMapSource()

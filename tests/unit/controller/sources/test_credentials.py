@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.plugins import Credentials, RegistryCredentials
-from api.v1alpha2.conditions import Reason
-from controller.sources.credentials import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Credentials, RegistryCredentials
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.credentials import (
     DOCKER_CONFIG,
     DOCKER_CONFIG_JSON,
     find_credentials,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from api.v1alpha2.types import BundleDeployment, Source
-from controller.sources.demands import Demand, SignaturePolicy, can_be_signed, parse_demands
+from rukpak.api.v1alpha2.types import BundleDeployment, Source
+from rukpak.controller.sources.demands import Demand, SignaturePolicy, can_be_signed, parse_demands
 from tests.support.deployments import manifest
 
 DIGEST = "sha256:" + "a" * 64

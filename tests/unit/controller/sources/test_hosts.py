@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Network
-from api.v1alpha2.conditions import Reason
-from controller.sources.hosts import Location, check_host, follow, is_loopback, parse_pattern, place_of
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Network
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.hosts import Location, check_host, follow, is_loopback, parse_pattern, place_of
 
 CASES = [  # pattern, host, port, whether it is allowed
     ("example.com", "example.com", 443, True), ("example.com", "EXAMPLE.com", 443, True),

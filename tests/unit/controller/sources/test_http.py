@@ -29,15 +29,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Entry, EntryKind, Limits, Network, Resolution
-from api.v1alpha2.conditions import Reason
-from controller.content import zstd
-from controller.content.archive import write_entries
-from controller.content.limits import Rejection
-from controller.content.zip import Unsupported
-from controller.playground.components import write_certificates
-from controller.sources.http import HttpSource, parse_address, read_body, strip_components
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Entry, EntryKind, Limits, Network, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content import zstd
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.limits import Rejection
+from rukpak.controller.content.zip import Unsupported
+from rukpak.controller.playground.components import write_certificates
+from rukpak.controller.sources.http import HttpSource, parse_address, read_body, strip_components
 from tests.support.archives import Crafted, Link, crafted, tarball, zipped
 from tests.support.web_servers import FaultyServer
 
@@ -499,7 +499,7 @@ def test_a_full_disk_is_told(server: FaultyServer, access: Access, monkeypatch: 
     def refuse(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("controller.content.disk.os.write", refuse)
+    monkeypatch.setattr("rukpak.controller.content.disk.os.write", refuse)
     assert failure(lambda: SOURCE.resolve(at(server), access)).reason is Reason.STORAGE_FULL
 
 

@@ -23,16 +23,16 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Entry, Limits, Network, Resolution
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.playground.components import write_certificates
-from controller.playground.waiting import wait_for
-from controller.sources import hosts as detours
-from controller.sources.chart import ChartSource
-from controller.sources.http import HttpSource
-from controller.sources.image.source import ImageSource
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Entry, Limits, Network, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.playground.components import write_certificates
+from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.sources import hosts as detours
+from rukpak.controller.sources.chart import ChartSource
+from rukpak.controller.sources.http import HttpSource
+from rukpak.controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
 from tests.support.charts import entry_of, index_of, pack, packed_chart
 from tests.support.cosigned import make_key, pem_of

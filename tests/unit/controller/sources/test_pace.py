@@ -8,8 +8,8 @@ from operator import attrgetter
 
 import pytest
 
-from api.plugins import Network
-from controller.sources.pace import Pace
+from rukpak.api.plugins import Network
+from rukpak.controller.sources.pace import Pace
 from tests.support.clock import Clock
 
 KIBIBYTE = 1024

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Network
-from api.proxies import Proxies, Proxy
-from api.v1alpha2.conditions import Reason
-from controller.sources.hosts import Location
-from controller.sources.routes import Route, find_route
-from controller.sources.trust import ClientCertificate
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Network
+from rukpak.api.proxies import Proxies, Proxy
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.hosts import Location
+from rukpak.controller.sources.routes import Route, find_route
+from rukpak.controller.sources.trust import ClientCertificate
 
 PATH = "spec.sources[0].http.url"
 NAMES = {

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Entry, Resolution, Signer, Source, Trusted
-from api.v1alpha2.conditions import Reason
-from controller.playground.components import write_certificates
-from controller.sources.chart import ChartSource
-from controller.sources.http import HttpSource
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Entry, Resolution, Signer, Source, Trusted
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.playground.components import write_certificates
+from rukpak.controller.sources.chart import ChartSource
+from rukpak.controller.sources.http import HttpSource
 from tests.support import charts
 from tests.support.charts import entry_of, index_of
 from tests.support.cosigned import PrivateKey, make_bundle, make_key, make_message, pem_of, signed_bundle

@@ -13,13 +13,13 @@ import certifi
 import pytest
 import trustme
 
-from api.errors import BundleError
-from api.plugins import Access
-from api.v1alpha2.conditions import Reason
-from controller.sources import transport, trust
-from controller.sources.image.source import ImageSource
-from controller.sources.transport import Transport
-from controller.sources.trust import TLSContexts
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources import transport, trust
+from rukpak.controller.sources.image.source import ImageSource
+from rukpak.controller.sources.transport import Transport
+from rukpak.controller.sources.trust import TLSContexts
 from tests.support.archives import tarball
 from tests.support.faulty_registry import FaultyRegistry
 

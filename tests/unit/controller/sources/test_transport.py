@@ -29,13 +29,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from api.errors import BundleError
-from api.plugins import Access, Network
-from api.v1alpha2.conditions import Reason
-from controller.certificates import EXPIRED, NOT_YET_VALID
-from controller.sources import pace
-from controller.sources import transport as connections
-from controller.sources.transport import LIBRARY_ERRORS, Transport, translate
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Network
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.certificates import EXPIRED, NOT_YET_VALID
+from rukpak.controller.sources import pace
+from rukpak.controller.sources import transport as connections
+from rukpak.controller.sources.transport import LIBRARY_ERRORS, Transport, translate
 from tests.support.clock import Clock
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.web_servers import FaultyServer

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import trustme
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials
-from api.v1alpha2.conditions import Reason
-from controller.sources.trust import authorization_of, certificates_of, check_secure, is_certificate_data
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.trust import authorization_of, certificates_of, check_secure, is_certificate_data
 
 
 def access(**given: Any) -> Access:

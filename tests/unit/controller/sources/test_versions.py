@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.content.limits import quote
-from controller.sources.versions import (
+from rukpak.controller.content.limits import quote
+from rukpak.controller.sources.versions import (
     Range,
     Version,
     checked,

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
-from api.v1alpha2.types import Status
-from controller.apply.drift import DriftedField, DriftedObject
-from controller.apply.removal import Removal
-from controller.status.history import digest_of_pins
-from controller.status.report import Deletion, Report
-from controller.status.summary import summarize
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
+from rukpak.api.v1alpha2.types import Status
+from rukpak.controller.apply.drift import DriftedField, DriftedObject
+from rukpak.controller.apply.removal import Removal
+from rukpak.controller.status.history import digest_of_pins
+from rukpak.controller.status.report import Deletion, Report
+from rukpak.controller.status.summary import summarize
 from tests.support.deployments import deployment
 from tests.support.reports import (
     CHANGED,

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.status import HISTORY_LENGTH, HistoryEntry
-from controller.observe.health.verdict import Health
-from controller.observe.progress import Progress
-from controller.observe.records import ObjectKey
-from controller.status.history import choose
-from controller.status.report import Report
-from controller.status.summary import summarize
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.status import HISTORY_LENGTH, HistoryEntry
+from rukpak.controller.observe.health.verdict import Health
+from rukpak.controller.observe.progress import Progress
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.status.history import choose
+from rukpak.controller.status.report import Report
+from rukpak.controller.status.summary import summarize
 from tests.support.deployments import deployment
 from tests.support.reports import REFUSED, UNAVAILABLE, outcome
 

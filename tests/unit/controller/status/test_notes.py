@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.removal import Removal
-from controller.observe.records import Record
-from controller.status.notes import NAMED, notes, notes_on_pruning, notes_on_removals, notes_on_teardown
-from controller.status.report import Report
-from controller.status.summary import summarize
+from rukpak.controller.apply.removal import Removal
+from rukpak.controller.observe.records import Record
+from rukpak.controller.status.notes import NAMED, notes, notes_on_pruning, notes_on_removals, notes_on_teardown
+from rukpak.controller.status.report import Report
+from rukpak.controller.status.summary import summarize
 from tests.support.deployments import deployment
 from tests.support.reports import (
     CHANGED,

@@ -7,15 +7,21 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.status import HistoryEntry
-from api.v1alpha2.types import Rollback, Wave
-from controller.observe.health.verdict import Health
-from controller.observe.progress import Progress
-from controller.observe.records import ObjectKey
-from controller.status.history import begin_rollback, digest_of_pins, find_rollback, find_target, seconds_to_rollback
-from controller.status.report import Held, Report
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.status import HistoryEntry
+from rukpak.api.v1alpha2.types import Rollback, Wave
+from rukpak.controller.observe.health.verdict import Health
+from rukpak.controller.observe.progress import Progress
+from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.status.history import (
+    begin_rollback,
+    digest_of_pins,
+    find_rollback,
+    find_target,
+    seconds_to_rollback,
+)
+from rukpak.controller.status.report import Held, Report
 from tests.support.deployments import deployment
 from tests.support.reports import outcome
 

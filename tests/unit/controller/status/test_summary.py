@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import Status, dump
-from controller.apply.drift import DriftedObject
-from controller.observe.health.verdict import State, Verdict
-from controller.status.report import Report
-from controller.status.summary import summarize
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import Status, dump
+from rukpak.controller.apply.drift import DriftedObject
+from rukpak.controller.observe.health.verdict import State, Verdict
+from rukpak.controller.status.report import Report
+from rukpak.controller.status.summary import summarize
 from tests.support.deployments import deployment
 from tests.support.reports import (
     CHANGED,

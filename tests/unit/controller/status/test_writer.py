@@ -4,11 +4,11 @@ from typing import cast
 
 import pytest
 
-from api import names
-from controller.kube.errors import ApiError
-from controller.kube.events import EventRecorder
-from controller.kube.resources import DEPLOYMENTS
-from controller.status.writer import StatusWriter
+from rukpak.api import names
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.events import EventRecorder
+from rukpak.controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.status.writer import StatusWriter
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import FakeCluster, FakeWatches
 

@@ -7,10 +7,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from api.v1alpha2.reading import try_to_read
-from api.v1alpha2.types import BundleDeployment
-from controller.ui.model import Node, make_detail, make_nodes, make_outline, make_row, make_steps, seal, write_yaml
+from rukpak.api import names
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.ui.model import (
+    Node,
+    make_detail,
+    make_nodes,
+    make_outline,
+    make_row,
+    make_steps,
+    seal,
+    write_yaml,
+)
 from tests.support.pages import DIGEST, condition, deployment, drifted, not_ready, pending, pin, ready, waiting
 
 Json = dict[str, Any]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
 from hack.fuzzing.corpus import kept_inputs
 from hack.fuzzing.findings import Findings, draw_until, failure, shrink, signature
 from hack.fuzzing.target import BrokenError, Target, check_message, expect, refusals
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
 
 
 def check(data: bytes) -> None:

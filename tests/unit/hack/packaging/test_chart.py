@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from controller.formats.manifests import read_documents
 from hack.packaging.chart import as_template, combine, expression, statement, write_templates
 from hack.packaging.manifests import Manifest, render
+from rukpak.controller.formats.manifests import read_documents
 from tests.support.bundles import ROOT
 from tests.support.other_programs import CHART, helm
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.formats.manifests import read_documents
 from hack.packaging.manifests import INSTALLED, Manifest, render
+from rukpak.controller.formats.manifests import read_documents
 from tests.support.bundles import ROOT
 
 DEPLOYMENT = """\

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import ContentTree, Limits
-from api.v1alpha2.conditions import Reason
-from controller.formats.helm.chart import Chart, find_chart, gather_chart, read_rules, refuse_foreign_references
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import ContentTree, Limits
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.helm.chart import Chart, find_chart, gather_chart, read_rules, refuse_foreign_references
 from tests.support.archives import Link, Special, tarball
 from tests.support.charts import chart_of, files_of, pack, write
 

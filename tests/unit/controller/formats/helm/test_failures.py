@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.plugins import ProgramResult
-from controller.formats.helm.failures import HIDDEN, explain, make_redactor, needs_lookup
+from rukpak.api.plugins import ProgramResult
+from rukpak.controller.formats.helm.failures import HIDDEN, explain, make_redactor, needs_lookup
 from tests.support.charts import write
 
 MOST_SECONDS = 15.0

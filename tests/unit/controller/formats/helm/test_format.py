@@ -20,17 +20,17 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from api.errors import BundleError
-from api.plugins import Access, Capabilities, Entry, Limits, Refusal, Rendering
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.content.disk import read_folder
-from controller.content.tar import read_tar
-from controller.formats.applicable import revision_digest
-from controller.formats.helm.format import read_output, refuse_unknown_groups
-from controller.formats.manifests import TextBudget, read_documents
-from controller.sources.chart_registry import read_chart
-from controller.sources.http import read_body, strip_components
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Capabilities, Entry, Limits, Refusal, Rendering
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.disk import read_folder
+from rukpak.controller.content.tar import read_tar
+from rukpak.controller.formats.applicable import revision_digest
+from rukpak.controller.formats.helm.format import read_output, refuse_unknown_groups
+from rukpak.controller.formats.manifests import TextBudget, read_documents
+from rukpak.controller.sources.chart_registry import read_chart
+from rukpak.controller.sources.http import read_body, strip_components
 from tests.support.archives import Link, Special, Value, tarball
 from tests.support.charts import DATA, FORMAT, PROGRAMS, chart_of, files_of, pack, packaged_helm, render, write
 
@@ -408,7 +408,7 @@ def test_many_kinds_fit_the_arguments(tmp_path: Path) -> None:
 
 
 def test_the_default_namespace_is_that_of_helm() -> None:
-    from api.plugins import ContentTree  # noqa: PLC0415 - for this test alone
+    from rukpak.api.plugins import ContentTree  # noqa: PLC0415 - for this test alone
 
     assert FORMAT.suggest_namespace(ContentTree(root=SHOP, destinations=("",)), {}) == "default"
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, Limits, Means, ProgramResult
-from api.v1alpha2.conditions import Reason
-from controller.formats.helm.format import HelmFormat
-from controller.formats.helm.program import make_finder
-from controller.formats.manifests import read_documents
-from controller.formats.programs import run_program
-from controller.processes.memory_limit import MemoryLimit
-from controller.settings import Settings
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Limits, Means, ProgramResult
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.helm.format import HelmFormat
+from rukpak.controller.formats.helm.program import make_finder
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.formats.programs import run_program
+from rukpak.controller.processes.memory_limit import MemoryLimit
+from rukpak.controller.settings import Settings
 from tests.support.charts import DATA, chart_of, packaged_helm, render, write
 from tests.support.processes import wait_for_end
 

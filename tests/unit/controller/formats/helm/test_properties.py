@@ -10,13 +10,13 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.plugins import ContentTree, Limits, ProgramResult
-from controller.formats.helm.chart import find_chart, gather_chart, refuse_foreign_references
-from controller.formats.helm.failures import explain
-from controller.formats.helm.format import read_output
-from controller.formats.helm.values import find_problems, read_configuration, write_values
-from controller.formats.manifests import TextBudget
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import ContentTree, Limits, ProgramResult
+from rukpak.controller.formats.helm.chart import find_chart, gather_chart, refuse_foreign_references
+from rukpak.controller.formats.helm.failures import explain
+from rukpak.controller.formats.helm.format import read_output
+from rukpak.controller.formats.helm.values import find_problems, read_configuration, write_values
+from rukpak.controller.formats.manifests import TextBudget
 from tests.support.charts import chart_of, pack, render, write
 
 KEYS = st.sampled_from(

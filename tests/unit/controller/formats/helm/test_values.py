@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from controller.formats.helm.values import Configuration, find_problems, read_configuration, scalars_of, write_values
+from rukpak.api.errors import BundleError
+from rukpak.controller.formats.helm.values import (
+    Configuration,
+    find_problems,
+    read_configuration,
+    scalars_of,
+    write_values,
+)
 
 KNOWN = "disableHooks, includeCRDs, isUpgrade, releaseName, skipTests, values, valuesFiles"
 NO_PATH = 'must be a path relative to the root of the content, without ".."'

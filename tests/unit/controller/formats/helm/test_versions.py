@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import ContentTree, Limits, Means, RenderRequest
-from controller.build.builder import Builder
-from controller.build.rendering import render as render_revision
-from controller.build.request import BuildSettings, Request
-from controller.content.store import ContentStore
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import ContentTree, Limits, Means, RenderRequest
+from rukpak.controller.building.builder import Builder
+from rukpak.controller.building.rendering import render as render_revision
+from rukpak.controller.building.request import BuildSettings, Request
+from rukpak.controller.content.store import ContentStore
 from tests.support.charts import CAPABILITIES, DATA, chart_of, packaged_helm, render, write
 from tests.support.deployments import RESOLVED_AT, request, spec
-from tests.unit.controller.build.test_builder import SHELF, Shelf, serve, whole
+from tests.unit.controller.building.test_builder import SHELF, Shelf, serve, whole
 
 README = Path(__file__).parents[5] / "controller/formats/helm/README.md"
 CORPUS = Path(os.environ.get("RUKPAK_CORPUS", "/nonexistent")) / "helm"

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from api.plugins import ContentTree
-from api.v1alpha2.conditions import Reason
-from controller.formats.registry_v1.registry_format import RegistryV1Format
+from rukpak.api.plugins import ContentTree
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.registry_v1.registry_format import RegistryV1Format
 from tests.support.operator_bundles import (
     definition,
     deployment,

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.formats.registry_v1.bundle import find_target_problem
-from controller.formats.registry_v1.config import configure, find_errors, read_deployment_config, read_options
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.registry_v1.bundle import find_target_problem
+from rukpak.controller.formats.registry_v1.config import configure, find_errors, read_deployment_config, read_options
 from tests.support.operator_bundles import (
     NAMESPACE,
     deployment,

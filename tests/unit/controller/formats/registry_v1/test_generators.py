@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.plugins import Capabilities, Rendering
-from api.v1alpha2.conditions import Reason
-from controller.formats.registry_v1 import generators, typed
-from controller.formats.registry_v1.generators import choose_provider
+from rukpak.api.plugins import Capabilities, Rendering
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.formats.registry_v1 import generators, typed
+from rukpak.controller.formats.registry_v1.generators import choose_provider
 from tests.support.operator_bundles import (
     CERT_MANAGER,
     MODES,

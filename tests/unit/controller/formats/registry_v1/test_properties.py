@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.plugins import Rendering
-from controller.formats.applicable import make_applicable, revision_digest
-from controller.formats.manifests import read_documents
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Rendering
+from rukpak.controller.formats.applicable import make_applicable, revision_digest
+from rukpak.controller.formats.manifests import read_documents
 from tests.support.operator_bundles import MODES, render, write_bundle
 
 HELLO = Path(__file__).parents[4] / "data" / "registry-v1" / "hello-operator" / "bundle"

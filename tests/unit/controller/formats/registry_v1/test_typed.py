@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.formats.registry_v1.typed import Reader, WrongTypeError, is_version, kubernetes_types, write_path
+from rukpak.controller.formats.registry_v1.typed import Reader, WrongTypeError, is_version, kubernetes_types, write_path
 
 
 class Case(NamedTuple):

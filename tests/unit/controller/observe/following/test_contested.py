@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.kube.errors import ApiError
-from controller.kube.resources import GroupVersionKind, Resource
-from controller.kube.watch import Reflector
-from controller.observe.following import MOST, Contested, ContestedWatches, ObjectFollower, _ContestedObject
-from controller.observe.records import ObjectKey, Record
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.observe.following import MOST, Contested, ContestedWatches, ObjectFollower, _ContestedObject
+from rukpak.controller.observe.records import ObjectKey, Record
 from tests.support.fake_cluster import CONFIG_MAPS, FakeCluster
 
 KIND = GroupVersionKind("", "v1", "ConfigMap")
@@ -106,8 +106,8 @@ def running(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def stop(reflector: Any) -> None:
         selectors.remove(reflector._collection.field_selector)
 
-    monkeypatch.setattr("controller.kube.watch.Reflector.start", start)
-    monkeypatch.setattr("controller.kube.watch.Reflector.stop", stop)
+    monkeypatch.setattr("rukpak.controller.kube.watch.Reflector.start", start)
+    monkeypatch.setattr("rukpak.controller.kube.watch.Reflector.stop", stop)
     return selectors
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from controller.observe.following import FollowedObjects
+from rukpak.controller.observe.following import FollowedObjects
 
 
 class Noted:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.observe.following import RESOURCES, GrantWatches
-from controller.playground.waiting import wait_for
+from rukpak.controller.observe.following import RESOURCES, GrantWatches
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.fake_api import FakeApi
 
 PATHS = [resource.path() for resource in RESOURCES]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.observe.following import NamedWatches, ObjectFollower, WatchedObject
+from rukpak.controller.observe.following import NamedWatches, ObjectFollower, WatchedObject
 from tests.support.fake_api import FakeApi, Received
 
 SECRETS = "/api/v1/namespaces/ns/secrets"

@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from controller.kube.cache import Trace, make_trace
-from controller.kube.client import User
-from controller.kube.resources import SECRETS as KIND
-from controller.observe.following import Followed, ObjectFollower, PollingPace, Subscription
-from controller.playground.waiting import wait_for
+from rukpak.controller.kube.cache import Trace, make_trace
+from rukpak.controller.kube.client import User
+from rukpak.controller.kube.resources import SECRETS as KIND
+from rukpak.controller.observe.following import Followed, ObjectFollower, PollingPace, Subscription
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault, Received
 
 SECRETS = "/api/v1/namespaces/ns/secrets"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from controller.observe.health.verdict import State
+from rukpak.controller.observe.health.verdict import State
 from tests.unit.controller.observe.health.objects import Manifest
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.observe.health.verdict import (
+from rukpak.controller.observe.health.verdict import (
     HEALTHY,
     Health,
     Published,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from api.v1alpha2.policies import HealthCheck
-from controller.observe.health.rules import assess, matching
-from controller.observe.health.verdict import Context, State, Verdict
+from rukpak.api.v1alpha2.policies import HealthCheck
+from rukpak.controller.observe.health.rules import assess, matching
+from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from tests.unit.controller.observe.health.objects import Manifest, conditions, manifest
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED

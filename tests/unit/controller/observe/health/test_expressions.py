@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from api.v1alpha2.policies import HealthCheck
-from controller.observe.health.expressions import Answer, evaluate, find_problem
-from controller.observe.health.rules import NOT_EVALUATED, assess
-from controller.observe.health.verdict import Context, State, Verdict
+from rukpak.api.v1alpha2.policies import HealthCheck
+from rukpak.controller.observe.health.expressions import Answer, evaluate, find_problem
+from rukpak.controller.observe.health.rules import NOT_EVALUATED, assess
+from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from tests.unit.controller.observe.health.objects import Manifest, conditions, manifest
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED
@@ -69,7 +69,7 @@ def test_a_comprehension_ends_after_ten_thousand_steps() -> None:
 
 
 def test_the_runtime_is_imported_only_for_an_expression() -> None:
-    code = "import sys, controller.observe.watches; sys.exit('cel_expr_python' in sys.modules)"
+    code = "import sys, rukpak.controller.observe.watches; sys.exit('cel_expr_python' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
 
 

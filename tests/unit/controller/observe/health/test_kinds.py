@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from api.v1alpha2.policies import HealthCheck
-from controller.formats.manifests import read_documents
-from controller.observe.health.rules import assess, matching
-from controller.observe.health.verdict import Context, State, StorageClassInfo, with_deadline
+from rukpak.api.v1alpha2.policies import HealthCheck
+from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.observe.health.rules import assess, matching
+from rukpak.controller.observe.health.verdict import Context, State, StorageClassInfo, with_deadline
 from tests.unit.controller.observe.health.objects import Manifest, claim, conditioned, conditions, job, manifest
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED

@@ -7,9 +7,9 @@ from operator import attrgetter
 import pytest
 from hypothesis import given, settings
 
-from controller.observe.health import rules
-from controller.observe.health.rules import assess
-from controller.observe.health.verdict import Context, State, StorageClassInfo
+from rukpak.controller.observe.health import rules
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.verdict import Context, State, StorageClassInfo
 from tests.support import kstatus
 from tests.unit.controller.observe.health.arbitrary import OBJECTS
 from tests.unit.controller.observe.health.corpus import CORPUS, Sample

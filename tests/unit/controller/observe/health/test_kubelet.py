@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.observe.health.explain import (
+from rukpak.controller.observe.health.explain import (
     MAY_NOT_LIST_EVENTS,
     ends_of,
     explain,
@@ -19,9 +19,9 @@ from controller.observe.health.explain import (
     explained,
     find_silent,
 )
-from controller.observe.health.kubelet import QUOTE_LENGTH, quote
-from controller.observe.health.rules import assess
-from controller.observe.health.verdict import MESSAGE_LENGTH, Context, State, Verdict, progressing
+from rukpak.controller.observe.health.kubelet import QUOTE_LENGTH, quote
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.verdict import MESSAGE_LENGTH, Context, State, Verdict, progressing
 from tests.unit.controller.observe.health.objects import Manifest, conditions
 
 PROGRESSING, FAILED = State.PROGRESSING, State.FAILED

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.observe.health.explain import explain, explain_namespace
-from controller.observe.health.rules import _RULES, assess, matching
-from controller.observe.health.verdict import Context, StorageClassInfo, Verdict
+from rukpak.controller.observe.health.explain import explain, explain_namespace
+from rukpak.controller.observe.health.rules import _RULES, assess, matching
+from rukpak.controller.observe.health.verdict import Context, StorageClassInfo, Verdict
 from tests.unit.controller.observe.health.objects import Manifest
 
 REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")

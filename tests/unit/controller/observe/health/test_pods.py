@@ -5,10 +5,10 @@ from operator import attrgetter
 
 import pytest
 
-from controller.observe.health.explain import explain, explain_namespace, pods_of
-from controller.observe.health.kubelet import QUOTE_LENGTH
-from controller.observe.health.rules import assess
-from controller.observe.health.verdict import Context, State, Verdict, progressing
+from rukpak.controller.observe.health.explain import explain, explain_namespace, pods_of
+from rukpak.controller.observe.health.kubelet import QUOTE_LENGTH
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.verdict import Context, State, Verdict, progressing
 from tests.unit.controller.observe.health.objects import Manifest, conditioned, crashed, ended, manifest, pod, waiting
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.observe.health.rules import assess, needs_full_object
-from controller.observe.health.verdict import Context, State
+from rukpak.controller.observe.health.rules import assess, needs_full_object
+from rukpak.controller.observe.health.verdict import Context, State
 from tests.unit.controller.observe.health.objects import custom, manifest
 
 

@@ -7,8 +7,8 @@ from operator import attrgetter
 
 import pytest
 
-from controller.observe.health.rules import as_observed, assess, assess_absent
-from controller.observe.health.verdict import (
+from rukpak.controller.observe.health.rules import as_observed, assess, assess_absent
+from rukpak.controller.observe.health.verdict import (
     Context,
     Published,
     State,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.observe.health.rules import as_observed, assess_absent
-from controller.observe.health.verdict import HEALTHY, State, Verdict, stable
+from rukpak.controller.observe.health.rules import as_observed, assess_absent
+from rukpak.controller.observe.health.verdict import HEALTHY, State, Verdict, stable
 from tests.unit.controller.observe.health.objects import job, manifest
 
 

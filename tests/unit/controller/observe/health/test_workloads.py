@@ -5,8 +5,8 @@ from operator import attrgetter
 
 import pytest
 
-from controller.observe.health.rules import assess
-from controller.observe.health.verdict import Context, State
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.verdict import Context, State
 from tests.unit.controller.observe.health.objects import (
     ROLLED_OUT,
     Manifest,

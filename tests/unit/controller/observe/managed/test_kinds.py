@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from api import names
-from controller.kube.resources import GroupVersionKind
+from rukpak.api import names
+from rukpak.controller.kube.resources import GroupVersionKind
 from tests.support.fake_api import Fault
 from tests.support.watching import (
     CONFIG_MAP,

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from controller.kube.resources import GroupVersionKind
-from controller.observe.health.verdict import HEALTHY
-from controller.observe.kinds import KindWatch
-from controller.observe.records import project
+from rukpak.api import names
+from rukpak.controller.kube.resources import GroupVersionKind
+from rukpak.controller.observe.health.verdict import HEALTHY
+from rukpak.controller.observe.kinds import KindWatch
+from rukpak.controller.observe.records import project
 from tests.support.watching import CONFIG_MAP, KEY, MAPS, WORKLOAD, World, reply, workload
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.observe.kinds import OwnedObjects
-from controller.observe.records import UNREAD, ObjectKey, Record
+from rukpak.controller.observe.kinds import OwnedObjects
+from rukpak.controller.observe.records import UNREAD, ObjectKey, Record
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 ROLE = ObjectKey("rbac.authorization.k8s.io", "Role", "shop", "a")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from controller.observe.health.rules import NOT_OBSERVED
-from controller.observe.health.verdict import HEALTHY
-from controller.observe.records import Record
+from rukpak.controller.observe.health.rules import NOT_OBSERVED
+from rukpak.controller.observe.health.verdict import HEALTHY
+from rukpak.controller.observe.records import Record
 from tests.support.fake_api import Fault
 from tests.support.fake_cluster import CLAIMS as CLAIM_RESOURCE
 from tests.support.watching import (

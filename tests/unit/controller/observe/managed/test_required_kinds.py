@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from controller.observe.kinds import RequiredKinds
+from rukpak.controller.observe.kinds import RequiredKinds
 
 MAP, WIDGET, GADGET = ("", "ConfigMap"), ("example.com", "Widget"), ("example.com", "Gadget")
 

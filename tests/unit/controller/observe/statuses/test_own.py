@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import names
-from api.v1alpha2.reading import read
-from api.v1alpha2.types import Status
-from controller.observe.statuses import OwnStatuses, writers_of
+from rukpak.api import names
+from rukpak.api.v1alpha2.reading import read
+from rukpak.api.v1alpha2.types import Status
+from rukpak.controller.observe.statuses import OwnStatuses, writers_of
 from tests.support.deployments import DIGEST, manifest
 
 Json = dict[str, Any]

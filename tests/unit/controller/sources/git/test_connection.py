@@ -20,10 +20,17 @@ import trustme
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Network
-from api.v1alpha2.conditions import Reason
-from controller.sources.git.connection import Connection, Repository, candidates, check_ref, connect, parse_repository
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Network
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.git.connection import (
+    Connection,
+    Repository,
+    candidates,
+    check_ref,
+    connect,
+    parse_repository,
+)
 
 PATH = "spec.git"
 

@@ -8,10 +8,10 @@ from operator import attrgetter
 
 import pytest
 
-from api.plugins import Limits
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import Rejection
-from controller.sources.git.objects import LINK, SUBMODULE, Item, may_leave, take_directory
+from rukpak.api.plugins import Limits
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import Rejection
+from rukpak.controller.sources.git.objects import LINK, SUBMODULE, Item, may_leave, take_directory
 
 FILE = "100644"
 LIMITS = Limits(entries=40, path_bytes=60, path_depth=6)

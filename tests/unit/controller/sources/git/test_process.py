@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import KIBIBYTE, Access, Limits, Network
-from api.v1alpha2.conditions import Reason
-from controller.playground.waiting import wait_for
-from controller.sources.git import process as git_process
-from controller.sources.git.connection import Connection
-from controller.sources.git.process import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import KIBIBYTE, Access, Limits, Network
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.sources.git import process as git_process
+from rukpak.controller.sources.git.connection import Connection
+from rukpak.controller.sources.git.process import (
     GitFailed,
     GitPace,
     GitRunner,
@@ -32,7 +32,7 @@ from controller.sources.git.process import (
     processor_seconds,
     translate,
 )
-from controller.sources.hosts import Place
+from rukpak.controller.sources.hosts import Place
 from tests.support.clock import Clock
 
 # Git runs a command line for an alias that begins with "!": any program stands for git and its children here.

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Resolution
-from api.v1alpha2.conditions import Reason
-from controller.build.plugins import source_of
-from controller.sources.git.source import GitSource, Module, parse_modules, resolve_url
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building.plugins import source_of
+from rukpak.controller.sources.git.source import GitSource, Module, parse_modules, resolve_url
 from tests.support.git_servers import ENVIRONMENT
 
 SOURCE = GitSource()

@@ -21,12 +21,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.plugins import Access, Credentials, Network, RegistryCredentials, Resolution
-from api.v1alpha2.conditions import Reason
-from controller.sources.image.login import Challenge, choose_credentials, is_related, parse_challenges
-from controller.sources.image.reference import find_endpoint, parse_reference
-from controller.sources.image.source import ImageSource
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Credentials, Network, RegistryCredentials, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.image.login import Challenge, choose_credentials, is_related, parse_challenges
+from rukpak.controller.sources.image.reference import find_endpoint, parse_reference
+from rukpak.controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.private_sources import Authority
@@ -265,7 +265,7 @@ def test_a_refusal_where_blobs_are_redirected_to_is_no_challenge_and_not_told(
 def test_what_another_token_server_answers_is_not_told(
     status: int, registry: FaultyRegistry, access: Access, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.sources.image.login.is_related", lambda *_, **__: True)
+    monkeypatch.setattr("rukpak.controller.sources.image.login.is_related", lambda *_, **__: True)
     with FaultyRegistry(authority.server_context()) as other:
         registry.wants_token, registry.realm = True, f"https://{other.host}/v2/token"
         other.faults = Faults(status=status)
@@ -291,7 +291,7 @@ def test_an_unverified_registry_gets_no_credentials(registry: FaultyRegistry, ac
 def test_an_unverified_registry_names_no_other_place_for_tokens(
     registry: FaultyRegistry, access: Access, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.sources.image.login.is_related", lambda *_, **__: True)
+    monkeypatch.setattr("rukpak.controller.sources.image.login.is_related", lambda *_, **__: True)
     with FaultyRegistry(authority.server_context()) as other:
         registry.wants_token, registry.realm = True, f"https://{other.host}/token"
         parameters = {"ref": f"{registry.host}/bundle:v1", "insecureSkipTLSVerify": True}

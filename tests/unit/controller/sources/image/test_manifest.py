@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.plugins import Limits
-from api.v1alpha2.conditions import Reason
-from controller.sources.image.manifest import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Limits
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.image.manifest import (
     Descriptor,
     Image,
     Index,

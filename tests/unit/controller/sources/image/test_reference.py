@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.sources.image.reference import find_endpoint, parse_reference
+from rukpak.controller.sources.image.reference import find_endpoint, parse_reference
 
 DIGEST = "sha256:" + "a1" * 32
 

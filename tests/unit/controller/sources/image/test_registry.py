@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.sources.hosts import Place
-from controller.sources.image.registry import Registry, read_tags
-from controller.sources.versions import Choice, Range
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.hosts import Place
+from rukpak.controller.sources.image.registry import Registry, read_tags
+from rukpak.controller.sources.versions import Choice, Range
 
 PLACE = Place(subject="spec.sources[0].image.ref", host="quay.io")
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from api.errors import BundleError
-from api.plugins import Access, Resolution, Signer, Trusted
-from api.v1alpha2.conditions import Reason
-from controller.sources.chart import ChartSource
-from controller.sources.image import registry as registry_module
-from controller.sources.image.signed import MOST_SIGNATURES, SIGNATURE_BYTES
-from controller.sources.image.source import ImageSource
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Resolution, Signer, Trusted
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.chart import ChartSource
+from rukpak.controller.sources.image import registry as registry_module
+from rukpak.controller.sources.image.signed import MOST_SIGNATURES, SIGNATURE_BYTES
+from rukpak.controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
 from tests.support.cosigned import (
     EMPTY,

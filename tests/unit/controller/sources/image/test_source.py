@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Limits, Network, Resolution
-from api.v1alpha2.conditions import Reason
-from controller.content.archive import write_entries
-from controller.sources.image.source import ImageSource
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Limits, Network, Resolution
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
 from tests.support.faulty_registry import (
     DOCKER_MANIFEST,

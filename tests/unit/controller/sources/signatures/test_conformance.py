@@ -17,10 +17,17 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_der_x509_certificate
 
-from api.errors import BundleError
-from controller.content.digests import digest_of
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.cosign import Checked, Subject, Wanted, check_bundle, check_payload, read_wanted
+from rukpak.api.errors import BundleError
+from rukpak.controller.content.digests import digest_of
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.cosign import (
+    Checked,
+    Subject,
+    Wanted,
+    check_bundle,
+    check_payload,
+    read_wanted,
+)
 
 CORPUS = Path(os.environ.get("RUKPAK_CORPUS", "/nonexistent")).resolve()
 ASSETS = CORPUS / "sigstore-conformance/test/assets/bundle-verify"

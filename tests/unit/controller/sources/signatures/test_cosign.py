@@ -13,10 +13,10 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.cosign import (
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.cosign import (
     SIGNATURE,
     Checked,
     Identity,

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from api.plugins import Access, Signer
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.git import OBJECT_BYTES, Keys, read_commit, read_keys, read_tag, verify
-from controller.sources.signatures.verdicts import UnusableKeysError
+from rukpak.api.plugins import Access, Signer
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.git import OBJECT_BYTES, Keys, read_commit, read_keys, read_tag, verify
+from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 from tests.support.git_servers import GitRepository
 from tests.support.signing import GpgHome, SshKey, gpg_home, read_object, sign_commit, sign_tag
 

@@ -11,11 +11,11 @@ from operator import attrgetter
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Signer
-from api.v1alpha2.conditions import Reason
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.cosign import Checked, Subject, Wanted, check_payload, read_wanted
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Signer
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.cosign import Checked, Subject, Wanted, check_payload, read_wanted
 from tests.support.bundles import ROOT
 from tests.support.cosigned import make_payload
 from tests.support.fulcio import ISSUER, LIFE, SUBJECT, Sigstore
@@ -136,8 +136,8 @@ def test_without_the_library_nothing_is_accepted_and_it_is_said_what_to_install(
 
 WITH_A_KEY = f"""
 import sys
-from controller.manager import assemble
-from controller.sources.signatures.cosign import Subject, check_bundle, read_wanted
+from rukpak.controller.manager import assemble
+from rukpak.controller.sources.signatures.cosign import Subject, check_bundle, read_wanted
 from tests.support.cosigned import make_key, pem_of, signed_bundle
 
 key = make_key()

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from api.plugins import Signer
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.minisign import PublicKey, read_key, verify
-from controller.sources.signatures.verdicts import UnusableKeysError
+from rukpak.api.plugins import Signer
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.minisign import PublicKey, read_key, verify
+from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 from tests.support.signing import Minisign
 
 CONTENT = b"what is signed\n"

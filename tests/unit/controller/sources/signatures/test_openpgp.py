@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Signer
-from api.v1alpha2.conditions import Reason
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.openpgp import BINARY, TEXT, judge, read_keys, verify
-from controller.sources.signatures.verdicts import UnusableKeysError
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Signer
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.openpgp import BINARY, TEXT, judge, read_keys, verify
+from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 from tests.support.signing import GpgHome, gpg_home
 
 PATH = "spec.sources[0].git"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access
-from api.v1alpha2.conditions import Reason
-from controller.sources.signatures.programs import run_verifier
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources.signatures.programs import run_verifier
 
 PATH = "spec.sources[0].git"
 

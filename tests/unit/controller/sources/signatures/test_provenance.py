@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from api.plugins import Access, Signer
-from controller.sources.signatures import SignatureError
-from controller.sources.signatures.openpgp import read_keys
-from controller.sources.signatures.provenance import ChartArchive, verify
+from rukpak.api.plugins import Access, Signer
+from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures.openpgp import read_keys
+from rukpak.controller.sources.signatures.provenance import ChartArchive, verify
 from tests.support import charts
 from tests.support.signing import GpgHome, gpg_home, sign_chart
 

@@ -14,10 +14,10 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
-from api.errors import BundleError
-from api.plugins import PLUGIN_API, Format, Means, Processor, ProgramVersion, RunsProgram, Source
-from api.v1alpha2.conditions import Reason
-from controller.build.guarding import Calls, WrongResultError, guard
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import PLUGIN_API, Format, Means, Processor, ProgramVersion, RunsProgram, Source
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building.guarding import Calls, WrongResultError, guard
 
 SOURCES = "rukpak.sources"
 FORMATS = "rukpak.formats"

@@ -19,12 +19,12 @@ from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from api.errors import BundleError
-from api.plugins import Capabilities, CustomKind
-from api.v1alpha2.conditions import Reason
-from controller.build.revision import PackedRevision, RecordedCustomKind, RecordedKind, Revision
-from controller.formats.applicable import Kind
-from controller.formats.manifests import read_documents
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Capabilities, CustomKind
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building.revision import PackedRevision, RecordedCustomKind, RecordedKind, Revision
+from rukpak.controller.formats.applicable import Kind
+from rukpak.controller.formats.manifests import read_documents
 
 SHIPPED = "capabilities.yaml"
 _EMPTY = '""'
@@ -92,7 +92,7 @@ class _File(_Model):
 
 def shipped() -> Capabilities:
     """Return the capabilities of the newest supported Kubernetes."""
-    return parse((files("controller.build") / SHIPPED).read_bytes(), SHIPPED)
+    return parse((files("rukpak.controller.building") / SHIPPED).read_bytes(), SHIPPED)
 
 
 def parse(data: bytes, name: str) -> Capabilities:

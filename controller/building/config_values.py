@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import MEBIBYTE, PlacesConfig, PreparesContent, ReadsSecrets
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.fields import parse_field_path
-from api.v1alpha2.types import BundleDeployment, ConfigReference, Processor, Spec
-from controller.build.plugins import format_of, processor_of
-from controller.content.limits import describe_bytes
-from controller.formats.helm.failures import HIDDEN, make_redactor
-from controller.formats.helm.values import merge_values, read_values, scalars_of
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, PlacesConfig, PreparesContent, ReadsSecrets
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.fields import parse_field_path
+from rukpak.api.v1alpha2.types import BundleDeployment, ConfigReference, Processor, Spec
+from rukpak.controller.building.plugins import format_of, processor_of
+from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.formats.helm.failures import HIDDEN, make_redactor
+from rukpak.controller.formats.helm.values import merge_values, read_values, scalars_of
 
 LEVELS = 100
 """Of nesting in a config, or in the parameters of a source or processor."""

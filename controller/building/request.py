@@ -34,8 +34,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api.errors import BundleError
-from api.plugins import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import (
     Capabilities,
     Credentials,
     CustomKind,
@@ -48,18 +48,18 @@ from api.plugins import (
     Trusted,
     endless,
 )
-from api.plugins import Source as Plugin
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec, Verified
-from api.v1alpha2.verification import Verification
-from controller.build.config_values import Confidential, SecretValues, check_nesting
-from controller.build.plugins import format_of, processor_of, source_of
-from controller.build.revision import Terms
-from controller.content.digests import digest_of, digest_of_json
-from controller.content.limits import Use, describe_bytes, quote
-from controller.formats.applicable import Kind
-from controller.sharing import Admission
-from controller.sources.versions import is_version, parse_version
+from rukpak.api.plugins import Source as Plugin
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec, Verified
+from rukpak.api.v1alpha2.verification import Verification
+from rukpak.controller.building.config_values import Confidential, SecretValues, check_nesting
+from rukpak.controller.building.plugins import format_of, processor_of, source_of
+from rukpak.controller.building.revision import Terms
+from rukpak.controller.content.digests import digest_of, digest_of_json
+from rukpak.controller.content.limits import Use, describe_bytes, quote
+from rukpak.controller.formats.applicable import Kind
+from rukpak.controller.sharing import Admission
+from rukpak.controller.sources.versions import is_version, parse_version
 
 _ANYWHERE = Network()
 _USUAL = Means()

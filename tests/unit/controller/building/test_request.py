@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Capabilities, CustomKind, Entry, Resolution
-from api.plugins import Source as Plugin
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import SourcePin, Spec, Verified
-from controller.build.plugins import source_of
-from controller.build.request import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Capabilities, CustomKind, Entry, Resolution
+from rukpak.api.plugins import Source as Plugin
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import SourcePin, Spec, Verified
+from rukpak.controller.building.plugins import source_of
+from rukpak.controller.building.request import (
     Request,
     are_checked,
     check,

@@ -8,10 +8,18 @@ from typing import NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Capabilities, CustomKind
-from controller.build.capabilities import dump, parse, recall_custom_kinds, recall_kinds, record_kinds, shipped, write
-from controller.build.revision import RecordedCustomKind, RecordedKind, Revision, Terms
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Capabilities, CustomKind
+from rukpak.controller.building.capabilities import (
+    dump,
+    parse,
+    recall_custom_kinds,
+    recall_kinds,
+    record_kinds,
+    shipped,
+    write,
+)
+from rukpak.controller.building.revision import RecordedCustomKind, RecordedKind, Revision, Terms
 
 CAPABILITIES = Capabilities(
     kubernetes_version="v1.36.3", kinds={("apps", "v1", "Deployment"): True, ("", "v1", "Node"): False}

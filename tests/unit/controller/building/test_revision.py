@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.plugins import CustomKind
-from controller.build.revision import Revision, Terms, has_objects, measure, pack, pack_objects, pack_terms, unpack
-from controller.formats.applicable import revision_digest
+from rukpak.api.plugins import CustomKind
+from rukpak.controller.building.revision import (
+    Revision,
+    Terms,
+    has_objects,
+    measure,
+    pack,
+    pack_objects,
+    pack_terms,
+    unpack,
+)
+from rukpak.controller.formats.applicable import revision_digest
 
 JSON = st.recursive(
     st.none()

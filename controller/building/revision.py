@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
-from api.plugins import CustomKind
-from controller.content.digests import canonical_json
+from rukpak.api.plugins import CustomKind
+from rukpak.controller.content.digests import canonical_json
 
 FORMAT = "v1"
 _PIECE = 256 * 1024
@@ -61,7 +61,7 @@ class Revision:
     """`sha256:…` over objects and hooks."""
     objects: tuple[dict[str, Any], ...]
     hooks: tuple[dict[str, Any], ...] = ()
-    """As JSON: the applicable manifest, with `events`, `weight` and `deletePolicies` of `api.plugins.Hook`."""
+    """As JSON: the applicable manifest, with `events`, `weight` and `deletePolicies` of `rukpak.api.plugins.Hook`."""
     terms: Terms
     warnings: tuple[str, ...] = ()
     """For the user; not part of the digest."""

@@ -10,13 +10,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.errors import BundleError
-from api.v1alpha2.reading import try_to_read
-from controller.build.config_values import merge_config
-from controller.build.plugins import find_installed, format_of
-from controller.build.request import check, match_pins, recall_pins
-from controller.build.revision import unpack
-from controller.formats.helm.values import merge_values
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.controller.building.config_values import merge_config
+from rukpak.controller.building.plugins import find_installed, format_of
+from rukpak.controller.building.request import check, match_pins, recall_pins
+from rukpak.controller.building.revision import unpack
+from rukpak.controller.formats.helm.values import merge_values
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, OBJECTS, PIN, json_values, nonsense_in
 
 FORMATS = [each.name for each in find_installed() if each.type == "format"]

@@ -30,8 +30,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from api.errors import BundleError
-from api.plugins import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import (
     HOOK_DELETE_POLICIES,
     HOOK_EVENTS,
     Access,
@@ -50,13 +50,13 @@ from api.plugins import (
     RenderRequest,
     Resolution,
 )
-from api.v1alpha2.conditions import Reason, Retry
-from controller.content.limits import describe_bytes
-from controller.formats.helm.failures import one_line
-from controller.formats.manifests import LargeTextError
-from controller.processes import kernel
-from controller.processes.kernel import Right
-from controller.processes.programs import Mechanisms
+from rukpak.api.v1alpha2.conditions import Reason, Retry
+from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.formats.helm.failures import one_line
+from rukpak.controller.formats.manifests import LargeTextError
+from rukpak.controller.processes import kernel
+from rukpak.controller.processes.kernel import Right
+from rukpak.controller.processes.programs import Mechanisms
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Prepared, PrepareRequest, ProcessRequest, Rendering
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import Spec
-from controller.build.config_values import find_secrets, merge_config, reads_secrets, withhold
-from controller.build.plugins import PROCESSORS, find_installed
-from controller.formats.manifests import read_documents
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Prepared, PrepareRequest, ProcessRequest, Rendering
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import Spec
+from rukpak.controller.building.config_values import find_secrets, merge_config, reads_secrets, withhold
+from rukpak.controller.building.plugins import PROCESSORS, find_installed
+from rukpak.controller.formats.manifests import read_documents
 from tests.support.deployments import deployment
 from tests.support.other_programs import HELM, helm
 from tests.support.plugins import install_plugins

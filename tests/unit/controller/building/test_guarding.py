@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import (
     Access,
     Capabilities,
     ContentTree,
@@ -42,11 +42,11 @@ from api.plugins import (
     RunsProgram,
     Source,
 )
-from api.v1alpha2.conditions import Reason
-from controller.build import guarding
-from controller.build.guarding import Calls, guard
-from controller.formats.manifests import LargeTextError
-from controller.processes.programs import Mechanisms
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building import guarding
+from rukpak.controller.building.guarding import Calls, guard
+from rukpak.controller.formats.manifests import LargeTextError
+from rukpak.controller.processes.programs import Mechanisms
 from tests.support.bundles import config_map
 
 CONFINED = pytest.mark.skipif(not Mechanisms.found().landlock, reason="the kernel has no Landlock")
@@ -128,7 +128,7 @@ def rendering_with(**fields: Any) -> Callable[[RenderRequest], Rendering]:
     return lambda _request: Rendering(**{"objects": [], **fields})
 
 
-AT = " at build/test_guarding.py:"
+AT = " at building/test_guarding.py:"
 FAILURES: dict[str, tuple[Callable[[RenderRequest], Any], str]] = {
     "an exception": (raising(ValueError("Hunter2")), f"failed: render raised ValueError{AT}"),
     "an end of the program": (raising(SystemExit(0)), f"failed: render raised SystemExit{AT}"),

@@ -24,12 +24,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from api.errors import BundleError
-from api.plugins import Access, Entry, Refusal, Resolution, Signer
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import Source, SourcePin, Spec, Verified
-from controller.build.plugins import source_of
-from controller.build.request import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Entry, Refusal, Resolution, Signer
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import Source, SourcePin, Spec, Verified
+from rukpak.controller.building.plugins import source_of
+from rukpak.controller.building.request import (
     BuildSettings,
     Call,
     Pins,
@@ -45,12 +45,12 @@ from controller.build.request import (
     verify_digest,
     verify_json,
 )
-from controller.content.archive import write_entries
-from controller.content.digests import digest_of_json
-from controller.content.store import ContentStore, count_stored
-from controller.retries import OF_SECRETS
-from controller.sources.demands import name_demand
-from controller.telemetry import Observer, Phase, SourceResult, timed
+from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.content.store import ContentStore, count_stored
+from rukpak.controller.retries import OF_SECRETS
+from rukpak.controller.sources.demands import name_demand
+from rukpak.controller.telemetry import Observer, Phase, SourceResult, timed
 
 _Asked = tuple[dict[str, Any], Access]
 """The parameters of a source, and what its plug-in may use."""

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.names import OWNER_LABEL
-from api.plugins import (
+from rukpak.api.errors import BundleError
+from rukpak.api.names import OWNER_LABEL
+from rukpak.api.plugins import (
     MEBIBYTE,
     Capabilities,
     ContentTree,
@@ -32,15 +32,15 @@ from api.plugins import (
     Rendering,
     RenderRequest,
 )
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import Processor
-from controller.build import plugins, rendering
-from controller.build.builder import render_here_or_in_child
-from controller.build.config_values import Confidential
-from controller.build.rendering import process, refuse_secret_names, render, render_in_child, without_secrets
-from controller.build.request import BuildContext, Places
-from controller.build.revision import PackedRevision, Revision
-from controller.formats.manifests import INLINE, LargeTextError, estimate
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import Processor
+from rukpak.controller.building import plugins, rendering
+from rukpak.controller.building.builder import render_here_or_in_child
+from rukpak.controller.building.config_values import Confidential
+from rukpak.controller.building.rendering import process, refuse_secret_names, render, render_in_child, without_secrets
+from rukpak.controller.building.request import BuildContext, Places
+from rukpak.controller.building.revision import PackedRevision, Revision
+from rukpak.controller.formats.manifests import INLINE, LargeTextError, estimate
 from tests.support.bundles import config_map
 from tests.support.charts import CAPABILITIES, chart_of, pack, write
 from tests.support.objects import labelled

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import Access, Entry, Limits, Resolution, Signer, Source, Trusted
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import SourcePin, Spec
-from api.v1alpha2.verification import Demanded
-from controller.build import fetching
-from controller.build import request as request_module
-from controller.build.builder import Builder
-from controller.build.plugins import source_of
-from controller.build.request import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Access, Entry, Limits, Resolution, Signer, Source, Trusted
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import SourcePin, Spec
+from rukpak.api.v1alpha2.verification import Demanded
+from rukpak.controller.building import fetching
+from rukpak.controller.building import request as request_module
+from rukpak.controller.building.builder import Builder
+from rukpak.controller.building.plugins import source_of
+from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,
     Pins,
@@ -29,7 +29,7 @@ from controller.build.request import (
     match_pins,
     meets_demand,
 )
-from controller.content.store import ContentStore
+from rukpak.controller.content.store import ContentStore
 from tests.support.deployments import DIGEST, OTHER_DIGEST, RESOLVED_AT, image, pin, spec
 
 SIGNER = Signer(by="cosign", key="sha256:a")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.errors import BundleError
-from api.plugins import (
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import (
     Access,
     Capabilities,
     Credentials,
@@ -28,14 +28,14 @@ from api.plugins import (
     Resolution,
     Source,
 )
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import SourcePin, Spec
-from controller.build import builder as builder_module
-from controller.build import fetching, rendering
-from controller.build import request as request_module
-from controller.build.builder import Builder
-from controller.build.plugins import FORMATS, source_of
-from controller.build.request import (
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import SourcePin, Spec
+from rukpak.controller.building import builder as builder_module
+from rukpak.controller.building import fetching, rendering
+from rukpak.controller.building import request as request_module
+from rukpak.controller.building.builder import Builder
+from rukpak.controller.building.plugins import FORMATS, source_of
+from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,
     Request,
@@ -44,13 +44,13 @@ from controller.build.request import (
     rendering_digest,
     spec_digest,
 )
-from controller.build.revision import PackedRevision, Revision, pack
-from controller.content.limits import DiskShares
-from controller.content.store import ContentStore
-from controller.formats.applicable import revision_digest
-from controller.formats.manifests import LargeTextError
-from controller.formats.plain import PlainFormat
-from controller.telemetry import Observer, SourceResult
+from rukpak.controller.building.revision import PackedRevision, Revision, pack
+from rukpak.controller.content.limits import DiskShares
+from rukpak.controller.content.store import ContentStore
+from rukpak.controller.formats.applicable import revision_digest
+from rukpak.controller.formats.manifests import LargeTextError
+from rukpak.controller.formats.plain import PlainFormat
+from rukpak.controller.telemetry import Observer, SourceResult
 from tests.support.deployments import DIGEST, RESOLVED_AT, request, spec
 from tests.support.plugins import install_plugins
 

@@ -14,13 +14,13 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
-from api.v1alpha2.types import Processor, Spec
-from controller.build.config_values import Confidential, SecretValues
-from controller.build.fetching import Fetcher, PluginCalls
-from controller.build.plugins import FORMATS, PROCESSORS, format_of, is_foreign, processor_of
-from controller.build.rendering import render, render_in_child
-from controller.build.request import (
+from rukpak.api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
+from rukpak.api.v1alpha2.types import Processor, Spec
+from rukpak.controller.building.config_values import Confidential, SecretValues
+from rukpak.controller.building.fetching import Fetcher, PluginCalls
+from rukpak.controller.building.plugins import FORMATS, PROCESSORS, format_of, is_foreign, processor_of
+from rukpak.controller.building.rendering import render, render_in_child
+from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,
     Call,
@@ -33,12 +33,12 @@ from controller.build.request import (
     terms_of,
     verified_sources,
 )
-from controller.build.revision import PackedRevision, Revision
-from controller.content.disk import walk
-from controller.content.limits import DiskShares
-from controller.content.store import ContentStore, assemble, kept_whole
-from controller.formats.manifests import INLINE, LargeTextError, estimate
-from controller.telemetry import DEAF, Observer, Phase, timed
+from rukpak.controller.building.revision import PackedRevision, Revision
+from rukpak.controller.content.disk import walk
+from rukpak.controller.content.limits import DiskShares
+from rukpak.controller.content.store import ContentStore, assemble, kept_whole
+from rukpak.controller.formats.manifests import INLINE, LargeTextError, estimate
+from rukpak.controller.telemetry import DEAF, Observer, Phase, timed
 
 _NO_CONTEXT = BuildContext()
 

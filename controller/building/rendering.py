@@ -32,9 +32,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO
 
-from api import names
-from api.errors import BundleError
-from api.plugins import (
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import (
     MEBIBYTE,
     Capabilities,
     ContentTree,
@@ -50,9 +50,9 @@ from api.plugins import (
     Rendering,
     RenderRequest,
 )
-from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import Processor
-from controller.build.config_values import (
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import Processor
+from rukpak.controller.building.config_values import (
     Confidential,
     SecretValues,
     find_key_words,
@@ -60,14 +60,14 @@ from controller.build.config_values import (
     texts_of,
     withhold_values,
 )
-from controller.build.guarding import PluginError
-from controller.build.plugins import count_failure, format_of, processor_of
-from controller.build.revision import PackedRevision, Revision, Terms, pack, pack_terms, unpack_terms
-from controller.content.disk import disk_errors_reported, walk
-from controller.content.limits import Rejection, describe_bytes, quote, read_exactly
-from controller.content.store import refused_from_json, refused_to_json, replace_files
-from controller.content.tar import is_compressed, read_tar
-from controller.formats.applicable import (
+from rukpak.controller.building.guarding import PluginError
+from rukpak.controller.building.plugins import count_failure, format_of, processor_of
+from rukpak.controller.building.revision import PackedRevision, Revision, Terms, pack, pack_terms, unpack_terms
+from rukpak.controller.content.disk import disk_errors_reported, walk
+from rukpak.controller.content.limits import Rejection, describe_bytes, quote, read_exactly
+from rukpak.controller.content.store import refused_from_json, refused_to_json, replace_files
+from rukpak.controller.content.tar import is_compressed, read_tar
+from rukpak.controller.formats.applicable import (
     custom_kinds,
     find_kinds_to_know,
     find_reserved_marks,
@@ -76,9 +76,9 @@ from controller.formats.applicable import (
     scopes_of_crds,
     without_reserved_marks,
 )
-from controller.formats.helm.failures import make_redactor
-from controller.formats.manifests import TextBudget, estimate
-from controller.formats.objects import (
+from rukpak.controller.formats.helm.failures import make_redactor
+from rukpak.controller.formats.manifests import TextBudget, estimate
+from rukpak.controller.formats.objects import (
     Object,
     find_identity_problem,
     find_pod_template,
@@ -87,9 +87,9 @@ from controller.formats.objects import (
     list_containers,
     refuse,
 )
-from controller.processes.programs import STARTING, ProcessGroup, confined
-from controller.processors.rendered import Charge, change_each
-from controller.untrusted import Steps, TooManyStepsError, mapping, text
+from rukpak.controller.processes.programs import STARTING, ProcessGroup, confined
+from rukpak.controller.processors.rendered import Charge, change_each
+from rukpak.controller.untrusted import Steps, TooManyStepsError, mapping, text
 
 _RBAC = "rbac.authorization.k8s.io"
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
