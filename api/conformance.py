@@ -31,6 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -67,6 +68,7 @@ from rukpak.api.plugins import (
     RunsProgram,
     Source,
 )
+from rukpak.api.proxies import Proxies, Proxy
 from rukpak.api.v1alpha2.conditions import Reason
 
 Files: TypeAlias = Mapping[str, bytes]
@@ -132,9 +134,9 @@ _DIGEST = re.compile(r"[a-z0-9]+:[0-9a-f]{32,}")
 class _Watch:
     """What the plug-in has done in a block that it must not do; it is refused as well."""
 
-    def __init__(self, folder: Path, *, network: bool, programs: bool) -> None:
+    def __init__(self, folder: Path, *, network: bool, programs: bool, peer: tuple[str, int] | None = None) -> None:
         self.seen: list[str] = []
-        self._folder, self._network, self._programs = folder.resolve(), network, programs
+        self._folder, self._network, self._programs, self._peer = folder.resolve(), network, programs, peer
 
     def see(self, event: str, values: tuple[Any, ...]) -> None:
         if problem := self._judge(event, values):
@@ -144,6 +146,8 @@ class _Watch:
     def _judge(self, event: str, values: tuple[Any, ...]) -> str:
         if event in _NETWORK and not self._network:
             return f"{event} {values[1:]}: a plug-in of this kind has no network"
+        if self._peer and event == "socket.connect" and values[1][:2] != self._peer:
+            return f"{event} {values[1:]}: only the proxy may be connected to"
         if event in _PROGRAMS and not self._programs:
             return f"{event} {values[:1]}: only what is a RunsProgram may run one"
         written = [path for path in _written(event, values) if not self._is_allowed(path)]
@@ -196,10 +200,14 @@ def _install_hook() -> None:
 
 
 @contextmanager
-def _watched(folder: Path, *, network: bool = False, programs: bool = False) -> Iterator[None]:
-    """Fail if the block uses the network, runs a program or writes outside of a folder."""
+def _watched(folder: Path, **allowed: Any) -> Iterator[None]:
+    """Fail if the block uses the network, runs a program or writes outside of a folder.
+
+    `network` and `programs` allow these, and `peer` only connections to one address.
+    """
     _install_hook()
-    watch, before = _Watch(folder, network=network, programs=programs), sys.dont_write_bytecode
+    watch = _Watch(folder, **{"network": False, "programs": False, **allowed})
+    before = sys.dont_write_bytecode
     sys.dont_write_bytecode = True
     _watches.append(watch)
     try:
@@ -208,6 +216,39 @@ def _watched(folder: Path, *, network: bool = False, programs: bool = False) -> 
         _watches.remove(watch)
         sys.dont_write_bytecode = before
         assert not watch.seen, watch.seen[0]
+
+
+# a proxy
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    """Wants credentials, and then denies every host."""
+
+    def _refuse(self) -> None:
+        said = self.headers.get("Proxy-Authorization", "")
+        self.server.asked.append(said)  # type: ignore[attr-defined]
+        self.send_response(403 if said else 407)
+        self.send_header("Proxy-Authenticate", 'Basic realm="proxy"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_CONNECT = do_GET = do_HEAD = do_POST = _refuse  # noqa: N815 - as the base class calls them
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def _refusing_proxy() -> Iterator[tuple[Proxy, list[str]]]:
+    """Provide a proxy that denies every host, and the credentials of each request to it."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        asked: list[str] = []
+        server.asked = asked  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        try:
+            yield Proxy(host="127.0.0.1", port=server.server_port, username="robot", password=CANARY), asked
+        finally:
+            server.shutdown()
 
 
 # values
@@ -1096,6 +1137,9 @@ class Site:
     """Reads a ConfigMap, for sources of the cluster."""
     is_remote: bool = True
     """Whether it is asked by way of the network."""
+    public: Parameters | None = None
+    """Parameters with the public name of a server over https or http, such as files.example.com, which need not exist:
+    proxies are for such names only."""
 
 
 class SourceContract(_Validated):
@@ -1265,6 +1309,31 @@ class SourceContract(_Validated):
         network = Network(allow_loopback=False, denied_networks=("127.0.0.0/8", "::1/128"))
         told = _told(lambda: self._resolve(site, tmp_path, network=network))
         assert isinstance(told, str), "it has asked an address that Network denies"
+
+    def test_a_proxy_is_asked_and_nobody_else(self, site: Site, tmp_path: Path) -> None:
+        with _refusing_proxy() as (proxy, asked):
+            access = self._behind(proxy, site, tmp_path)
+            with _watched(access.scratch, network=True, programs=True, peer=(proxy.host, proxy.port)):
+                told = _told(lambda: self.make().resolve(site.public, access))
+        assert isinstance(told, str), "it was resolved although the proxy denies all hosts"
+        assert proxy.authorization in asked, "it has not asked the proxy, or without its credentials"
+        _check_message(told, tmp_path)
+        assert CANARY not in told
+        assert proxy.authority in told, f"the message does not name the proxy: {told}"
+
+    def test_a_proxy_is_not_asked_for_a_host_that_is_not_allowed(self, site: Site, tmp_path: Path) -> None:
+        with _refusing_proxy() as (proxy, asked):
+            access = self._behind(proxy, site, tmp_path, allowed_hosts=("nowhere.example.com",))
+            told = _told(lambda: self.make().resolve(site.public, access))
+        assert isinstance(told, str), "it was resolved although its host is not in Network.allowed_hosts"
+        assert asked == []
+
+    def _behind(self, proxy: Proxy, site: Site, folder: Path, **given: Any) -> Access:
+        """Return access to the network by way of a proxy."""
+        if site.public is None:
+            pytest.skip("give the Site `public`: parameters with a public name")
+        network = Network(allow_loopback=False, proxies=Proxies(https=proxy, http=proxy), **given)
+        return self.access(folder, site, network=network)
 
     # fetching
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import Source, SourcePin
 from rukpak.controller.building.request import Request, meets_demand, recall_pins, renew_terms, terms_of
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms, measure
 from rukpak.controller.content.limits import quote
@@ -18,7 +19,7 @@ from rukpak.controller.reconcile.context import Context
 from rukpak.controller.revisions.accounts import account_to_keep
 from rukpak.controller.revisions.approval import NEW, REPLACED, keeps_account
 from rukpak.controller.revisions.store import unpack_whole
-from rukpak.controller.sources.demands import OPTION, source_of
+from rukpak.controller.sources.demands import OPTION
 from rukpak.controller.status.report import list_some, short
 
 
@@ -194,13 +195,26 @@ def _refuse_unverified(context: Context, kept: Revision) -> None:
     Raises: BundleError (VerificationFailed).
     """
     signatures, pins = context.services.signatures, recall_pins(kept.terms.pins)
-    unmet = [quote(pin.resolved) for pin in pins if not meets_demand(signatures.with_demand(source_of(pin)), pin)]
+    unmet = [quote(pin.resolved) for pin in pins if not meets_demand(signatures.with_demand(_source_at(pin)), pin)]
     if signatures.demands and (unmet or not pins):
         problem = f"it was made without the check of signatures that {OPTION} of the administrator demands now"
         problem = f"revision {short(kept.digest)} is not applied: {problem} of {list_some(unmet) or 'its sources'}"
         remedy = "name another revision" if context.spec.pinned_revision else "pin another revision"
         path = "spec.pinnedRevision" if context.spec.pinned_revision else "spec.onFailure"
         raise BundleError(Reason.VERIFICATION_FAILED, f"{path}: {problem}; {remedy}, or have the sources signed")
+
+
+def _source_at(pin: SourcePin) -> Source:
+    """Return a source at the place that a pin records."""
+    place = pin.resolved.removesuffix(f"@{pin.digest.partition(':')[2]}")  # of git
+    repository, _, name = place.rpartition("@")[0].rpartition(":")[0].rpartition("/")
+    blocks: dict[str, dict[str, str]] = {
+        "image": {"ref": place},
+        "http": {"url": place},
+        "git": {"repository": place.removesuffix(f"@{pin.version}") if pin.version else place},
+        "chart": {"repository": repository, "name": name},
+    }
+    return Source.model_validate({"kind": pin.kind, **({pin.kind: blocks[pin.kind]} if pin.kind in blocks else {})})
 
 
 def hold(context: Context, kept: Revision, why: str) -> Revision:

@@ -35,7 +35,7 @@ from rukpak.controller.sources.image.manifest import (
     parse_manifest,
     read_chart_config,
 )
-from rukpak.controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
+from rukpak.controller.sources.image.reference import HUB, ImageReference, is_hub, parse_reference
 from rukpak.controller.sources.image.registry import Registry, read_tags
 from rukpak.controller.sources.image.registry import connected as connected_to_registry
 from rukpak.controller.sources.image.signed import find_signer
@@ -173,7 +173,7 @@ def chart_reference(repository: str, name: str) -> ImageReference:
     if slash and (":" in folder or "@" in folder):
         raise ValueError("must not contain a tag or a digest; use version and sha256")
     reference = parse_reference("/".join(filter(None, (host, folder, name))))
-    if reference.registry == HUB and host not in HUB_NAMES:
+    if reference.registry == HUB and not is_hub(host):
         raise ValueError(f"has no registry; use {OCI}host/folder")
     return reference
 

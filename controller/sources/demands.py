@@ -20,38 +20,24 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from rukpak.api.v1alpha2 import verification as signed
 from rukpak.api.v1alpha2.references import SecretReference
-from rukpak.api.v1alpha2.types import BundleDeployment, Source, SourcePin
-from rukpak.api.v1alpha2.verification import (
-    ChartProvenance,
-    ChartVerification,
-    CosignKey,
-    CosignVerification,
-    Demanded,
-    GitVerification,
-    HttpVerification,
-    ImageVerification,
-    Verification,
-)
+from rukpak.api.v1alpha2.types import BundleDeployment, Source
+from rukpak.api.v1alpha2.verification import Demanded, Verification
 from rukpak.controller.content.limits import quote
 from rukpak.controller.sources.addresses import embedded
 from rukpak.controller.sources.hosts import PORTS
-from rukpak.controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
-
-if TYPE_CHECKING:
-    from rukpak.controller.sources.git.connection import Repository
-    from rukpak.controller.sources.http import Address
+from rukpak.controller.sources.image.reference import HUB, HUB_NAMES, parse_reference
 
 OPTION = "--require-verified"
 SCHEME = "secret:"
 """With what `keys` begins if they are in a Secret."""
 _ALIASES = {
     **dict.fromkeys((*HUB_NAMES, "registry.hub.docker.com"), HUB),
-    "ssh.github.com": "github.com",
-    **dict.fromkeys(("www.github.com", "codeload.github.com", "raw.githubusercontent.com"), "github.com"),
+    **{f"{name}.github.com": "github.com" for name in ("api", "codeload", "redirect", "ssh", "www")},
+    **{f"{name}.githubusercontent.com": "github.com" for name in ("media", "raw")},
     "altssh.gitlab.com": "gitlab.com",
     "altssh.bitbucket.org": "bitbucket.org",
 }
@@ -65,6 +51,8 @@ _ELEMENT = re.compile(r"~?[\w.+=@(-][\w.+,=@:()& -]*(?<![.: ])", re.ASCII)
 """What every server reads alike: not empty, no dots alone, no parameters (`;`), and nothing at the end that Windows
 removes."""
 _PORT = re.compile(r":[0-9]+(?=/|$)")
+_API = re.compile(r"^(?:(github\.com/)(?:repos|media)|([^/]*/)v2)/")
+"""Where GitHub and registries serve the same once more, below another path."""
 _SUFFIX = re.compile(r"(/?\.git)+$")
 
 
@@ -103,13 +91,15 @@ def parse_demands(text: str, namespace: str) -> tuple[Demand, ...]:
 
 def _parse(pair: str, namespace: str) -> Demand:
     pattern, equals, keys = pair.partition("=")
+    start, star, _ = pattern.partition("*")
     if not (equals and _PATTERN.fullmatch(pattern)):
         raise ValueError(f'{OPTION}: "{pair}" is not HOST/PATH=KEYS or HOST/PATH*=KEYS, like ghcr.io/acme/*=/etc/keys')
     name = keys.removeprefix(SCHEME)
     if not name:
         raise ValueError(f'{OPTION}: "{pair}" has no keys; name a file, a folder, or a Secret as secret:NAME')
     try:
-        place = pattern if pattern == "*" else _canonical(pattern)
+        # Any letter in place of the star: what is before it need not be a whole element.
+        place = f"{_canonical(f'{start}x')[:-1]}*" if star and start else pattern if star else _canonical(pattern)
     except ValueError as error:
         raise ValueError(f'{OPTION}: "{pair}" {error}; write it plainly') from None
     return Demand(pattern=place, keys=f"{SCHEME}{namespace}/{name}" if name != keys else keys)
@@ -133,14 +123,15 @@ class SignaturePolicy:
     def with_demand(self, source: Source) -> Source:
         """Return a source that demands the signature that it must have."""
         try:
-            place = locate(source)
+            names, request = locate(source)
         except ValueError as error:
             problem = f"{error} that servers may read in several ways, and the administrator demands signatures"
             problem = f"{problem} by place ({OPTION}); spell it plainly"
             return source.demanding(Demanded(verification=None, keys="", problem=problem))
-        if place.request and any(each.pattern.startswith(f"{place.address}/") for each in self.demands):
-            source = source.requesting(place.request)
-        found = {demand for each in place.names(self.mirrors) if (demand := self._demand_for(each))}
+        server = f"{names[0].partition('/')[0]}/"
+        if request and any(each.pattern.startswith(server) for each in self.demands):
+            source = source.requesting(request)
+        found = {demand for each in self._with_mirrors(names) if (demand := self._demand_for(each))}
         if not found:
             return source
         problem, verification = "", _verification_of(source)
@@ -149,6 +140,15 @@ class SignaturePolicy:
         elif verification is None:
             problem = f"the administrator demands a signature ({OPTION}), and sources of this kind have none"
         return source.demanding(Demanded(verification=verification, keys=found.pop().keys, problem=problem))
+
+    def _with_mirrors(self, names: Sequence[str]) -> set[str]:
+        """Return names of a place, also those at the other side of a mirror."""
+        found = set(names)
+        for pair in self.mirrors.items():
+            origin, mirror = (f"{_canonical(each.strip('/')).removesuffix('/')}/" for each in pair)
+            for here, there in ((origin, mirror), (mirror, origin)):
+                found |= {f"{there}{name.removeprefix(here)}" for name in found if name.startswith(here)}
+        return found
 
     def _demand_for(self, location: str) -> Demand | None:
         matching = [demand for demand in self.demands if demand.matches(location)]
@@ -160,57 +160,26 @@ def can_be_signed(source: Source) -> bool:
     return _verification_of(source) is not None
 
 
-def source_of(pin: SourcePin) -> Source:
-    """Return a source at the place that a pin records."""
-    place = pin.resolved.removesuffix(f"@{pin.digest.partition(':')[2]}")  # of git
-    repository, _, name = place.rpartition("@")[0].rpartition(":")[0].rpartition("/")
-    blocks: dict[str, dict[str, str]] = {
-        "image": {"ref": place},
-        "http": {"url": place},
-        "git": {"repository": place.removesuffix(f"@{pin.version}") if pin.version else place},
-        "chart": {"repository": repository, "name": name},
-    }
-    return Source.model_validate({"kind": pin.kind, **({pin.kind: blocks[pin.kind]} if pin.kind in blocks else {})})
-
-
 def _verification_of(source: Source) -> Verification | None:
     """Return what the keys of an administrator can sign of a source; its Secret is only the name of a place."""
     place = SecretReference(name="require-verified")
-    cosign = CosignVerification(keys=(CosignKey(secret=place),))
+    cosign = signed.CosignVerification(keys=(signed.CosignKey(secret=place),))
     if source.image:
-        return ImageVerification(cosign=cosign)
+        return signed.ImageVerification(cosign=cosign)
     if source.git:
-        return GitVerification(secret=place)
+        return signed.GitVerification(secret=place)
     if source.http:
-        return HttpVerification(cosign=cosign)
+        return signed.HttpVerification(cosign=cosign)
     if source.chart and source.chart.is_in_registry:
-        return ChartVerification(cosign=cosign)
-    return ChartVerification(provenance=ChartProvenance(secret=place)) if source.chart else None
+        return signed.ChartVerification(cosign=cosign)
+    return signed.ChartVerification(provenance=signed.ChartProvenance(secret=place)) if source.chart else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where content comes from, in canonical form."""
+def locate(source: Source) -> tuple[Sequence[str], str]:
+    """Return the names of the place that a source gets its content from, and the URL to request if it is another one.
 
-    address: str
-    """The host, and its port unless that is a usual one."""
-    paths: Sequence[str]
-    """The path, and others by which the same may be meant."""
-    request: str = ""
-    """The URL to use where the one of the spec begins at the home of a user: from the root, as all users have it."""
-
-    def names(self, mirrors: Mapping[str, str]) -> set[str]:
-        """Return the names of the place, also those at the other side of a mirror."""
-        names = {f"{self.address}/{path}" for path in self.paths}
-        for pair in mirrors.items():
-            origin, mirror = (f"{_canonical(each.strip('/'))}/" for each in pair)
-            for here, there in ((origin, mirror), (mirror, origin)):
-                names |= {f"{there}{name.removeprefix(here)}" for name in names if name.startswith(here)}
-        return names
-
-
-def locate(source: Source) -> Place:
-    """Return where a source gets its content, as the parsers of its requests read it; '' for a kind that does not tell.
+    Each name is a host and a path in canonical form, made from what the parsers of the request have read; '' for a kind
+    that does not tell.
 
     Raises: ValueError with what has no canonical form.
     """
@@ -220,59 +189,47 @@ def locate(source: Source) -> Place:
     from rukpak.controller.sources.http import parse_address  # noqa: PLC0415
 
     chart = source.chart
-    if source.git:
-        return _locate_repository(parse_repository(source.git.repository))
-    if source.image:
-        return _locate_image(parse_reference(source.image.ref))
-    if source.http:
-        return _locate_file(parse_address(source.http.url))
+    image = parse_reference(source.image.ref) if source.image else None
     if chart and chart.is_in_registry:
-        return _locate_image(chart_reference(chart.repository, chart.name))
-    return _locate_file(parse_address(chart.repository), f"/{chart.name}") if chart else Place(address="", paths=[""])
-
-
-def _locate_image(reference: ImageReference) -> Place:
-    return Place(address=_address_of(reference.registry), paths=[_canonical_path(reference.repository)])
-
-
-def _locate_file(address: Address, below: str = "") -> Place:
-    path = _canonical_path(address.path.removesuffix("/") + below)
-    return Place(address=_address_of(address.authority), paths=[path, path.removeprefix("v2/")])  # or of a registry
-
-
-def _locate_repository(repository: Repository) -> Place:
-    address, (scheme, _, rest) = _address_of(repository.authority), repository.url.rpartition("://")
-    host, _, path = rest.partition("/" if scheme else ":")
-    name = _canonical_path(path)
+        image = chart_reference(chart.repository, chart.name)
+    if image:
+        return [_canonical(f"{image.registry}/{image.repository}")], ""
+    if url := source.http.url if source.http else chart.repository if chart else "":
+        address, below = parse_address(url), f"/{chart.name}" if chart else ""
+        name = _canonical(f"{address.authority}{address.path.removesuffix('/')}{below}")
+        return [name, _API.sub(r"\1\2", name)], ""
+    if not source.git:
+        return [""], ""
+    repository = parse_repository(source.git.repository)
+    scheme, _, rest = repository.url.rpartition("://")
+    server, _, path = rest.partition("/") if scheme else rest.replace(":/", ":", 1).partition(":")
+    name = _canonical(f"{repository.authority}/{path}")
     if repository.scheme != "ssh":
-        return Place(address=address, paths=[name])
-    if name.startswith("~") or (not scheme and "%" in path):  # git decodes paths only in URLs
+        return [name], ""
+    host, *elements = name.split("/")
+    if elements[0].startswith("~") or (not scheme and "%" in path):  # git decodes paths only in URLs
         raise ValueError(f"{quote(path)} is a path")
-    elements = name.split("/")
     # Forges begin at their own root, and other servers at that of the machine: /home/git/acme/shop.
-    paths = ["/".join(elements[start:]) for start in range(len(elements))]
-    return Place(address=address, paths=paths, request="" if scheme else f"ssh://{host}/{path.removeprefix('/')}")
+    names = ["/".join((host, *elements[start:])) for start in range(len(elements))]
+    return names, "" if scheme else f"ssh://{server}/{path}"
 
 
 def _canonical(place: str) -> str:
-    """Return a pattern, or one side of a mirror, in canonical form. Raises: ValueError."""
-    authority, slash, path = place.partition("/")
-    prefix, star, _ = path.partition("*")
-    # Any letter in place of the star: what is before it need not be a whole element.
-    path = f"{_canonical_path(f'{prefix}x')[:-1]}*" if star else _canonical_path(path)
-    return f"{_address_of(authority)}{slash}{path}"
-
-
-def _address_of(authority: str) -> str:
-    """Return host and port in canonical form.
+    """Return a host with a path in canonical form, as servers that ignore case read it, without `.git` at its end.
 
     The usual ports need not be written, so they are left out: a demand for one of them is for all ports.
 
     Raises: ValueError.
     """
-    parts = urlsplit(f"//{authority}")
+    authority, _, path = place.partition("/")
+    parts, path = urlsplit(f"//{authority}"), path.removesuffix("/")
     host, port = _canonical_host(parts.hostname or ""), parts.port
-    return f"{host}:{port}" if port and port not in PORTS.values() else host
+    elements = [unquote(each) for each in path.split("/")] if path else []
+    for each in elements:
+        if not _ELEMENT.fullmatch(each):  # also what could be decoded once more
+            raise ValueError(f"{quote(each)} is a part of the path")
+    address = f"{host}:{port}" if port and port not in PORTS.values() else host
+    return f"{address}/{_SUFFIX.sub('', '/'.join(elements).lower())}"
 
 
 def _canonical_host(host: str) -> str:
@@ -286,13 +243,3 @@ def _canonical_host(host: str) -> str:
     if not _HOST.fullmatch(name):  # also other spellings of addresses, such as 10.1
         raise ValueError(f"{quote(host)} is a host")
     return _ALIASES.get(name) or _SERVICE.sub("", name)
-
-
-def _canonical_path(path: str) -> str:
-    """Return a path as servers that ignore case read it, without slashes around it and `.git`. Raises: ValueError."""
-    whole = path.removeprefix("/").removesuffix("/")
-    elements = [unquote(each) for each in whole.split("/")] if whole else []
-    for each in elements:
-        if not _ELEMENT.fullmatch(each):  # also what could be decoded once more
-            raise ValueError(f"{quote(each)} is a part of the path")
-    return _SUFFIX.sub("", "/".join(elements).lower())

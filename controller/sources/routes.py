@@ -1,9 +1,10 @@
 """The way to a server: which host to connect to, at which addresses, through which proxy, and with which keys.
 
 A proxy is no hole in the address guard. What it is asked for is judged here first: addresses, names of this machine and
-of the cluster are refused in any spelling; a name that is resolved here must have an allowed address, as without a
-proxy; one that is not resolved here, as in networks without DNS for the rest of the world, must be a public name. The
-address of the proxy itself is the administrator's choice: it is allowed for this connection, and for no source.
+of the cluster are refused in any spelling; all addresses of a name that is resolved here must be allowed, since the
+proxy chooses among them; a name that is not resolved here, as in networks without DNS for the rest of the world, must
+be public. The address of the proxy itself is the administrator's choice: it is allowed for this connection, and for no
+source.
 
 A proxy resolves names itself. What it answers for a name that is not resolved here, or that has another address there,
 is left to its own rules.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Network
@@ -98,7 +99,11 @@ def _check(subject: str, location: Location, network: Network, proxy: Proxy, *, 
             problem = "its name is a local one, which cannot be resolved here"
             raise _refused(subject, location, proxy, problem, remedy) from None
         return
-    admit(subject, location.host, found, network, plain=False)
+    # The proxy may connect to any of them, and to this machine as its own.
+    admitted = admit(subject, location.host, found, replace(network, allow_loopback=False), plain=False)
+    if len(admitted) < len(found):
+        remedy = "use another name, or ask the administrator to add it to NO_PROXY"
+        raise _refused(subject, location, proxy, "not all of its addresses are allowed", remedy)
 
 
 def _refused(subject: str, location: Location, proxy: Proxy, problem: str, remedy: str) -> BundleError:

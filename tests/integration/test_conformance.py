@@ -82,6 +82,7 @@ class TestHttp(SourceContract):
                 hang=lambda: server.add("/bundle", bytes(10**6), trickle=True, **authorized),
                 credentials=Credentials(username="robot", password="secret"),
                 is_protected=True,
+                public={"url": "https://files.example.com/bundle"},
             )
 
 
@@ -139,6 +140,7 @@ class TestImage(SourceContract):
                 change=lambda: server.add_image("v1", tarball(*OTHERS.items())),
                 lie=lie,
                 go_away=go_away,
+                public={"ref": "registry.example.com/bundle:v1"},
             )
 
 
@@ -168,6 +170,7 @@ class TestGit(SourceContract):
                 change=lambda: repository.commit({name: OTHERS[name] for name in OTHERS}),
                 go_away=go_away,
                 hang=hang,
+                public={"repository": "https://forge.example.com/repo.git", "ref": "main"},
             )
 
 
@@ -194,6 +197,7 @@ class TestChart(SourceContract):
                 lie=put_lie,
                 go_away=server.files.clear,
                 hang=lambda: server.add("/charts/index.yaml", bytes(10**6), trickle=True),
+                public={"repository": "https://charts.example.com/stable", "name": "shop"},
             )
 
 

@@ -1,4 +1,6 @@
-"""Images that the real cosign has signed, in a real registry: in both ways in which it stores signatures.
+"""Images that the real cosign has signed, in real registries: in each way in which it stores signatures.
+
+CNCF's registry does not list what refers to an image, so that is in an index at a tag; go-containerregistry's does.
 
 And what becomes of a BundleDeployment whose image moves on without a signature, or whose registry is in trouble.
 """
@@ -6,6 +8,7 @@ And what becomes of a BundleDeployment whose image moves on without a signature,
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -21,14 +24,23 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Signer, Trusted
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.processes import Process, free_ports
+from rukpak.controller.playground.settings import Settings, read_settings
+from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import Deployed, World, bundle_of, config_map, new_name
 from tests.support.cosigned import make_key, pem_of, signed_bundle, store_bundle
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.inside import source_of
-from tests.support.other_programs import COSIGN_VERSION, OLDER_COSIGN_VERSION, UnavailableError, obtain_cosign
+from tests.support.other_programs import (
+    COSIGN_VERSION,
+    OLDER_COSIGN_VERSION,
+    UnavailableError,
+    build_registry,
+    obtain_cosign,
+    obtain_oras,
+)
 from tests.support.private_sources import secret_manifest
-from tests.support.registry import LocalRegistry, pack
+from tests.support.registry import LocalRegistry, RegistryClient, pack
 
 PATH = "spec.sources[0].image"
 PROVENANCE = "https://slsa.dev/provenance/v1"
@@ -46,8 +58,13 @@ class Cosign:
     as_bundle: tuple[str, ...]
     """Options for bundles, without a transparency log."""
 
+    @property
+    def as_referrer(self) -> tuple[str, ...]:
+        """Options for simple signing in an artifact that refers to the image, without a transparency log."""
+        return (*self.simply, "--registry-referrers-mode=oci-1-1")
+
     def run(self, *arguments: str) -> None:
-        environment = {**os.environ, "COSIGN_PASSWORD": "", "HOME": str(self.folder)}
+        environment = {**os.environ, "COSIGN_PASSWORD": "", "COSIGN_EXPERIMENTAL": "1", "HOME": str(self.folder)}
         command = [str(self.program), *arguments]
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -96,6 +113,44 @@ def cosign(request: pytest.FixtureRequest, settings: Settings, tmp_path_factory:
     return made
 
 
+@pytest.fixture(scope="module")
+def stranger(cosign: Cosign, tmp_path_factory: pytest.TempPathFactory) -> Cosign:
+    """The same program, with another key pair."""
+    made = replace(cosign, folder=tmp_path_factory.mktemp("stranger"))
+    made.run("generate-key-pair")
+    return made
+
+
+@pytest.fixture(scope="module")
+def listing(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryClient]:
+    """A registry that lists what refers to an image."""
+    try:
+        program = build_registry()
+    except UnavailableError as error:
+        pytest.skip(f"the registry cannot be built: {error}")
+    (port,) = free_ports(1)
+    host = f"127.0.0.1:{port}"
+    process = Process("registry", tmp_path_factory.mktemp("registry"), [program, host])
+    process.start()
+    try:
+        wait_for(lambda: is_listening(port), 30, process.last_words)
+        yield RegistryClient(host)
+    finally:
+        process.kill()
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(params=["by tag", "by API"])
+def either(request: pytest.FixtureRequest) -> RegistryClient:
+    """A registry that does not list what refers to an image, and one that does."""
+    found: RegistryClient = request.getfixturevalue("registry" if request.param == "by tag" else "listing")
+    return found
+
+
 @pytest.fixture
 def repository() -> str:
     return f"signed-image/{uuid.uuid4().hex[:10]}"
@@ -125,12 +180,12 @@ def refusal(call: Callable[[], object]) -> str:
     return caught.value.message
 
 
-@pytest.mark.parametrize("form", ["simply", "as_bundle"])
+@pytest.mark.parametrize("form", ["simply", "as_referrer", "as_bundle"])
 def test_what_cosign_has_signed_is_accepted(
-    form: str, cosign: Cosign, repository: str, registry: LocalRegistry, access: Access
+    form: str, cosign: Cosign, repository: str, either: RegistryClient, access: Access
 ) -> None:
-    digest = registry.push_image(repository, "v1", [bundle_of(config_map("settings"))])
-    name = f"{registry.host}/{repository}"
+    digest = either.push_image(repository, "v1", [bundle_of(config_map("settings"))])
+    name = f"{either.host}/{repository}"
     assert "has no signature; sign it with cosign" in refusal(partial(resolve, f"{name}:v1", access))
     cosign.sign(f"{name}@{digest}", *getattr(cosign, form))
     signer = resolve(f"{name}:v1", access)
@@ -151,6 +206,46 @@ def test_an_attestation_that_cosign_has_made_is_accepted_beside_a_signature(
     cosign.sign(f"{name}@{digest}", *options)
     assert resolve(f"{name}:v1", access, attestation=PROVENANCE).by == "cosign"
     assert "has no attestation" in refusal(partial(resolve, f"{name}:v1", access, attestation="https://example.com/x"))
+
+
+@pytest.mark.parametrize("form", ["as_referrer", "as_bundle"])
+def test_a_signature_is_found_beside_a_bundle_by_another_key(
+    form: str, cosign: Cosign, stranger: Cosign, either: RegistryClient, access: Access
+) -> None:
+    repository = new_name()
+    digest = either.push_image(repository, "v1", [bundle_of(config_map("settings"))])
+    name = f"{either.host}/{repository}"
+    stranger.sign(f"{name}@{digest}", *stranger.as_bundle)
+    refusal(partial(resolve, f"{name}:v1", access))
+    cosign.sign(f"{name}@{digest}", *getattr(cosign, form))
+    assert resolve(f"{name}:v1", access).by == "cosign"
+
+
+@pytest.mark.parametrize("form", ["simply", "as_referrer"])
+def test_an_image_that_was_copied_with_its_signature_is_signed_as_what_it_was(
+    form: str, cosign: Cosign, registry: LocalRegistry, listing: RegistryClient, access: Access
+) -> None:
+    """By the programs with which that is done: `cosign copy`, and `oras copy` for what refers to the image."""
+    repository = new_name()
+    signed, copied = f"{registry.host}/{repository}", f"{listing.host}/copies/{repository}"
+    digest = registry.push_image(repository, "v1", [bundle_of(config_map("settings"))])
+    cosign.sign(f"{signed}@{digest}", *getattr(cosign, form))
+    copy(form, cosign, f"{signed}:v1", f"{copied}:v1")
+    assert "verify.cosign.signedAs" in refusal(partial(resolve, f"{copied}:v1", access))
+    assert resolve(f"{copied}:v1", access, signedAs=signed).by == "cosign"
+    refusal(partial(resolve, f"{copied}:v1", access, signedAs=f"{signed}/other"))
+
+
+def copy(form: str, cosign: Cosign, source: str, target: str) -> None:
+    if form == "simply":
+        cosign.run("copy", "--allow-http-registry", source, target)
+        return
+    try:
+        oras = obtain_oras(read_settings())
+    except UnavailableError as error:
+        pytest.skip(f"oras cannot be built: {error}")
+    options = ("--recursive", "--from-plain-http", "--to-plain-http")
+    subprocess.run([oras, "copy", *options, source, target], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("form", ["simply", "as_bundle"])

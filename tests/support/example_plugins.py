@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -17,6 +18,7 @@ from rukpak.plugins import (
     Prepared,
     PrepareRequest,
     ProcessRequest,
+    Proxy,
     Reason,
     Rendering,
     RenderRequest,
@@ -137,6 +139,8 @@ def entries_of(files: Mapping[str, bytes]) -> Iterator[Entry]:
 
 def ask(access: Access) -> Mapping[str, bytes]:
     """Return the files of the server, as far as the network and the user are allowed."""
+    if access.network.proxies.https and not access.network.allowed_hosts:
+        raise refused_by(access.network.proxies.https, access.path)
     if access.network.allowed_hosts or not access.network.allow_loopback:
         raise BundleError(Reason.INSECURE_REFUSED, f"{access.path}: this host is not allowed")
     if access.credentials is None or access.credentials.password != "secret":
@@ -148,6 +152,15 @@ def ask(access: Access) -> Mapping[str, bytes]:
         raise BundleError(Reason.UNREACHABLE, f"{access.path}: the server says nothing")
     access.progress(sum(map(len, files.values())), 0)
     return files
+
+
+def refused_by(proxy: Proxy, path: str) -> BundleError:
+    """Ask a proxy that connects to nothing."""
+    with socket.create_connection((proxy.host, proxy.port), timeout=10) as peer:
+        lines = ("CONNECT files.example.com:443 HTTP/1.1", f"Proxy-Authorization: {proxy.authorization}", "", "")
+        peer.sendall("\r\n".join(lines).encode())
+        peer.recv(1)
+    return BundleError(Reason.UNREACHABLE, f"{path}: proxy {proxy.authority} does not connect to this server")
 
 
 def unique() -> str:

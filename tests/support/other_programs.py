@@ -1,7 +1,8 @@
 """Programs of others, to compare with what they do: those on PATH, else built from Go modules, once per machine.
 
 kubectl's reader of YAML (k8s.io/apimachinery, sigs.k8s.io/yaml) is built from `go_yaml/`, the health checks of Argo CD
-and Flux from `go_health/`. That needs Go and its modules, from the module cache or a proxy.
+and Flux from `go_health/`, and a registry that lists referrers from `go_registry/`. That needs Go and its modules, from
+the module cache or a proxy.
 """
 
 from __future__ import annotations
@@ -169,6 +170,17 @@ def judge(program: Path, questions: Iterable[dict[str, Any]]) -> list[dict[str, 
     lines = "\n".join(map(json.dumps, questions))
     output = subprocess.run([program], input=lines, check=True, capture_output=True, text=True).stdout
     return [json.loads(line) for line in output.splitlines()]
+
+
+REFERRERS_REGISTRY = Path(__file__).with_name("go_registry")
+
+
+def build_registry() -> Path:
+    """Return the path of the program.
+
+    Raises: UnavailableError without Go, or without the modules.
+    """
+    return build(REFERRERS_REGISTRY)
 
 
 CHART = ROOT / "config/chart"

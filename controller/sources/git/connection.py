@@ -110,7 +110,8 @@ def _parse_url(text: str) -> Repository:
         port = parts.port
     except ValueError:
         raise ValueError(_FORMS) from None
-    if parts.scheme not in PORTS or not text.lower().startswith(f"{parts.scheme}://"):
+    has_more = parts.query or parts.fragment  # before the first slash; what is behind it is checked with the path
+    if parts.scheme not in PORTS or not text.lower().startswith(f"{parts.scheme}://") or has_more:
         raise ValueError(_FORMS)
     user, host = parts.username or "", _host(parts)
     if parts.password is not None:

@@ -534,10 +534,8 @@ def reach(
 
     Raises: BundleError; whatever `work` raises.
     """
-    proxy = access.network.proxies.find(repository.scheme, repository.host, repository.port)
-    place = Place(
-        subject=f"{access.path}.repository", host=repository.authority, proxy=proxy.authority if proxy else ""
-    )
+    server = f"{repository.scheme}://{repository.authority}"
+    place = place_of(f"{access.path}.repository", server, server, access.network)
     try:
         return work(Objects(connect(repository, parameters, access), access, place, counted))
     except RedirectedError:

@@ -38,6 +38,7 @@ from rukpak.api.plugins import Access, Credentials, RegistryCredentials
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
 from rukpak.controller.sources.credentials import find_credentials
+from rukpak.controller.sources.hosts import origin_of
 from rukpak.controller.sources.image.reference import Endpoint
 from rukpak.controller.sources.transport import Response, Transport
 from rukpak.controller.sources.trust import basic
@@ -257,23 +258,26 @@ class Login:
         return found.get("access_token") or found.get("token") or ""
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> _Answer:
-        own = urlsplit(url).netloc == self.endpoint.host
-        named = "" if own else f"https://{self.endpoint.host}"
+        named = "" if self._is_own(url) else f"https://{self.endpoint.host}"
         answer = _Answer.of(self.transport.send(method, url, headers, body=body, named=named))
         self.transport.settle()
         return answer
 
     def _check(self, realm: str, *, is_secret: bool) -> None:
-        scheme, host, authority = _split_realm(realm)
+        scheme, host = _split_realm(realm)
         if is_secret and scheme == "http":
             problem = " over plain http, to which no credentials are sent; configure https there"
         elif scheme not in ("https", "http") or not is_related(host, self.endpoint.host_name, is_secret=is_secret):
             problem = ", which is not in the domain of the registry; use another registry"
-        elif authority != self.endpoint.host and (scheme == "http" or not self._verify):
+        elif not self._is_own(realm) and (scheme == "http" or not self._verify):
             problem = " at another address without verified https; use https and certificateData"
         else:
             return
         raise self._refused(Reason.INSECURE_REFUSED, f"token server {quote(host)}{problem}")
+
+    def _is_own(self, url: str) -> bool:
+        """Whether a URL is one of the registry: other spellings of its host and port are the same origin."""
+        return origin_of(url) == origin_of(f"{urlsplit(url).scheme}://{self.endpoint.host}")
 
     def _refused(self, reason: Reason, problem: str) -> BundleError:
         registry = quote(self.endpoint.host)
@@ -332,13 +336,13 @@ class _Answer:
         return {key: value for key, value in found if isinstance(value, str) and _BEARER.fullmatch(value)}
 
 
-def _split_realm(realm: str) -> tuple[str, str, str]:
-    """Return scheme, host, and host with port of a realm; nothing for an invalid URL, or one with a user."""
+def _split_realm(realm: str) -> tuple[str, str]:
+    """Return scheme and host of a realm; nothing for an invalid URL, or one with a user."""
     try:
-        url = urlsplit(realm)
+        scheme, host, _ = origin_of(realm)
     except ValueError:
-        return "", "", ""
-    return ("", "", "") if "@" in url.netloc else (url.scheme, url.hostname or "", url.netloc)
+        return "", ""
+    return ("", "") if "@" in urlsplit(realm).netloc else (scheme, host or "")
 
 
 def is_related(host: str, registry: str, *, is_secret: bool) -> bool:

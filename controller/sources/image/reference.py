@@ -129,6 +129,11 @@ def parse_reference(text: str) -> ImageReference:
     )
 
 
+def is_hub(host: str) -> bool:
+    """Return whether a host, in any letters and with its port or without, is a name of the default registry."""
+    return host.lower().removesuffix(":443") in HUB_NAMES
+
+
 def has_target(text: str) -> bool:
     """Return whether a reference has a tag or a digest."""
     return "@" in text or _split_tag(text)[1] is not None
@@ -149,7 +154,7 @@ def _split_registry(name: str) -> tuple[str, str]:
     head, slash, rest = name.partition("/")
     if not slash or not ("." in head or ":" in head or head == "localhost" or head != head.lower()):
         head, rest = HUB, name
-    if head not in HUB_NAMES:
+    if not is_hub(head):
         return head, rest
     return HUB, rest if "/" in rest else f"library/{rest}"
 

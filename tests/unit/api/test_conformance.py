@@ -86,6 +86,7 @@ def make_site() -> Site:
         credentials=Credentials(username="robot", password="secret"),
         is_protected=True,
         config_map=read,
+        public={"url": "https://files.example.com/a"},
     )
 
 
@@ -267,6 +268,10 @@ def ignores_the_network(_self: Any, parameters: Any, access: Any) -> Resolution:
     return RESOLVE(_self, parameters, replace(access, network=Network()))
 
 
+def ignores_hosts(_self: Any, parameters: Any, access: Any) -> Resolution:
+    return RESOLVE(_self, parameters, replace(access, network=replace(access.network, allowed_hosts=())))
+
+
 def shows(self: Any, parameters: Any, access: Any) -> Resolution:
     password = access.credentials.password
     access = replace(access, credentials=Credentials(username="robot", password="secret"))
@@ -307,6 +312,8 @@ SOURCES = {
     "wrong_credentials_are_a_failure": {"resolve": asks_nobody},
     "a_host_that_is_not_allowed_is_not_asked": {"resolve": ignores_the_network},
     "an_address_that_is_not_allowed_is_not_asked": {"resolve": ignores_the_network},
+    "a_proxy_is_asked_and_nobody_else": {"resolve": ignores_the_network},
+    "a_proxy_is_not_asked_for_a_host_that_is_not_allowed": {"resolve": ignores_hosts},
     "the_content_is_what_is_there": {"fetch": lambda *_: example.entries_of({"a.txt": b"other"})},
     "it_is_the_same_each_time": {"fetch": lambda *_: example.entries_of({"a.txt": unique().encode()})},
     "what_was_resolved_before_a_change_is_fetched_or_nothing": {"fetch": floats},

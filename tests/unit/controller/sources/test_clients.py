@@ -541,6 +541,66 @@ def test_a_chart_is_read_from_a_repository_as_helm_reads_it(case: Charts, helm: 
         assert version_of(found) == (None if case.stricter else wanted)
 
 
+ROBOT = "Basic " + base64.b64encode(b"robot:secret").decode()
+
+
+@dataclass(frozen=True)
+class Passing:
+    """A chart at another origin than its index, which needs credentials."""
+
+    name: str
+    passes: bool
+    """Whether spec and command say that the credentials are passed on."""
+    wanted: bool
+    """Whether the server of the chart wants them."""
+    got: bool
+    """Whether Helm reads the chart."""
+    spelled: str = ""
+    """How the address of the repository is spelled in the index, where that is no other origin: for Helm it is one."""
+
+
+PASSING = [
+    Passing("passed on to who wants them", passes=True, wanted=True, got=True),
+    Passing("passed on to who does not want them", passes=True, wanted=False, got=True),
+    Passing("kept from who wants them", passes=False, wanted=True, got=False),
+    Passing("kept from who does not want them", passes=False, wanted=False, got=True),
+    Passing("in upper case", passes=False, wanted=True, got=False, spelled="https://LOCALHOST:{port}"),
+    Passing("with zeros", passes=False, wanted=True, got=False, spelled="https://localhost:0{port}"),
+]
+
+
+@pytest.mark.parametrize("case", PASSING, ids=attrgetter("name"))
+def test_credentials_are_passed_to_the_host_of_a_chart_as_by_helm(
+    case: Passing, helm: Path, authority: Authority, tmp_path: Path
+) -> None:
+    index = [b""]
+
+    def answer(asked: Asked) -> Reply:
+        is_open = asked.headers.get("Authorization") == ROBOT or (asked.place != "/index.yaml" and not case.wanted)
+        return Reply(body=index[0] if asked.place == "/index.yaml" else ARCHIVE) if is_open else Reply(status=401)
+
+    with (
+        OddServer(answer, authority.server_context()) as server,
+        OddServer(answer, authority.server_context()) as other,
+    ):
+        port = server.host.rpartition(":")[2]
+        repository = f"https://localhost:{port}"
+        index[0] = indexed(urls=[f"{case.spelled.format(port=port) or other.url}/web-1.0.0.tgz"])
+        options = ["--username=robot", "--password=secret", f"--ca-file={authority.folder / 'ca.crt'}"]
+        options += ["--pass-credentials"] if case.passes else []
+        homes = {f"HELM_{name}_HOME": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")}
+        # With `pull --repo`, they are sent to any host of a chart.
+        assert run(helm, "repo", "add", "private", repository, *options, **homes) is not None
+        assert (pulled(helm, tmp_path, "private/web") is not None) == case.got
+        other.requests.clear()
+        parameters = {"repository": repository, "name": "web", "certificateData": authority.pem}
+        robot = Credentials(username="robot", password="secret")
+        found = ours(ChartSource(), {**parameters, "passCredentials": case.passes}, tmp_path, credentials=robot)
+        assert (version_of(found) is not None) == (case.got or bool(case.spelled))
+        sent = {asked.headers.get("Authorization") for asked in other.requests}
+        assert sent == (set() if case.spelled else {ROBOT if case.passes else None})
+
+
 def chart_registry(tag: str = "1.0.0", layer_type: str = CHART, **others: Any) -> Answer:
     config = json.dumps({"name": "web", "version": "1.0.0", "apiVersion": "v2"}).encode()
     document = image(ARCHIVE, layer_type, config=describe(config, CHART_CONFIG), **others)

@@ -7,14 +7,24 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.controller.sources.demands import Demand, SignaturePolicy, can_be_signed, parse_demands
 from tests.support.deployments import manifest
 
 DIGEST = "sha256:" + "a" * 64
-PLACES = (Path(__file__).parents[3] / "data" / "places.yaml").read_text(encoding="utf-8")
-TABLE = yaml.load(PLACES, yaml.CSafeLoader)  # noqa: TID251 - a file of ours
+DATA = Path(__file__).parents[3] / "data"
+TABLE, MORE = (
+    yaml.load((DATA / name).read_text(encoding="utf-8"), yaml.CSafeLoader)  # noqa: TID251 - files of ours
+    for name in ("places.yaml", "spellings.yaml")
+)
+OTHERS = [
+    (group["demand"], group["kind"], at, expect)
+    for group in MORE
+    for expect in ("demanded", "guarded", "refused", "free")
+    for at in group.get(expect, ())
+]
 SPELLINGS: dict[str, dict[str, str]] = {row["case"]: row for row in TABLE["spellings"]}
 POLICY = SignaturePolicy(demands=parse_demands(",".join(TABLE["demands"]), "rukpak-system"), mirrors=TABLE["mirrors"])
 UNSIGNABLE: list[dict[str, Any]] = [
@@ -50,19 +60,32 @@ def keys_of(source: dict[str, Any], policy: SignaturePolicy = POLICY) -> str:
     return demanded.keys if demanded else ""
 
 
-def spelled(row: dict[str, str]) -> dict[str, Any]:
-    return {"image": image, "git": git, "http": http, "chart": chart}[row["kind"]](row["at"])
+def spelled(kind: str, at: str) -> dict[str, Any]:
+    return {"image": image, "git": git, "http": http, "chart": chart}[kind](at)
 
 
-SOURCES = [spelled(row) for row in SPELLINGS.values()]
+SOURCES = [spelled(row["kind"], row["at"]) for row in SPELLINGS.values()]
 
 
 @pytest.mark.parametrize("case", SPELLINGS)
 def test_nobody_gets_around_a_demand_by_another_spelling(case: str) -> None:
     row = SPELLINGS[case]
-    demanded = completed(POLICY, spelled(row)).demanded
+    demanded = completed(POLICY, spelled(row["kind"], row["at"])).demanded
     found = "free" if demanded is None else "refused" if demanded.problem else demanded.keys
     assert found == row["expect"] or (row["expect"] == "guarded" and found != "free")
+
+
+@pytest.mark.parametrize(("pattern", "kind", "at", "expect"), OTHERS)
+def test_nobody_gets_around_a_demand_by_a_spelling_of_somebody_else(
+    pattern: str, kind: str, at: str, expect: str
+) -> None:
+    try:
+        demanded = completed(policy(f"{pattern}=/keys"), spelled(kind, at)).demanded
+    except ValidationError:  # by the API, with demands and without
+        found = "refused"
+    else:
+        found = "free" if demanded is None else "refused" if demanded.problem else "demanded"
+    assert found == expect or (expect == "guarded" and found != "free")
 
 
 @pytest.mark.parametrize("source", UNSIGNABLE, ids=str)

@@ -20,6 +20,8 @@ NAMES = {
     "example.com": ["93.184.216.34", "2606:2800:220:1::1"],
     "mixed.example": ["10.0.0.1", "8.8.8.8", "169.254.169.254"],
     "metadata.example": ["169.254.169.254"],
+    "rebinding.example": ["8.8.8.8", "169.254.169.254"],
+    "ip6-loopback": ["::1"],
     "inside.example": ["10.0.0.1"],
     "build": ["192.168.1.7"],
     "git.corp": ["192.168.1.8"],
@@ -106,6 +108,13 @@ def test_the_way_to_a_server(case: str) -> None:
 REFUSED = {
     "a denied address": (at("inside.example"), Network(denied_networks=("10.0.0.0/8",)), "--denied-networks"),
     "a denied address through a proxy": (at("inside.example"), through(denied_networks=("10.0.0.0/8",)), "--denied-"),
+    "one denied address among others through a proxy": (
+        at("mixed.example"),
+        through(denied_networks=("10.0.0.0/8",)),
+        "not all of its addresses are allowed",
+    ),
+    "one address of metadata among others through a proxy": (at("rebinding.example"), through(), "not all of its"),
+    "a name of this machine through a proxy": (at("ip6-loopback"), through(), "it is a loopback address"),
     "metadata through a proxy": (at("metadata.example"), through(), "it is link-local"),
     "an address": (at("10.0.0.1"), through(), "a proxy is asked for names only"),
     "an address of IPv6": (at("fd00::1"), through(), "a proxy is asked for names only"),

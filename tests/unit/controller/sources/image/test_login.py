@@ -301,6 +301,29 @@ def test_an_unverified_registry_names_no_other_place_for_tokens(
     assert caught.value.reason is Reason.INSECURE_REFUSED
 
 
+@pytest.mark.parametrize("realm", ["HTTPS://LOCALHOST:{port}/token", "https://localhost:0{port}/token"])
+def test_an_unverified_registry_is_the_same_place_in_another_spelling(
+    realm: str, registry: FaultyRegistry, access: Access
+) -> None:
+    port = registry.host.rpartition(":")[2]
+    registry.wants_token, registry.realm = True, realm.format(port=port)
+    registry.add_image("v1", *LAYERS)
+    parameters = {"ref": f"localhost:{port}/bundle:v1", "insecureSkipTLSVerify": True}
+    assert SOURCE.resolve(parameters, replace(access, credentials=None)).digest
+    assert "/token" in [path.partition("?")[0] for _, path, _ in registry.requests]
+
+
+@pytest.mark.parametrize("realm", ["https://{host}0/token", "https://127.0.0.1/token", "https://{host}:99999/token"])
+def test_an_unverified_registry_names_no_other_port_for_tokens(
+    realm: str, registry: FaultyRegistry, access: Access
+) -> None:
+    registry.wants_token, registry.realm = True, realm.format(host=registry.host)
+    parameters = {"ref": f"{registry.host}/bundle:v1", "insecureSkipTLSVerify": True}
+    with pytest.raises(BundleError) as caught:
+        SOURCE.resolve(parameters, replace(access, credentials=None))
+    assert caught.value.reason is Reason.INSECURE_REFUSED
+
+
 def choose(ref: str, credentials: Credentials | None, **mirrors: Any) -> list[str]:
     endpoint = find_endpoint(parse_reference(ref), Network(**mirrors).registry_mirrors)
     return [found.username for found in choose_credentials(credentials, endpoint)]
