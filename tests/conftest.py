@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
@@ -29,6 +29,7 @@ from rukpak.controller.playground.settings import Settings, read_settings
 from rukpak.controller.processes.programs import Mechanisms
 from tests.support.charts import packaged_helm
 from tests.support.controller import Controller
+from tests.support.leftovers import Surroundings
 from tests.support.registry import LocalRegistry
 
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
@@ -38,16 +39,17 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "fresh_kwok_cluster": (*CONTROL_PLANE, "kwok"),
     "registry": ("registry",),
     "fresh_registry": ("registry",),
-    "watched": ("prometheus", "promtool"),
-    "sops": ("sops",),
 }
 """What a fixture needs."""
+RARE: Mapping[str, tuple[str, ...]] = {"prometheus": ("prometheus", "promtool"), "sops": ("sops",)}
+"""What a fixture needs that takes minutes to build: without `--all`, its tests are skipped if it is not there."""
 OPTIONAL: Mapping[str, tuple[str, ...]] = {"helm": ("helm",), "helm_4": ("helm",)}
 """What a fixture skips tests without."""
 if os.geteuid() == 0:
     OPTIONAL = {**OPTIONAL, "node_cluster": (*CONTROL_PLANE, *NODE), "fresh_node_cluster": (*CONTROL_PLANE, *NODE)}
 BINARIES = pytest.StashKey[Binaries]()
 LEFT_OUT = pytest.StashKey[list[str]]()
+SURROUNDINGS = pytest.StashKey[Surroundings]()
 RESET_BEFORE_TLS = pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
 """An API server that is killed resets connections before their TLS handshake. CPython leaves these to the garbage
 collector (`SSLSocket._create`, where `getpeername` fails), and the caller never gets a socket to close."""
@@ -62,6 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if Mechanisms.found().lack():
         _go_on_unconfined()
+    config.stash[SURROUNDINGS] = Surroundings()
     config.stash[BINARIES] = Binaries(read_settings(), _teller(config), builds=BUILDS)
 
 
@@ -72,6 +75,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         chosen = set(map(id, left_out))
         items[:] = [item for item in items if id(item) not in chosen]
+        _skip_without_programs(config.stash[BINARIES], items)
     items.sort(key=lambda item: item.get_closest_marker("long") is None)  # stable: a file's tests stay together
     rough = [item for item in items if _needs_own_cluster(item)]
     for item in rough:
@@ -94,12 +98,22 @@ def _find_thorough(items: list[pytest.Item]) -> Iterator[pytest.Item]:
             yield item
 
 
+def _skip_without_programs(binaries: Binaries, items: list[pytest.Item]) -> None:
+    for fixture, programs in RARE.items():
+        needing = [item for item in items if fixture in getattr(item, "fixturenames", ())]
+        missing = set(programs) - binaries.find(programs).keys() if needing else set[str]()
+        for item in needing if missing else []:
+            reason = f"{', '.join(sorted(missing))}: missing, and takes minutes to build; hack/test --all does"
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Obtain what the selected tests need, before the first of them waits for it."""
     if session.config.option.collectonly and not session.config.getoption("--obtain"):
         return
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    needed, optional = _needed(PROGRAMS, fixtures), _needed(OPTIONAL, fixtures)
+    rare = RARE if session.config.getoption("--all") else {}
+    needed, optional = _needed({**PROGRAMS, **rare}, fixtures), _needed(OPTIONAL, fixtures)
     if session.config.getoption("kubeconfig"):
         needed = {program: None for program in needed if program not in CONTROL_PLANE or program == "kubectl"}
     try:
@@ -145,6 +159,27 @@ def _teller(config: pytest.Config) -> Callable[[str], None]:
     return tell
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Count what fixtures of a file or the session start as what was there, also if a test asks for them late."""
+    result = yield
+    if fixturedef.scope != "function":
+        request.config.stash[SURROUNDINGS].begin()
+    return result
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Fail a test that leaves something behind; its other fixtures end before this one, those of the file live on."""
+    surroundings = pytestconfig.stash[SURROUNDINGS]
+    surroundings.begin()
+    yield
+    if left := surroundings.find_left():
+        pytest.fail("the test has left something behind: " + "; ".join(left), pytrace=False)
+
+
 @pytest.fixture(scope="session")
 def settings() -> Settings:
     """Versions and folders of what is started."""
@@ -177,6 +212,12 @@ def helm_4(binaries: Binaries) -> Path:
 def sops(binaries: Binaries) -> Path:
     """SOPS, for the plug-in in hack/plugins/sops."""
     return binaries.obtain(["sops"])["sops"]
+
+
+@pytest.fixture(scope="session")
+def prometheus(binaries: Binaries) -> Mapping[str, Path]:
+    """Prometheus and promtool, by name."""
+    return binaries.obtain(RARE["prometheus"])
 
 
 @pytest.fixture(scope="session")

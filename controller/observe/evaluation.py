@@ -61,6 +61,7 @@ class Evaluator:
         self._idle: list[_Child] = []
         self._problems: dict[str, str] = {}
         """Of well-formed and other expressions that were asked about."""
+        self._is_stopped = False
 
     def find_problem(self, expression: str) -> str:
         """Return what is wrong with an expression, and where; empty if nothing is.
@@ -94,8 +95,9 @@ class Evaluator:
             return [f"it is {error}"] * len(given)
 
     def stop(self) -> None:
-        """End the children that are idle."""
+        """End the children, each once it has answered."""
         with self._lock:
+            self._is_stopped = True
             idle, self._idle = self._idle, []
         for child in idle:
             child.close()
@@ -115,7 +117,7 @@ class Evaluator:
             child = _Child()
             answer = child.ask(request)
         with self._lock:
-            is_kept = len(self._idle) < PLACES
+            is_kept = not self._is_stopped and len(self._idle) < PLACES
             if is_kept:
                 self._idle.append(child)
         if not is_kept:

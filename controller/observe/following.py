@@ -244,7 +244,7 @@ class _ByPolling(Generic[RecordT]):
 
 
 class _Poller:
-    """Polls objects one by one, each share in turn, on a thread that starts with the first object. Thread-safe."""
+    """Polls objects one by one, each share in turn, on a thread that ends when there is none. Thread-safe."""
 
     def __init__(self, pace: PollingPace, supervisor: Supervisor) -> None:
         self._pace, self._supervisor = pace, supervisor
@@ -271,20 +271,20 @@ class _Poller:
             line.pop(polled, None)
             if not line:
                 self._lines.pop(polled.share, None)
+                self._changed.notify()
 
     def _run(self) -> None:
-        while True:
-            polled = self._next()
+        while polled := self._next():
             try:
                 polled.poll()
             except Exception:  # one object must not stop the others
                 log.exception("object not polled", extra={"share": polled.share})
             time.sleep(self._pace.between)
 
-    def _next(self) -> _ByPolling[Any]:
-        """Wait for the next object that is due, and return it."""
+    def _next(self) -> _ByPolling[Any] | None:
+        """Wait for the next object that is due, and return it; None, and no thread is left, if there is no object."""
         with self._changed:
-            while True:
+            while self._lines:
                 now = time.monotonic()
                 for share, line in self._lines.items():
                     polled, due = next(iter(line.items()))
@@ -293,8 +293,9 @@ class _Poller:
                         line.move_to_end(polled)
                         self._lines.move_to_end(share)
                         return polled
-                soonest = min((next(iter(line.values())) for line in self._lines.values()), default=None)
-                self._changed.wait(None if soonest is None else soonest - now)
+                self._changed.wait(min(next(iter(line.values())) for line in self._lines.values()) - now)
+            self._thread = None
+            return None
 
 
 class FollowedObject(Protocol[ExpectedT_contra]):

@@ -20,7 +20,7 @@ import tarfile
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -96,7 +96,7 @@ def find_installed(program: Program, settings: Settings, tell: Tell) -> Path | N
     Reports each unsuitable one in one line.
     """
     for path in _candidates(program, settings):
-        version = version_of(path, program)
+        version = version_of(path, program.version_arguments)
         if version and program.fits(version, settings):
             return path
         shown = ".".join(map(str, version)) if version else "unknown version"
@@ -116,11 +116,11 @@ def _candidates(program: Program, settings: Settings) -> Iterator[Path]:
                 yield path.absolute()
 
 
-def version_of(path: Path, program: Program) -> Version | None:
-    """Return the version that a program reports; None if it reports none."""
+def version_of(path: Path, arguments: Sequence[str]) -> Version | None:
+    """Return the version that a program reports when it is called with these arguments; None if it reports none."""
     try:
         told = subprocess.run(
-            [path, *program.version_arguments],
+            [path, *arguments],
             capture_output=True,
             stdin=subprocess.DEVNULL,
             timeout=VERSION_SECONDS,

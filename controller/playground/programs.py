@@ -153,8 +153,9 @@ REGISTRY = Program(
     name="registry",
     part="registry",
     version=lambda settings: settings.registry_version,
-    fits=lambda version, _: version >= (2, 8),
-    wanted=lambda _: "2.8 or newer",
+    # An older one, as Debian has it, ends with a panic when it is to check tokens by `jwks`.
+    fits=lambda version, _: version >= (3, 0),
+    wanted=lambda _: "3.0 or newer",
     release=_registry_release,
     aliases=("docker-registry",),
 )

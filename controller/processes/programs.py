@@ -289,8 +289,10 @@ def read_pipes(
         for pipe, take in takers.items():
             selector.register(pipe, selectors.EVENT_READ, take)
         while selector.get_map():
-            ready = selector.select(TICK)
-            if not ready and ended and ended.is_set():
+            # Asked first: between a look at the pipes and the question, the program may write its last words and end.
+            is_over = ended is not None and ended.is_set()
+            ready = selector.select(0 if is_over else TICK)
+            if is_over and not ready:
                 return
             for key, _ in ready:
                 data = os.read(key.fd, CHUNK)

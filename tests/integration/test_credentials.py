@@ -377,15 +377,19 @@ def squid() -> Iterator[Squid]:
 
 
 @pytest.fixture
-def proxied_world(squid: Squid, cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
-    """A world whose controller reads sources through a proxy that wants a password."""
+def proxied_world(
+    bank: Bank, squid: Squid, cluster: Cluster, registry: LocalRegistry, settings: Settings
+) -> Iterator[World]:
+    """A world whose controller reads sources through a proxy that wants a password, and leads instead of the file's."""
 
     def make(*arguments: Any, environment: dict[str, str]) -> Controller:
         proxies = {"HTTPS_PROXY": squid.url, "HTTP_PROXY": squid.url, "NO_PROXY": ".svc"}
         return Controller(*arguments, environment={**environment, **proxies})
 
+    bank.world.controller.stop()
     with new_world(cluster, registry, settings.running, make=make) as world:
         yield world
+    bank.world.controller.start()
 
 
 def test_sources_are_read_through_the_proxy_of_the_controller_whose_credentials_are_seen_nowhere(

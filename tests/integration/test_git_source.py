@@ -591,11 +591,11 @@ CREDENTIALS = {
 }
 
 
-def log_everything() -> tuple[io.StringIO, logging.Handler]:
+def log_everything(caplog: pytest.LogCaptureFixture) -> tuple[io.StringIO, logging.Handler]:
     text = io.StringIO()
     handler = logging.StreamHandler(text)
     logging.getLogger().addHandler(handler)
-    logging.getLogger().setLevel(logging.DEBUG)
+    caplog.set_level(logging.DEBUG)
     return text, handler
 
 
@@ -609,9 +609,13 @@ def test_credentials_over_https(kind: str, secure_forge: Forge, authority: trust
 
 
 def test_no_credential_shows_anywhere(
-    secure_forge: Forge, authority: trustme.CA, access: Access, monkeypatch: pytest.MonkeyPatch
+    secure_forge: Forge,
+    authority: trustme.CA,
+    access: Access,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    text, handler = log_everything()
+    text, handler = log_everything(caplog)
     monkeypatch.setenv("RUKPAK_SECRET", CANARY)
     seen: list[bytes] = []
 

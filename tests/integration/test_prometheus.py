@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,6 @@ import yaml
 
 from hack.control_plane.prometheus import Prometheus
 from rukpak.api.names import GROUP, PLURAL, SHARD
-from rukpak.controller.playground.binaries import Binaries
 from rukpak.controller.playground.cluster import ControlPlane
 from rukpak.controller.playground.processes import free_ports, make_owned_folder, take_away
 from rukpak.controller.playground.settings import Settings
@@ -58,12 +57,15 @@ def rules_file(folder: Path) -> Path:
     return path
 
 
-def test_the_rules_do_what_they_say(binaries: Binaries, tmp_path: Path) -> None:
-    promtool = binaries.obtain(["promtool"])["promtool"]
+def test_the_rules_do_what_they_say(prometheus: Mapping[str, Path], tmp_path: Path) -> None:
     rules_file(tmp_path)
     shutil.copy(ROOT / "tests/data/prometheus/rules.yaml", tmp_path / "tests.yaml")
     done = subprocess.run(
-        [promtool, "test", "rules", "tests.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [prometheus["promtool"], "test", "rules", "tests.yaml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -110,10 +112,9 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def watched(
-    fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, binaries: Binaries
+    fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, prometheus: Mapping[str, Path]
 ) -> Iterator[Watched]:
     ports = dict(zip(("leader", "standby"), map(str, free_ports(2)), strict=True))
-    program = binaries.obtain(["prometheus"])["prometheus"]
     folder = make_owned_folder(settings.running, "prometheus")
     other = make_owned_folder(settings.running, "controller")
     address = "--metrics-address=127.0.0.1:"
@@ -121,13 +122,13 @@ def watched(
         world.wait(lambda: '"msg": "leading"' in world.controller.log, "a leader")
         standby = Controller(other, fresh_cluster.kubeconfig, address + ports["standby"], environment={})
         targets = [f"127.0.0.1:{port}" for port in ports.values()]
-        prometheus = Prometheus(folder, program, targets, rules_file(folder))
+        server = Prometheus(folder, prometheus["prometheus"], targets, rules_file(folder))
         try:
             standby.start()
-            prometheus.start()
-            yield Watched(world=world, standby=standby, prometheus=prometheus, ports=ports)
+            server.start()
+            yield Watched(world=world, standby=standby, prometheus=server, ports=ports)
         finally:
-            prometheus.stop()
+            server.stop()
             standby.kill()
             print(standby.log)  # noqa: T201 -- pytest shows it where the test has failed
     take_away(folder)

@@ -81,15 +81,19 @@ def test_a_restart_with_nothing_changed_writes_nothing_and_reads_one_list_a_kind
     world.wait(lambda: f"list {STORE}" in "".join(world.requests(since)), "revisions of nobody looked for")
     touch_bundle_deployment(deployments[0])
     deployments[0].edit("settings", color="red")
-    deployments[0].wait(lambda: deployments[0].data("settings") == {"color": "blue"}, "repair")
-
     repaired = deployments[0].path_of("settings")
-    written = [urlsplit(write.split()[1]).path for write in world.writes(since)]
-    assert [path for path in written if not path.endswith("/events")] == [repaired]
+
+    def written() -> list[str]:
+        return [urlsplit(write.split()[1]).path for write in world.writes(since)]
+
+    # A write is in the audit log once it was answered, which is after others can see it.
+    world.wait(lambda: repaired in written(), "repair")
+    assert deployments[0].data("settings") == {"color": "blue"}
+    assert [path for path in written() if not path.endswith("/events")] == [repaired]
     for deployed in deployments[1:]:
         assert world.requests_about(deployed.name, since) == []
     asked = [request.split() for request in world.requests(since)]
-    reads = {urlsplit(address).path for verb, address in asked if verb not in WRITES} - set(written)
+    reads = {urlsplit(address).path for verb, address in asked if verb not in WRITES} - set(written())
     kept = {f"{STORE}/{secret['metadata']['name']}" for secret in deployments[0].revisions()}
     # Whose revisions are nobody's is asked of the API server, and of no watch.
     swept = {STORE, DEPLOYMENTS}

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from hack.control_plane.builds import ENVIRONMENT
-from rukpak.controller.playground.binaries import Cache
+from rukpak.controller.playground.binaries import Cache, Tell, version_of
+from rukpak.controller.playground.programs import parse_version
 from rukpak.controller.playground.settings import Settings, read_settings
 from tests.support.bundles import ROOT
 
@@ -51,9 +52,13 @@ def install(package: str, version: str, settings: Settings, program: str = "", *
     Raises: UnavailableError without Go, or without the modules.
     """
     program = program or package.rpartition("/")[2]
-    name = f"built-{program}-{version}-{settings.architecture}"
+    name = _key(program, version, settings)
     installed = ["install", f"{package}@v{version}"]
     return _cache(settings).obtain(name, lambda made: _go(installed, made, seconds=seconds, GOBIN=str(made))) / program
+
+
+def _key(program: str, version: str, settings: Settings) -> str:
+    return f"built-{program}-{version}-{settings.architecture}"
 
 
 def _cache(settings: Settings) -> Cache:
@@ -78,6 +83,21 @@ def _go(arguments: list[str], folder: Path, *, seconds: float = _SECONDS, **envi
         raise UnavailableError(f"go {arguments[0]} failed: {said}") from error
 
 
+def find(name: str, least: str, below: str, tell: Tell = print) -> Path | None:
+    """Return the program on PATH if its version is from `least` on, but `below`, which says that in one line if not.
+
+    None also if another program has the name: it reports no version.
+    """
+    if not (found := shutil.which(name)):
+        return None
+    version = version_of(Path(found), ["version"])
+    if version and parse_version(least) <= version < parse_version(below):
+        return Path(found)
+    shown = ".".join(map(str, version)) if version else "unknown version"
+    tell(f"{found}: {shown}, not used: need {least} or newer, below {below}")
+    return None
+
+
 CRANE_VERSION = "0.20.3"
 
 
@@ -86,8 +106,9 @@ def obtain_crane(settings: Settings) -> Path:
 
     Raises: UnavailableError without Go, or without the module.
     """
-    if found := shutil.which("crane"):
-        return Path(found)
+    # What it reads is compared with what we read: an older one knows fewer compressions.
+    if found := find("crane", "0.20", "1"):
+        return found
     return install("github.com/google/go-containerregistry/cmd/crane", CRANE_VERSION, settings)
 
 
@@ -99,8 +120,8 @@ def obtain_oras(settings: Settings) -> Path:
 
     Raises: UnavailableError without Go, or without the module.
     """
-    if found := shutil.which("oras"):
-        return Path(found)
+    if found := find("oras", "1.2", "2"):
+        return found
     return install("oras.land/oras/cmd/oras", ORAS_VERSION, settings)
 
 
@@ -109,11 +130,13 @@ _COSIGN_SECONDS = 1800
 """It contains the clients of several clouds."""
 
 
-def obtain_cosign(settings: Settings, version: str = COSIGN_VERSION) -> Path:
+def obtain_cosign(settings: Settings, version: str = COSIGN_VERSION, *, may_build: bool = True) -> Path:
     """Return the program; that on PATH may be of another line.
 
-    Raises: UnavailableError without Go, or without the module.
+    Raises: UnavailableError without Go, or without the module, or if it has not been built and must not be.
     """
+    if not may_build and not _cache(settings).find(_key("cosign", version, settings)):
+        raise UnavailableError("it has not been built yet; hack/test --all builds it")
     package = f"github.com/sigstore/cosign/v{version[0]}/cmd/cosign"
     return install(package, version, settings, seconds=_COSIGN_SECONDS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import socket
 import threading
 from collections.abc import Iterator, Mapping
@@ -365,6 +366,10 @@ class Reply(NamedTuple):
     headers: Mapping[str, str]
 
 
+LOGGERS = ("uvicorn", "uvicorn.access", "uvicorn.asgi", "uvicorn.error")
+"""Whose levels a server sets for the whole process."""
+
+
 @contextmanager
 def serve(client: Client, *, is_read_only: bool = False, certificate: str = "") -> Iterator[Served]:
     """Serve the page of a cluster; with the file of a certificate over https."""
@@ -381,6 +386,7 @@ def serve(client: Client, *, is_read_only: bool = False, certificate: str = "") 
             is_read_only=is_read_only,
             key=b"key",
         )
+        levels = {name: logging.getLogger(name).level for name in LOGGERS}
         server = make_server(site, certificate)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         board.start()
@@ -391,3 +397,5 @@ def serve(client: Client, *, is_read_only: bool = False, certificate: str = "") 
             server.should_exit = True
             thread.join()
             board.stop()
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
@@ -31,7 +31,7 @@ from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import Manifest, bundle_of
 from tests.support.git_servers import Content, GitHttpServer, GitRepository
 from tests.support.registry import Files, LocalRegistry, pack
-from tests.support.web_servers import FaultyServer
+from tests.support.web_servers import FaultyServer, QuietServer
 
 USER, PASSWORD = "robot", "correct horse"
 IDENTITY_TOKEN = "identity-of-robot"
@@ -146,7 +146,7 @@ class TokenServer:
         """Method and scope of the requests so far."""
         self.lifetime = 300
         """Seconds that a token is good for; distribution grants 60 more."""
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"tokens": self}))
+        self._server = QuietServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"tokens": self}))
         self._server.socket = authority.server_context().wrap_socket(self._server.socket, server_side=True)
         self.url = f"https://127.0.0.1:{self._server.server_port}/token"
 

@@ -20,12 +20,14 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
+from weakref import WeakSet
 
 from rukpak.controller.playground.components import read_token
+from tests.support.web_servers import QuietServer
 
 HITS = 2
 """How often a method and path is hit in one storm at most."""
@@ -115,6 +117,7 @@ class Weather:
         self._lock = threading.Lock()
         self._seed = 0
         self._asked: Counter[tuple[str, str]] = Counter()
+        self._upstream: WeakSet[http.client.HTTPSConnection] = WeakSet()
         self._watching: set[socket.socket] = set()
         self._hushed: set[socket.socket] = set()
         self._deaf: set[socket.socket] = set()
@@ -135,6 +138,9 @@ class Weather:
         self._proxy.shutdown()
         self._proxy.server_close()
         self._cut_watches()
+        for connection in list(self._upstream):
+            if connection.sock:
+                hang_up(connection.sock)
 
     def write_kubeconfig(self, file: Path) -> Path:
         """Write a kubeconfig by which the API server is reached through here."""
@@ -211,15 +217,13 @@ class Weather:
         self._ended.wait(seconds)
 
     def connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self._host, context=self._tls, timeout=SECONDS)
+        connection = http.client.HTTPSConnection(self._host, context=self._tls, timeout=SECONDS)
+        self._upstream.add(connection)
+        return connection
 
 
-class _Proxy(ThreadingHTTPServer):
-    daemon_threads = True
+class _Proxy(QuietServer):
     request_queue_size = 128
-
-    def handle_error(self, *_: object) -> None:
-        """Log nothing: hanging up is the purpose of this proxy."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -8,6 +8,7 @@ for. Alone: `python -m tests.support.web_servers` serves one file until interrup
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
+from typing import Any, Self
 
 
 class FileServer:
@@ -111,7 +112,7 @@ class OddServer:
     def __init__(self, answer: Answer, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Asked] = []
         self._answer = answer
-        self._server = _OddServer(("127.0.0.1", 0), type("Handler", (_OddHandler,), {"server_of_the_test": self}))
+        self._server = QuietServer(("127.0.0.1", 0), type("Handler", (_OddHandler,), {"server_of_the_test": self}))
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.host = f"127.0.0.1:{self._server.server_port}"
@@ -128,13 +129,6 @@ class OddServer:
     def reply(self, asked: Asked) -> Reply:
         self.requests.append(asked)
         return self._answer(asked)
-
-
-class _OddServer(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Say nothing: clients hang up."""
 
 
 class _OddHandler(BaseHTTPRequestHandler):
@@ -334,6 +328,25 @@ class QuietServer(ThreadingHTTPServer):
     """Ends with its process, and says nothing about clients that hang up or do not like its certificate."""
 
     daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._connections: set[Any] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """End also the connections that clients keep open, and thereby their threads."""
+        super().server_close()
+        for connection in list(self._connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, *_: object) -> None:
         """Log nothing: clients of these tests hang up in the middle of a body."""

@@ -44,6 +44,30 @@ def test_all_tests_run_with_packages_that_are_not_locked(resolution: str) -> Non
     assert jobs()[resolution]["steps"][-1]["run"] == f".ci/run --dependencies {resolution}"
 
 
+def test_a_change_waits_for_the_default_run_and_everything_runs_each_night_and_before_a_release() -> None:
+    conditions = {name: job["if"] for name, job in jobs().items()}
+    change = conditions.pop("default")
+    assert jobs()["default"]["steps"][-1]["run"] == "hack/test"
+    [every] = set(conditions.values())
+    events = {
+        "a push": ("push", "branch"),
+        "a pull request": ("pull_request", "branch"),
+        "a night": ("schedule", "branch"),
+        "a request": ("workflow_dispatch", "branch"),
+        "a release, which calls it": ("push", "tag"),
+    }
+    assert [name for name, event in events.items() if holds(change, *event)] == ["a push", "a pull request"]
+    assert [name for name, event in events.items() if holds(every, *event)] == [*events][2:]
+
+
+def holds(condition: str, event: str, ref: str) -> bool:
+    """Return what a condition of a job says of an event; its terms are comparisons of these two, joined by `||`."""
+    values = {"github.event_name": event, "github.ref_type": ref}
+    terms = [term.strip("() ").split(" && ") for term in condition.split("||")]
+    pairs = [[comparison.split(" == ") for comparison in term] for term in terms]
+    return any(all(values[name] == value.strip("'") for name, value in term) for term in pairs)
+
+
 def release() -> dict[str, Any]:
     [document] = read_documents((ROOT / ".github/workflows/release.yaml").read_bytes(), "release.yaml")
     found: dict[str, Any] = document.value

@@ -172,7 +172,7 @@ def test_a_share_that_has_used_much_waits_for_nobody_who_has_nothing_to_do() -> 
     assert serve(turns) == "ABAA"
 
 
-SECONDS = 10.0
+SECONDS = 60.0
 GOES_ON = threading.Event()
 
 

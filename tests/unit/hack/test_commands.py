@@ -14,7 +14,7 @@ COMMANDS = ["cluster", "fix", "lock", "mutate", "run", "test"]
 def run(command: Path, *arguments: str, path: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": path, "HOME": "/nonexistent"}
     return subprocess.run(
-        ["/bin/bash", command, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=60
+        ["/bin/bash", command, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=120
     )
 
 

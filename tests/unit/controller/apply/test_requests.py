@@ -45,7 +45,7 @@ class Gate:
 
     def pass_through(self, item: str) -> None:
         self.begun.append(item)
-        assert self.open.wait(20)
+        assert self.open.wait(60)
 
 
 def aside(work: Callable[[], object]) -> threading.Thread:
@@ -70,11 +70,11 @@ def test_what_is_sent_alone_is_sent_by_the_thread_of_the_caller(pool: Pool) -> N
 def test_as_many_are_under_way_as_there_are_threads_whoever_sends_them() -> None:
     pool, gate = Pool(5, Supervisor(), clock=lambda: 0.0), Gate()
     callers = [aside(lambda: pool.run(gate.pass_through, ["item"] * 4)) for _ in range(3)]
-    wait_for(lambda: len(gate.begun) == 5, 20, "as many as there are threads")
+    wait_for(lambda: len(gate.begun) == 5, 60, "as many as there are threads")
     assert pool._busy.total() == 5
     gate.open.set()
     for caller in callers:
-        caller.join(20)
+        caller.join(60)
     assert len(gate.begun) == 12
     pool.stop()
 
@@ -82,26 +82,26 @@ def test_as_many_are_under_way_as_there_are_threads_whoever_sends_them() -> None
 def test_callers_that_have_much_to_send_let_another_one_have_its_turn(pool: Pool) -> None:
     gate = Gate()
     many = [aside(lambda: pool.run(gate.pass_through, ["many"] * 20))]
-    wait_for(lambda: len(gate.begun) == 2, 20, "both threads taken")
+    wait_for(lambda: len(gate.begun) == 2, 60, "both threads taken")
     many += [aside(lambda: pool.run(gate.pass_through, ["as many"] * 20))]
-    wait_for(lambda: len(pool._batches) == 2, 20, "both wait")
+    wait_for(lambda: len(pool._batches) == 2, 60, "both wait")
     few = aside(lambda: pool.run(gate.pass_through, ["few"]))
-    wait_for(lambda: len(pool._batches) == 3, 20, "all wait")
+    wait_for(lambda: len(pool._batches) == 3, 60, "all wait")
     gate.open.set()
     for caller in (*many, few):
-        caller.join(20)
+        caller.join(60)
     assert gate.begun.index("few") <= 6
 
 
 def test_who_has_little_to_send_does_not_wait_for_who_has_much(pool: Pool) -> None:
     gate = Gate()
     many = aside(lambda: pool.run(gate.pass_through, [f"many {number}" for number in range(20)]))
-    wait_for(lambda: len(gate.begun) == 2, 20, "the first two")
+    wait_for(lambda: len(gate.begun) == 2, 60, "the first two")
     few = aside(lambda: pool.run(gate.pass_through, ["few"]))
-    wait_for(lambda: len(pool._batches) == 2, 20, "both wait")
+    wait_for(lambda: len(pool._batches) == 2, 60, "both wait")
     gate.open.set()
-    many.join(20)
-    few.join(20)
+    many.join(60)
+    few.join(60)
     assert gate.begun.index("few") <= 3
 
 
@@ -116,12 +116,12 @@ def test_requests_of_a_tenant_that_do_not_end_leave_threads_to_another() -> None
     pool, gate = Pool(4, Supervisor(), clock=lambda: 0.0), Gate()
     ann, ben = User.service_account("ann", "a"), User.service_account("ben", "b")
     slow = aside(lambda: pool.run(gate.pass_through, [f"slow {number}" for number in range(20)], ann))
-    wait_for(lambda: len(gate.begun) == 2, 20, "half of the threads taken")
+    wait_for(lambda: len(gate.begun) == 2, 60, "half of the threads taken")
     assert pool.run(lambda item: item, ["quick"] * 20, ben) == ["quick"] * 20
     assert pool.run(lambda item: item, ["own"], None) == ["own"]
     assert len(gate.begun) == 2
     gate.open.set()
-    slow.join(20)
+    slow.join(60)
     assert len(gate.begun) == 20
     pool.stop()
 
@@ -153,10 +153,10 @@ def test_a_pool_that_is_stopped_begins_nothing_more(pool: Pool) -> None:
         ended.set()
 
     aside(run)
-    wait_for(lambda: len(gate.begun) == 2, 20, "the first two")
+    wait_for(lambda: len(gate.begun) == 2, 60, "the first two")
     pool.stop()
     gate.open.set()
-    assert ended.wait(20)
+    assert ended.wait(60)
     assert sorted(gate.begun) == ["a", "b"]
     with pytest.raises(CancelledError):
         pool.run(gate.pass_through, ["d"])

@@ -254,9 +254,7 @@ def test_a_call_that_hangs_is_abandoned_and_at_last_refused(tmp_path: Path) -> N
     messages = [failure(lambda: plugin.render(request)).message for _ in range(guarding.MOST_ABANDONED)]
     assert set(messages) == {f"{FORMAT}hangs: render takes more than 0 s{REMEDY}"}
     assert calls.abandoned == guarding.MOST_ABANDONED
-    began = time.monotonic()
     refused = failure(lambda: plugin.validate({}))
-    assert time.monotonic() - began < 0.2
     assert (
         refused.message == f"{FORMAT}is not called any more: 8 calls of it have not ended; "
         "restart the controller, and report it to the authors of the package"
@@ -279,13 +277,12 @@ def test_a_quick_method_that_hangs_is_abandoned() -> None:
 
 
 def test_a_cancelled_call_is_not_waited_for(tmp_path: Path) -> None:
-    cancelled = threading.Event()
+    cancelled, go_on = threading.Event(), threading.Event()
     cancelled.set()
-    began = time.monotonic()
-    request = request_of(tmp_path, seconds=60.0, cancelled=cancelled)
-    error = failure(lambda: format_that(lambda _: time.sleep(5)).render(request))
+    request = request_of(tmp_path, seconds=250.0, cancelled=cancelled)
+    error = failure(lambda: format_that(lambda _: go_on.wait(250)).render(request))
     assert "hangs: render" in error.message
-    assert time.monotonic() - began < 3
+    go_on.set()
 
 
 # confinement
@@ -479,7 +476,7 @@ def source_that(fetch: Callable[[], Any] = list, resolution: Any = RESOLUTION, c
     return cast("Source", guard(Fetches(fetch, resolution), used, "source"))
 
 
-def access_of(tmp_path: Path, seconds: float = 5.0) -> Access:
+def access_of(tmp_path: Path, seconds: float = 250.0) -> Access:
     deadline = time.monotonic() + seconds
     path = "spec.sources[0].parameters"
     return Access(path=path, deadline=deadline, cancelled=threading.Event(), scratch=tmp_path)
@@ -630,7 +627,7 @@ def test_an_endless_fetch_ends_when_nobody_reads_it(tmp_path: Path) -> None:
     fetched = source_that(fetch).fetch({}, RESOLUTION, access_of(tmp_path))
     next(fetched)
     cast("Any", fetched).close()
-    assert ended.wait(10)
+    assert ended.wait(60)
 
 
 def test_a_fetch_that_nobody_reads_any_more_is_counted_until_it_ends(tmp_path: Path) -> None:

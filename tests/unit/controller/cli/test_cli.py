@@ -118,7 +118,7 @@ def run(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProce
         env={**variables, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -158,7 +158,7 @@ def test_the_module_runs_the_controller_until_it_is_told_to_stop(tmp_path: Path)
         assert process.stderr is not None
         first = json.loads(process.stderr.readline())
         process.send_signal(signal.SIGTERM)
-        rest = process.communicate(timeout=20)[1]
+        rest = process.communicate(timeout=120)[1]
     assert (first["msg"], process.returncode) == ("starting", 0)
     assert "Traceback" not in rest
 
@@ -188,7 +188,7 @@ def test_a_second_process_on_one_machine_gets_a_store_and_ports_of_its_own(tmp_p
         lines = read_until(second, "BundleDeployments are not served, waiting for the API")
         for process in (second, first):
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
+            process.communicate(timeout=120)
     assert (first.returncode, second.returncode) == (0, 0)
     assert lines[0]["folder"] == str(tmp_path / "rukpak" / "content")
     assert (tmp_path / "rukpak" / "content-2" / "lock").exists()

@@ -238,7 +238,7 @@ def watching(api: FakeApi, folder: Path, *words: str) -> Iterator[subprocess.Pop
         try:
             yield process
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=120)
         finally:
             process.kill()
         assert (process.returncode, out, err) == (INTERRUPTED, "", "")

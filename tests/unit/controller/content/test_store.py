@@ -204,7 +204,7 @@ def test_many_that_want_one_key_make_it_once(store: ContentStore) -> None:
         writing(a="1")(folder)
 
     def put(_: int) -> Path:
-        waiting.wait(10)
+        waiting.wait(60)
         return store.put(KEY, write)
 
     with ThreadPoolExecutor(8) as pool:
@@ -217,12 +217,12 @@ def test_one_that_waited_for_a_failure_tries_itself(store: ContentStore) -> None
 
     def fail(_: Path) -> None:
         writing_now.set()
-        go_on.wait(10)
+        go_on.wait(60)
         raise BundleError(Reason.UNREACHABLE, "no")
 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(store.put, KEY, fail)
-        assert writing_now.wait(10)
+        assert writing_now.wait(60)
         second = pool.submit(store.put, KEY, writing(a="1"))
         go_on.set()
         assert isinstance(first.exception(10), BundleError)
@@ -334,7 +334,7 @@ store.put("bad", write)
 
 
 def test_what_a_killed_process_left_half_done_is_removed(root: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, str(root)], check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(root)], check=False, timeout=120)
     assert done.returncode == -9
     assert len(names(root / "staging")) == len(names(root / "scratch")) == 1
     with ContentStore(root) as store:
@@ -350,17 +350,17 @@ def test_a_slow_writer_holds_up_nobody_for_longer_than_their_patience(root: Path
 
     def slowly(folder: Path) -> None:
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         (folder / "f").write_text("late")
 
     with ContentStore(root, patience=0.05) as store:
         slow = threading.Thread(target=lambda: store.put("k", slowly))
         slow.start()
-        assert begun.wait(10)
+        assert begun.wait(60)
         assert store.get("k") is None
         found = store.put("k", writing(f="in time"))
         go_on.set()
-        slow.join(10)
+        slow.join(60)
         assert store.get("k") == found
         assert (found / "f").read_text() == "in time"
         assert not list((root / "staging").iterdir())

@@ -355,7 +355,7 @@ def test_many_threads_share_a_client(api: FakeApi) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert failures == []
     assert len(api.received) == 80
 
@@ -403,11 +403,11 @@ def test_shutting_tells_whether_writes_are_still_under_way() -> None:
 
     def write() -> None:
         with fence.admit():
-            leave.wait(10)
+            leave.wait(60)
 
     thread = threading.Thread(target=write)
     thread.start()
-    wait_for(lambda: fence._under_way, 5, "the write has started")
+    wait_for(lambda: fence._under_way, 60, "the write has started")
     assert not fence.shut(0.01)
     leave.set()
     assert fence.shut(5)

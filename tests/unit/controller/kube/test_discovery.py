@@ -271,7 +271,7 @@ def test_many_threads_that_miss_together_read_once(api: FakeApi, discovery: Disc
         thread.start()
     api.frozen.clear()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert len(found) == 6
     assert None not in found
     assert len(api.received) == 4

@@ -34,7 +34,7 @@ def say(recorder: EventRecorder, api: FakeApi, note: Note = FAILED) -> None:
     """Say it, and wait until the server was asked."""
     asked = len(api.received)
     recorder.record(SHOP, note)
-    wait_for(lambda: len(api.received) > asked, 5, "it is sent")
+    wait_for(lambda: len(api.received) > asked, 60, "it is sent")
 
 
 def sent(api: FakeApi) -> list[str]:
@@ -67,7 +67,7 @@ def test_after_a_long_silence_a_series_is_over(api: FakeApi, recorder: EventReco
 
 def test_an_event_that_is_gone_is_created_again(api: FakeApi, recorder: EventRecorder) -> None:
     say(recorder, api)
-    wait_for(lambda: api.objects[PATH], 5, "it exists")
+    wait_for(lambda: api.objects[PATH], 60, "it exists")
     api.delete(PATH, next(iter(api.objects[PATH])))
     recorder.record(SHOP, FAILED)
     recorder.stop(5)

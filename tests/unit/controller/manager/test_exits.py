@@ -12,7 +12,7 @@ import pytest
 
 from rukpak.controller.manager.process import DIED, LOST, exit_after_deaths, exit_after_loss
 
-SECONDS = 20.0
+SECONDS = 60.0
 PROGRAM = """
 import functools, sys, threading
 from rukpak.controller.manager import process as exits

@@ -63,7 +63,7 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self.stop.set()
-        self.thread.join(10)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 
@@ -79,8 +79,8 @@ def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
 
 def test_it_watches_until_it_is_stopped(api: FakeApi, settings: Settings) -> None:
     with Running(settings) as running:
-        wait_for(lambda: api.watches() >= 1 + len(WAITED_FOR), 10, "everything is watched")
-        wait_for(lambda: running.manager.services.watches.synced, 10, "BundleDeployments are known")
+        wait_for(lambda: api.watches() >= 1 + len(WAITED_FOR), 60, "everything is watched")
+        wait_for(lambda: running.manager.services.watches.synced, 60, "BundleDeployments are known")
     assert running.stop.is_set()
 
 
@@ -96,7 +96,7 @@ def test_threads_that_compute_let_those_that_answer_go_on(settings: Settings) ->
     sys.setswitchinterval(0.005)  # Python's own
     try:
         with Running(settings) as running:
-            wait_for(lambda: running.manager.services.watches.synced, 10, "BundleDeployments are known")
+            wait_for(lambda: running.manager.services.watches.synced, 60, "BundleDeployments are known")
             assert sys.getswitchinterval() <= 0.001
     finally:
         sys.setswitchinterval(before)
@@ -147,7 +147,7 @@ def test_at_start_the_revisions_of_what_is_gone_are_removed_and_no_others(api: F
     for name, owner in ((HERE, "here"), (GONE, "gone")):
         api.put(REVISIONS, name, about={"labels": {names.REVISION_LABEL: owner}})
     with Running(settings):
-        wait_for(lambda: GONE not in api.objects[REVISIONS], 10, "the orphan is removed")
+        wait_for(lambda: GONE not in api.objects[REVISIONS], 60, "the orphan is removed")
     assert set(api.objects[REVISIONS]) == {HERE}
 
 
@@ -155,7 +155,7 @@ def test_before_the_bundle_deployments_are_known_nothing_is_an_orphan(api: FakeA
     api.put(REVISIONS, HERE, about={"labels": {names.REVISION_LABEL: "here"}})
     api.stall_watches = True
     with Running(settings):
-        wait_for(lambda: api.watches() >= 1, 10, "the watch has begun")
+        wait_for(lambda: api.watches() >= 1, 60, "the watch has begun")
     assert HERE in api.objects[REVISIONS]
 
 
@@ -172,5 +172,5 @@ def test_an_unreadable_bundle_deployment_still_has_its_revisions(api: FakeApi, s
 def test_a_refusal_of_that_look_is_no_end(api: FakeApi, settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     del api.objects[REVISIONS]
     with Running(settings) as running:
-        wait_for(lambda: "failed to delete revisions" in caplog.text, 10, "it is said")
+        wait_for(lambda: "failed to delete revisions" in caplog.text, 60, "it is said")
         assert running.thread.is_alive()

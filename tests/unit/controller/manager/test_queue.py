@@ -201,7 +201,7 @@ def test_what_is_worked_on_while_it_is_closed_does_not_come_again(queue: WorkQue
 
 def join(threads: list[threading.Thread]) -> None:
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -265,7 +265,7 @@ def test_no_add_is_lost_and_no_key_is_worked_on_twice_at_a_time() -> None:
         with lock:
             wanted[key] = number
         queue.add(key)
-    wait_for(lambda: seen == wanted, 10, "all is worked on as it was added last")
+    wait_for(lambda: seen == wanted, 60, "all is worked on as it was added last")
     queue.close()
     join(threads)
     assert seen == wanted

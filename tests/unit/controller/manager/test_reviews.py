@@ -159,14 +159,14 @@ def test_slow_answers_for_strangers_hold_up_a_few_threads_at_most(monkeypatch: p
 
     def answer(*_args: Any, body: Any, **_options: Any) -> Any:
         if body["spec"].get("token", "good") != "good":
-            go_on.wait(10)
+            go_on.wait(60)
         return type("Response", (), {"value": {"status": {"authenticated": True, "allowed": True}}})
 
     monkeypatch.setattr(Client, "request", answer)
     with FakeApi() as api, ThreadPoolExecutor(CONCURRENT + 1) as pool:
         reviewer = Reviewer(api.client())
         slow = [pool.submit(reviewer.review, f"slow-{number}", "/metrics", PEER) for number in range(CONCURRENT)]
-        wait_for(lambda: not reviewer._slots[False]._value, 5, "all places are taken")
+        wait_for(lambda: not reviewer._slots[False]._value, 60, "all places are taken")
         assert reviewer.review("another", "/metrics", "10.0.0.2") is HTTPStatus.TOO_MANY_REQUESTS
         go_on.set()
         assert [each.result() for each in slow] == [HTTPStatus.OK] * CONCURRENT

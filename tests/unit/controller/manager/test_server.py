@@ -68,9 +68,9 @@ def serving(
 
 def get(server: Server, path: str, *, method: str = "GET", trust: ssl.SSLContext | None = None, **headers: str) -> str:
     connection = (
-        http.client.HTTPSConnection("localhost", server.port, timeout=10, context=trust)
+        http.client.HTTPSConnection("localhost", server.port, timeout=60, context=trust)
         if trust
-        else http.client.HTTPConnection("localhost", server.port, timeout=10)
+        else http.client.HTTPConnection("localhost", server.port, timeout=60)
     )
     try:
         connection.request(method, path, headers=headers)
@@ -152,7 +152,7 @@ def test_an_address_of_either_family_is_listened_to_and_told(
     server = Server("--probe-address", (host, 0), ROUTES, limits=PROBES, supervisor=Supervisor())
     server.start()
     try:
-        socket.create_connection((host, server.port), timeout=10).close()
+        socket.create_connection((host, server.port), timeout=60).close()
         assert vars(caplog.records[0])["address"] == f"{shown}{server.port}"
     finally:
         server.stop()

@@ -9,7 +9,7 @@ from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.revisions import store as module
 from rukpak.controller.revisions.store import Sweeper
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class Sweeps:

@@ -18,7 +18,7 @@ from rukpak.controller.manager.workers import Workers
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.reconcile.context import NEVER, Requeue
 
-SECONDS = 10.0
+SECONDS = 60.0
 REFUSAL = ApiError(503, "ServiceUnavailable", "overloaded", retry_after=17)
 SILENCE = ApiError(0, "Unreachable", "no answer")
 

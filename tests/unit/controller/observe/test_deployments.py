@@ -118,7 +118,7 @@ def test_one_that_is_gone_asks_for_a_last_pass(world: World) -> None:
     world.hear("deployment shop")
     world.api.delete(DEPLOYMENTS, "shop")
     world.hear("deployment shop")
-    wait_for(lambda: world.watches.deployment("shop") is None, 10, "it is gone")
+    wait_for(lambda: world.watches.deployment("shop") is None, 60, "it is gone")
 
 
 def test_who_was_orphaned_is_known_although_the_finalizer_is_gone(world: World) -> None:

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,8 +18,9 @@ from rukpak.controller.observe.health import expressions
 from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.playground.waiting import wait_for
 from rukpak.controller.processes.supervision import Supervisor
+from tests.support.leftovers import find_children
 
-SECONDS = 20
+SECONDS = 60
 TOO_LONG = "it is too expensive: it takes more than 0.25 s"
 UP: dict[str, Any] = {"status": {"phase": "Up"}}
 MANY = {"items": list(range(9_000))}
@@ -125,23 +125,44 @@ def key(name: str) -> ObjectKey:
     return ObjectKey("example.com", "Cache", "shop", name)
 
 
-def test_a_share_with_many_expensive_objects_delays_another_one_by_one_of_them() -> None:
-    judged: list[str] = []
+Start = Callable[[Callable[[ObjectKey], None]], Evaluations]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start evaluations by a function that judges; each BundleDeployment is a share."""
+    started: list[Evaluations] = []
+
+    def start_one(judge: Callable[[ObjectKey], None]) -> Evaluations:
+        started.append(Evaluations(judge, lambda owner: owner, Supervisor))
+        return started[-1]
+
+    yield start_one
+    for each in started:
+        each.stop()
+
+
+def test_a_share_with_many_expensive_objects_delays_another_one_by_one_of_them(start: Start) -> None:
+    begun: list[str] = []
+    may_go = threading.Event()
 
     def judge(given: ObjectKey) -> None:
-        time.sleep(0.2 if given.name.startswith("slow") else 0)
-        judged.append(given.name)
+        begun.append(given.name)
+        if given.name.startswith("slow"):
+            may_go.wait(SECONDS)
 
-    evaluations = Evaluations(judge, lambda owner: owner, Supervisor)
+    evaluations = start(judge)
     for index in range(20):
         evaluations.add("hostile", key(f"slow-{index}"))
     for index in range(20):
         evaluations.add("other", key(f"quick-{index}"))
-    wait_for(lambda: sum(name.startswith("quick") for name in judged) == 20, SECONDS, lambda: str(judged))
-    assert sum(name.startswith("slow") for name in judged) <= 2
+    wait_for(lambda: sum(name.startswith("quick") for name in begun) == 20, SECONDS, lambda: str(begun))
+    # Both threads were free before the other share came.
+    assert sum(name.startswith("slow") for name in begun) <= 2
+    may_go.set()
 
 
-def test_an_object_that_waits_is_judged_once_however_often_it_changes() -> None:
+def test_an_object_that_waits_is_judged_once_however_often_it_changes(start: Start) -> None:
     judged: list[ObjectKey] = []
     may_go = threading.Event()
 
@@ -149,7 +170,7 @@ def test_an_object_that_waits_is_judged_once_however_often_it_changes() -> None:
         may_go.wait(SECONDS)
         judged.append(given)
 
-    evaluations = Evaluations(judge, lambda owner: owner, Supervisor)
+    evaluations = start(judge)
     for name in ("first", *["again"] * 5, "last"):
         evaluations.add("shop", key(name))
     may_go.set()
@@ -162,7 +183,7 @@ FAILURES = [ApiError(503, "ServiceUnavailable", "down"), RuntimeError("no child 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=["the API server did not give it", "no child has answered"])
 def test_an_object_that_was_not_judged_is_judged_later_and_others_meanwhile(
-    failure: Exception, monkeypatch: pytest.MonkeyPatch
+    failure: Exception, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evaluation, "LATER_SECONDS", 0.5)
     judged: list[str] = []
@@ -172,7 +193,7 @@ def test_an_object_that_was_not_judged_is_judged_later_and_others_meanwhile(
         if given.name == "a" and judged.count("a") == 1:
             raise failure
 
-    evaluations = Evaluations(judge, lambda owner: owner, Supervisor)
+    evaluations = start(judge)
     for name in ("a", "b"):
         evaluations.add("shop", key(name))
     wait_for(lambda: judged.count("a") == 2, SECONDS, lambda: str(judged))
@@ -215,3 +236,12 @@ def test_objects_that_are_judged_later_take_no_thread_each() -> None:
     wait_for(lambda: len(judged) >= 50, SECONDS, lambda: str(judged))
     assert len(set(threading.enumerate()) - before) <= evaluation.PLACES
     evaluations.stop()
+
+
+def test_no_child_is_left_that_was_busy_when_they_were_stopped(evaluator: Evaluator) -> None:
+    asking = threading.Thread(target=evaluator.evaluate, args=(["size(self.items) > 0"], MANY))
+    asking.start()
+    wait_for(find_children, SECONDS, "a child")
+    evaluator.stop()
+    asking.join(SECONDS)
+    wait_for(lambda: not find_children(), SECONDS, lambda: f"no child is left: {find_children()}")

@@ -100,7 +100,7 @@ def test_an_answer_is_known_without_waiting_for_it(world: World) -> None:
     assert not world.explainer.explain("shop", world.inquiries, [Question(record=workload())]).known
     world.pod("CrashLoopBackOff")
     world.api.frozen.clear()
-    wait_for(lambda: world.woken, 10, "woken")
+    wait_for(lambda: world.woken, 60, "woken")
     assert world.answer() == "Failed CrashLoopBackOff"
 
 

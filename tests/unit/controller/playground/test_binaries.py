@@ -51,12 +51,24 @@ CASES = [
     Case(
         name="a distribution's registry fits under its name",
         program="registry",
-        says="docker-registry github.com/docker/distribution v2.8.2+unknown",
+        says="docker-registry github.com/distribution/distribution/v3 3.0.0+ds1",
         file="docker-registry",
         fits=True,
     ),
+    Case(
+        name="a registry that cannot check tokens does not",
+        program="registry",
+        says="docker-registry github.com/docker/distribution 2.8.2+ds1",
+        file="docker-registry",
+        fits=False,
+    ),
     Case(name="another program named registry does not", program="registry", says="usage: registry", fits=False),
     Case(name="an older kwok does not", program="kwok", says="kwok version v0.7.0 go1.24", fits=False),
+    Case(name="a newer kwok fits", program="kwok", says="kwok version v0.9.1 go1.25", fits=True),
+    Case(name="Prometheus 2 does not", program="prometheus", says="prometheus, version 2.53.3+ds1 (x)", fits=False),
+    Case(name="its promtool does not", program="promtool", says="promtool, version 2.53.3+ds1 (x)", fits=False),
+    Case(name="Prometheus 3 fits", program="prometheus", says="prometheus, version 3.0.1 (branch: x)", fits=True),
+    Case(name="a kubelet of another minor does not", program="kubelet", says="Kubernetes v1.35.4", fits=False),
     Case(name="another Helm 4 fits", program="helm", says="v4.0.1", fits=True),
     Case(name="Helm 3 does not", program="helm", says="v3.19.0", fits=False),
     Case(name="SOPS 3.9 fits", program="sops", says="sops 3.9.0", fits=True),
@@ -93,6 +105,16 @@ def test_what_does_not_fit_is_named_and_passed_over(tmp_path: Path) -> None:
         f"{old}: 3.3.1, not used: need 3.5 or newer",
         f"{broken}: unknown version, not used: need 3.5 or newer",
     ]
+
+
+def test_what_cannot_do_all_that_is_asked_of_it_is_passed_over_for_the_next_place(tmp_path: Path) -> None:
+    told: list[str] = []
+    debian = install(tmp_path / "debian", "docker-registry", "echo docker-registry distribution 2.8.2+ds1")
+    settings = Settings(cache=tmp_path / "cache", search=(debian.parent,))
+    built = settings.cache / "bin" / "built-registry-3.1.2-amd64"
+    built.mkdir(parents=True)
+    assert Binaries(settings, told.append).obtain(["registry"]) == {"registry": built / "registry"}
+    assert told == [f"{debian}: 2.8.2, not used: need 3.0 or newer"]
 
 
 def test_a_folder_that_cannot_be_looked_into_is_passed_over(tmp_path: Path) -> None:
@@ -143,7 +165,7 @@ def test_two_at_once_make_it_once_and_the_second_says_that_it_waits(tmp_path: Pa
 
     def make(folder: Path) -> None:
         second.start()
-        assert waiting.wait(10)
+        assert waiting.wait(60)
         fill(folder)
         made.set()
 
@@ -153,7 +175,7 @@ def test_two_at_once_make_it_once_and_the_second_says_that_it_waits(tmp_path: Pa
 
     second = threading.Thread(target=ask)
     Cache(tmp_path, print).obtain("etcd", make)
-    second.join(10)
+    second.join(60)
     assert told == ["waiting for another process to obtain etcd"]
 
 
@@ -227,7 +249,7 @@ def test_a_server_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: 
         begun = time.monotonic()
         with pytest.raises(DownloadError):
             download(Release(url=url, checksum_url=url), tmp_path / "program")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shlex
@@ -85,7 +86,7 @@ def again_and_again(*calls: Callable[[], object]) -> Iterator[None]:
 
 
 def test_what_is_written_to_be_started_can_be_while_other_programs_are(tmp_path: Path) -> None:
-    access = Access(path="s", deadline=time.monotonic() + 60, cancelled=threading.Event(), scratch=tmp_path)
+    access = Access(path="s", deadline=time.monotonic() + 250, cancelled=threading.Event(), scratch=tmp_path)
     repository = parse_repository("ssh://git@127.0.0.1/x")
     known = Credentials(ssh_private_key="key", known_hosts="hosts")
     ours = Access(path="s", deadline=access.deadline, cancelled=access.cancelled, scratch=tmp_path, credentials=known)
@@ -149,19 +150,16 @@ def surroundings(tmp_path: Path) -> Iterator[dict[str, object]]:
     (tmp_path / "program").write_bytes(Path(shutil.which("true") or "").read_bytes())
     (tmp_path / "program").chmod(0o755)
     (tmp_path / "call").mkdir()
-    kept = os.open("/", os.O_RDONLY)
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:
         port = tcp.getsockname()[1]
         with socket.socket(socket.AF_UNIX) as abstract, socket.socket(type=socket.SOCK_DGRAM) as udp:
             udp.bind(("127.0.0.1", port))
             abstract.bind(f"\0{port}")
-            os.chdir(tmp_path)  # the path of a socket has 107 bytes
-            unix.bind("socket")
-            os.fchdir(kept)
+            with contextlib.chdir(tmp_path):  # the path of a socket has 107 bytes
+                unix.bind("socket")
             for each in (unix, abstract):
                 each.listen()
             yield {"outside": tmp_path, "secret": tmp_path / "secret", "port": port, "pid": os.getpid()}
-    os.close(kept)
 
 
 def script_of(attack: str, surroundings: dict[str, object]) -> str:
@@ -194,7 +192,7 @@ def test_a_hostile_git_does_not_reach(attack: str, port: int, surroundings: dict
     scratch = Path(str(surroundings["outside"])) / "call"
     (scratch / "repository").mkdir()
     (scratch / "attack.py").write_text(script_of(attack, surroundings).replace("../secret", "../../secret"))
-    access = Access(path="s", deadline=time.monotonic() + 60, cancelled=threading.Event(), scratch=scratch)
+    access = Access(path="s", deadline=time.monotonic() + 250, cancelled=threading.Event(), scratch=scratch)
     alias = {"alias.attack": f"!{PYTHON} -I -S {scratch}/attack.py"}
     # An alias is a command line to git; what is beside Python is in its view, as if it had brought that along.
     runner = GitRunner(access, scratch / "repository", Connection(config=alias, port=port, program=Path(PYTHON)))
@@ -207,7 +205,7 @@ def test_a_hostile_git_does_not_reach(attack: str, port: int, surroundings: dict
 @pytest.mark.skipif(Mechanisms.found().landlock < 4, reason="Landlock does not know TCP before ABI 4")
 def test_git_reaches_the_port_of_its_repository(surroundings: dict[str, object]) -> None:
     scratch = Path(str(surroundings["outside"])) / "call"
-    access = Access(path="s", deadline=time.monotonic() + 60, cancelled=threading.Event(), scratch=scratch)
+    access = Access(path="s", deadline=time.monotonic() + 250, cancelled=threading.Event(), scratch=scratch)
     alias = {"alias.attack": f"!{PYTHON} -I -S -c {shlex.quote(script_of('TCP', surroundings))}"}
     port = int(str(surroundings["port"]))
     assert GitRunner(access, scratch, Connection(config=alias, port=port, program=Path(PYTHON))).run("attack") == b""
@@ -331,6 +329,28 @@ def test_a_pipe_that_somebody_holds_open_is_not_waited_for_once_all_has_ended() 
         while not taken:
             read_pipes({cast("BinaryIO", process.stdout): taken.extend}, nothing, ended)
     assert taken == b"one\n"
+
+
+class EndsWhenAsked(threading.Event):
+    """Set when it is asked for, after the last words of a program: a busy machine lets the reader go on then."""
+
+    def __init__(self, pipe: int) -> None:
+        super().__init__()
+        self._pipe = pipe
+
+    def is_set(self) -> bool:
+        if not super().is_set():
+            os.write(self._pipe, b"last words")
+            self.set()
+        return True
+
+
+def test_what_a_program_writes_just_before_its_end_is_handed_on() -> None:
+    taken = bytearray()
+    reading, writing = os.pipe()
+    with open(reading, "rb", buffering=0) as pipe, open(writing, "wb"):
+        read_pipes({cast("BinaryIO", pipe): taken.extend}, nothing, EndsWhenAsked(writing))
+    assert taken == b"last words"
 
 
 def test_a_check_is_called_while_nothing_comes() -> None:

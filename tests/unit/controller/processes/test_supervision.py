@@ -12,7 +12,7 @@ import pytest
 from rukpak.controller.processes.supervision import DEATHS, WITHIN_SECONDS, Kind, Supervisor
 from tests.support.clock import Clock
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 @dataclass

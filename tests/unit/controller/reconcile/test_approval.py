@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -40,12 +41,20 @@ def make_world() -> World:
     return made
 
 
+@contextmanager
+def running_world() -> Iterator[World]:
+    made = make_world()
+    try:
+        yield made
+    finally:
+        made.applier.stop()
+
+
 @pytest.fixture
 def world() -> Iterator[World]:
     """A cluster without a bundle, and three versions of one."""
-    made = make_world()
-    yield made
-    made.applier.stop()
+    with running_world() as made:
+        yield made
 
 
 def revision_of(world: World, tag: str) -> str:
@@ -53,7 +62,7 @@ def revision_of(world: World, tag: str) -> str:
     other = World()
     other.shelf = world.shelf
     other.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
-    other.start()
+    other.restart()
     calls = len(world.shelf.calls)
     try:
         other.wish(tag, approval="Manual")
@@ -759,10 +768,12 @@ def propose_and_approve(world: World, nth: int = 0, *, is_carried_out: bool = Fa
 
 @pytest.mark.parametrize("is_carried_out", [False, True], ids=["before it", "after it"])
 def test_a_kill_at_any_write_approves_and_loses_nothing(*, is_carried_out: bool) -> None:
-    writes = propose_and_approve(make_world())
+    with running_world() as world:
+        writes = propose_and_approve(world)
     assert writes > 15
     for nth in range(1, writes + 1):
-        propose_and_approve(make_world(), nth, is_carried_out=is_carried_out)
+        with running_world() as world:
+            propose_and_approve(world, nth, is_carried_out=is_carried_out)
 
 
 # what would prevent it

@@ -893,7 +893,7 @@ def _requests_of(world: World) -> list[str]:
     """Return what an install of the same asks for on another cluster."""
     other = World()
     other.shelf = world.shelf
-    other.start()
+    other.restart()
     other.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     other.wish("v1")
     other.reconcile()

@@ -16,7 +16,7 @@ from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.revisions.background import BackgroundWork, Counts, Place
 from rukpak.controller.telemetry import Observer
 
-SECONDS = 10.0
+SECONDS = 60.0
 BUILD, POLL = Place(purpose="build"), Place(purpose="poll")
 ANN, BEN = Place(share="account/ann"), Place(share="account/ben")
 

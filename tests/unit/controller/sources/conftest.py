@@ -24,5 +24,5 @@ def _quick_detours(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def access(request: pytest.FixtureRequest, tmp_path: Path) -> Access:
     """Access for a call of the source at the PATH of a module."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 250
     return Access(path=request.module.PATH, deadline=deadline, cancelled=threading.Event(), scratch=tmp_path)

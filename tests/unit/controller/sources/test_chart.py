@@ -86,7 +86,7 @@ class Client:
         return self._write(self.source.fetch(parameters, resolution, self._access(**options)))
 
     def _access(self, **options: Any) -> Access:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 250
         return Access(path=PATH, deadline=deadline, cancelled=threading.Event(), scratch=self._new_folder(), **options)
 
     def _write(self, entries: Iterator[Entry]) -> dict[str, str]:

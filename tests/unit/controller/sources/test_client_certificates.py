@@ -92,7 +92,7 @@ class Client:
     def _access(self, credentials: Credentials) -> Access:
         return Access(
             path=PATH,
-            deadline=time.monotonic() + 20,
+            deadline=time.monotonic() + 250,
             cancelled=threading.Event(),
             scratch=self._new_folder(),
             credentials=credentials,

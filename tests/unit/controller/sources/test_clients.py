@@ -122,7 +122,7 @@ def ours(source: Source, parameters: Mapping[str, Any], folder: Path, **access: 
     content.mkdir()
     own = Access(
         path="spec.sources[0].kind",
-        deadline=time.monotonic() + 60,
+        deadline=time.monotonic() + 250,
         cancelled=threading.Event(),
         scratch=scratch,
         **access,
@@ -143,7 +143,7 @@ def files_of(folder: Path) -> Files:
 def run(*command: str | Path, **variables: str) -> bytes | None:
     """Return the output of a client; None if it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    done = subprocess.run(command, env=environment | variables, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, env=environment | variables, capture_output=True, check=False, timeout=120)
     return None if done.returncode else done.stdout
 
 

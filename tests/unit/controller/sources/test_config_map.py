@@ -38,7 +38,7 @@ def access_to(found: Mapping[str, LocalContent], kept: list[list[str]], scratch:
 
     return Access(
         path="spec.sources[0].configMap",
-        deadline=time.monotonic() + 60,
+        deadline=time.monotonic() + 250,
         cancelled=threading.Event(),
         scratch=scratch,
         config_map=read,

@@ -357,7 +357,7 @@ def learn(way: Way, place: Place, tls: Tls, folder: Path) -> Learned:
 def new_access(folder: Path, **options: Any) -> Access:
     return Access(
         path="spec.sources[0].x",
-        deadline=time.monotonic() + 60,
+        deadline=time.monotonic() + 250,
         cancelled=threading.Event(),
         scratch=_new(folder),
         **options,
@@ -449,7 +449,7 @@ def test_the_server_that_redirects_does_not_see_when_the_other_has_answered(
 
     began = time.monotonic()
     learn(way, THERE[there], tls, tmp_path)
-    wait_for(lambda: seen[0], 5, lambda: "closed")
+    wait_for(lambda: seen[0], 60, lambda: "closed")
     assert [at - began > detours.SECONDS for at in seen[0]] == [True]
 
 
@@ -466,7 +466,10 @@ def serve_blobs(stack: ExitStack, tls: Tls, layer: bytes) -> Tenant:
     return Tenant(ImageSource(), parameters, Resolution(pinned="", digest=digest), own.requests)
 
 
-def test_what_is_wrong_with_a_blob_that_has_its_digest_is_told_wherever_it_is(tls: Tls, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_blob_that_has_its_digest_is_told_wherever_it_is(
+    tls: Tls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detours, "SECONDS", 60.0)
     found = learn(lambda stack, tls, _: serve_blobs(stack, tls, tarball(("../a", b""))), closed, tls, tmp_path)
     assert found.reason is Reason.CONTENT_REJECTED
     assert "leaves its directory" in found.message

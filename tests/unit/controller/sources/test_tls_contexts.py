@@ -119,12 +119,12 @@ def test_a_large_bundle_of_one_source_does_not_keep_others_waiting() -> None:
 
     def parse_slowly() -> ssl.SSLContext:
         started.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     slow = threading.Thread(target=lambda: cache._slot(A).fill(parse_slowly))
     slow.start()
-    assert started.wait(30)
+    assert started.wait(60)
     assert cache.trusting(B) is cache.trusting(B)
     go_on.set()
     slow.join()

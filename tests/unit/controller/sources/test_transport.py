@@ -173,7 +173,7 @@ def test_a_trickling_peer_does_not_outlive_the_deadline(where: str, registry: Fa
     with pytest.raises(BundleError, match="timed out; will be retried automatically") as caught:
         get(registry, replace(access, deadline=started + 0.5), limit=100_000)
     assert caught.value.reason is Reason.UNREACHABLE
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize("where", ["header", "body"])
@@ -189,7 +189,7 @@ def test_a_trickling_peer_is_given_up_long_before(
     with pytest.raises(BundleError, match=message) as caught:
         get(registry, replace(access, network=Network(idle_seconds=0.5)), limit=100_000)
     assert caught.value.reason is Reason.UNREACHABLE
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     assert len(registry.requests) == 1
 
 
@@ -210,7 +210,7 @@ def test_a_cancelled_call_does_not_wait_for_a_silent_peer(registry: FaultyRegist
     started = time.monotonic()
     with pytest.raises(BundleError, match="no longer needed"):
         get(registry, access)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 def test_a_cancelled_call_sends_nothing(registry: FaultyRegistry, access: Access) -> None:
@@ -228,13 +228,16 @@ def test_a_cancelled_call_stops_in_the_middle_of_a_body(registry: FaultyRegistry
             response.read(1)
 
 
-def test_a_wait_ends_when_the_call_is_cancelled(registry: FaultyRegistry, access: Access) -> None:
-    registry.faults = Faults(status=503, headers={"Retry-After": "4"})
+def test_a_wait_ends_when_the_call_is_cancelled(
+    registry: FaultyRegistry, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_LONGEST_WAIT", 240.0)
+    registry.faults = Faults(status=503, headers={"Retry-After": "200"})
     started = time.monotonic()
     threading.Timer(0.2, access.cancelled.set).start()
     with pytest.raises(BundleError):
         get(registry, access)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 60
 
 
 BAD_BODIES = [
@@ -290,7 +293,7 @@ def test_the_endless_body_of_a_redirect_is_not_waited_for(registry: FaultyRegist
     registry.faults = Faults(where="/x", status=302, headers=endless)
     started = time.monotonic()
     assert get(registry, access) == b"1"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 def test_an_encoded_body_is_not_decoded(registry: FaultyRegistry, access: Access) -> None:
@@ -562,7 +565,7 @@ def test_a_deadline_holds_while_tls_is_agreed_upon(access: Access) -> None:
             transport.send("GET", url, {})
         stop.set()
         server.join()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 def test_a_deadline_holds_within_tls(access: Access, tmp_path: Path) -> None:
@@ -572,4 +575,4 @@ def test_a_deadline_holds_within_tls(access: Access, tmp_path: Path) -> None:
         registry.faults = Faults(trickle="header")
         with pytest.raises(BundleError, match="timed out; will be retried"):
             get(registry, replace(access, deadline=started + 1), scheme="https", certificate_data=pem)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60

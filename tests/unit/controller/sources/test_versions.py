@@ -106,10 +106,10 @@ def test_a_long_range_is_refused(text: str) -> None:
 
 
 def test_a_range_made_to_be_slow_is_not() -> None:
-    before = time.monotonic()
+    before = time.thread_time()
     with pytest.raises(ValueError, match="is not a range"):
         Range("1   " * 120 + "!")
-    assert time.monotonic() - before < 1
+    assert time.thread_time() - before < 1
 
 
 RANGES = st.sampled_from([">5", "<0.0.1", "1.1.x", ">1.2 <2 || >4", "~0.5", "=2.1.0"])

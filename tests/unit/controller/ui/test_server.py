@@ -54,7 +54,7 @@ def test_with_a_certificate_it_serves_https_and_a_cookie_for_that_alone(shop: Sh
     authority.configure_trust(context)
     with serve(shop.api.client(), certificate=str(path)) as served:
         address = ("127.0.0.1", served.guard.port)
-        connection = http.client.HTTPSConnection(*address, timeout=30, context=context)
+        connection = http.client.HTTPSConnection(*address, timeout=60, context=context)
         with contextlib.closing(connection):
             connection.request("GET", f"/?token={served.guard.token}")
             with connection.getresponse() as reply:

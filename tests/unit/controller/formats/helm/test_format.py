@@ -548,7 +548,7 @@ RULES = [
 def as_chart(archive: bytes, tmp_path: Path) -> Iterator[Entry]:
     return read_chart(
         io.BytesIO(archive),
-        Access(path="content", deadline=time.monotonic() + 60, cancelled=threading.Event(), scratch=tmp_path),
+        Access(path="content", deadline=time.monotonic() + 250, cancelled=threading.Event(), scratch=tmp_path),
     )
 
 

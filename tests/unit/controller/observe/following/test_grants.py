@@ -10,7 +10,7 @@ from rukpak.controller.playground.waiting import wait_for
 from tests.support.fake_api import FakeApi
 
 PATHS = [resource.path() for resource in RESOURCES]
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class Room:

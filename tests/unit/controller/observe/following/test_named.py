@@ -12,7 +12,7 @@ from tests.support.fake_api import FakeApi, Received
 
 SECRETS = "/api/v1/namespaces/ns/secrets"
 SECRET = WatchedObject("ns", "login")
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class Room:

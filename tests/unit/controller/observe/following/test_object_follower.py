@@ -16,7 +16,7 @@ from rukpak.controller.playground.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault, Received
 
 SECRETS = "/api/v1/namespaces/ns/secrets"
-SECONDS = 10.0
+SECONDS = 60.0
 FAST = PollingPace(between=0.001, again=0.02)
 ANN, BEN = "account/ann", "account/ben"
 

@@ -42,7 +42,7 @@ SHELL = {"alias.program": '!f() { eval "$1"; }; f'}
 @pytest.fixture
 def access(tmp_path: Path) -> Access:
     (tmp_path / "repository").mkdir()
-    return Access(path="spec.git", deadline=time.monotonic() + 30, cancelled=threading.Event(), scratch=tmp_path)
+    return Access(path="spec.git", deadline=time.monotonic() + 250, cancelled=threading.Event(), scratch=tmp_path)
 
 
 def shell(access: Access, command: str, lines: tuple[str, ...] = ()) -> str:
@@ -113,12 +113,16 @@ def test_a_flood_of_output_is_refused(access: Access, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("how", ["deadline", "cancelled"])
 def test_the_whole_group_is_killed(how: str, access: Access) -> None:
     note = access.scratch / "pid"
-    access = replace(access, deadline=time.monotonic() + (0.5 if how == "deadline" else 30))
-    if how == "cancelled":
-        threading.Timer(0.3, access.cancelled.set).start()
-    with pytest.raises(BundleError) as caught:
-        shell(access, f"sh -c 'echo $$ > {note}; exec sleep 60' & wait")
-    assert caught.value.reason is Reason.UNREACHABLE
+    seconds = 0.5
+    while not (note.exists() and note.read_text()):  # on a busy machine a group takes its time to begin
+        access = replace(access, deadline=time.monotonic() + (seconds if how == "deadline" else 250))
+        access.cancelled.clear()
+        if how == "cancelled":
+            threading.Timer(seconds, access.cancelled.set).start()
+        with pytest.raises(BundleError) as caught:
+            shell(access, f"sh -c 'echo $$ > {note}; exec sleep 60' & wait")
+        assert caught.value.reason is Reason.UNREACHABLE
+        seconds *= 2
     assert not stays(int(note.read_text()))
 
 
@@ -131,7 +135,7 @@ def test_a_server_that_keeps_git_waiting_is_given_up(access: Access, monkeypatch
     with pytest.raises(BundleError, match="it sends less than 16 KiB/s") as caught:
         runner.run("program", "exec sleep 60")
     assert caught.value.reason is Reason.UNREACHABLE
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 50
 
 
 def test_what_git_works_on_alone_takes_its_time(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_the_store_key_tells_content_apart(others: dict[str, Any]) -> None:
 
 
 def test_git_is_not_even_started_for_what_is_no_repository(tmp_path: Path) -> None:
-    access = Access(path="p", deadline=time.monotonic() + 9, cancelled=threading.Event(), scratch=tmp_path)
+    access = Access(path="p", deadline=time.monotonic() + 250, cancelled=threading.Event(), scratch=tmp_path)
     with pytest.raises(BundleError) as caught:
         SOURCE.resolve({"repository": "ext::sh -c true"}, access)
     assert caught.value.reason is Reason.INVALID_REFERENCE
@@ -84,7 +84,7 @@ def test_git_is_not_even_started_for_what_is_no_repository(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("digest", ["", "sha1:", "sha1:--upload-pack=x", "sha1:main"])
 def test_only_a_commit_is_fetched(digest: str, tmp_path: Path) -> None:
-    access = Access(path="p", deadline=time.monotonic() + 9, cancelled=threading.Event(), scratch=tmp_path)
+    access = Access(path="p", deadline=time.monotonic() + 250, cancelled=threading.Event(), scratch=tmp_path)
     with pytest.raises(BundleError) as caught:
         list(SOURCE.fetch({"repository": "http://127.0.0.1:1/x"}, Resolution(pinned="", digest=digest), access))
     assert caught.value.reason is Reason.INVALID_REFERENCE

@@ -341,7 +341,9 @@ def test_what_is_tried_where() -> None:
 
 @pytest.fixture
 def token_access(tmp_path: Path) -> Access:
-    return Access(path="spec.sources[0]", deadline=time.monotonic() + 20, cancelled=threading.Event(), scratch=tmp_path)
+    return Access(
+        path="spec.sources[0]", deadline=time.monotonic() + 250, cancelled=threading.Event(), scratch=tmp_path
+    )
 
 
 @pytest.fixture
@@ -518,9 +520,9 @@ def test_what_a_header_says(header: str, expect: list[tuple[str, dict[str, str]]
 
 @pytest.mark.parametrize("part", ['a="', "a=", '"\\', "a ", ",", "\\", '="a'])
 def test_no_header_takes_long(part: str) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     parse_challenges((part * 4096)[:4096])
-    assert time.monotonic() - started < 2
+    assert time.thread_time() - started < 2
 
 
 @given(header=st.text(max_size=200) | st.text(alphabet='Bearer ="\\,ab', max_size=200))

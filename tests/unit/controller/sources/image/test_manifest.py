@@ -91,10 +91,10 @@ def test_what_is_not_a_manifest(data: bytes) -> None:
 
 
 def test_a_million_invalid_layers_are_not_a_million_errors() -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     with pytest.raises(BundleError):
         parse_manifest(b'{"schemaVersion":2,"layers":[' + b"{}," * 1_000_000 + b"{}]}", PATH)
-    assert time.monotonic() - started < 5
+    assert time.thread_time() - started < 5
 
 
 TYPES = [LAYER, INDEX, MANIFEST, "application/vnd.cncf.helm.chart.content.v1.tar+gzip", "text/plain"]

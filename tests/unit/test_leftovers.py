@@ -1,0 +1,165 @@
+"""A test that leaves something behind that runs, or changes this process, fails by its name."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, chdir, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support import leftovers
+from tests.support.bundles import ROOT
+from tests.support.leftovers import Surroundings
+
+logger = logging.getLogger("tests.leftovers")
+Leave = Callable[[], AbstractContextManager[None]]
+"""Leave something, and take it away at the end of the block."""
+
+
+@contextmanager
+def thread() -> Iterator[None]:
+    end = threading.Event()
+
+    def watch() -> None:
+        end.wait()
+
+    running = threading.Thread(target=watch, name="watcher")
+    running.start()
+    yield
+    end.set()
+    running.join()
+
+
+@contextmanager
+def timer() -> Iterator[None]:
+    later = threading.Timer(600, print)
+    later.start()
+    yield
+    later.cancel()
+    later.join()
+
+
+@contextmanager
+def child() -> Iterator[None]:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield
+        process.kill()
+
+
+@contextmanager
+def level() -> Iterator[None]:
+    logger.setLevel(logging.DEBUG)
+    yield
+    logger.setLevel(logging.NOTSET)
+
+
+@contextmanager
+def disabled() -> Iterator[None]:
+    logging.disable(logging.ERROR)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@contextmanager
+def variable() -> Iterator[None]:
+    os.environ["LEFT_BEHIND"] = "secret"
+    yield
+    del os.environ["LEFT_BEHIND"]
+
+
+@contextmanager
+def mask() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+@contextmanager
+def folder() -> Iterator[None]:
+    with chdir("/"):
+        yield
+
+
+@contextmanager
+def handler() -> Iterator[None]:
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+LEFT: dict[str, tuple[Leave, str]] = {
+    "a thread": (thread, r"the thread watcher is running \(tests/unit/test_leftovers\.py:\d+\)"),
+    "a timer": (timer, r"the thread Thread-\d+ is running .*"),
+    "a child process": (child, r"the process \d+ is running: sleep 600"),
+    "a log level": (level, "the level of the logger tests.leftovers was 0 and is 10"),
+    "no logs at all": (disabled, r"the level of the logger \(all\) was 0 and is 40"),
+    "a variable": (variable, "the environment variable LEFT_BEHIND has changed"),
+    "a umask": (mask, r"the umask was \d+ and is 0077"),
+    "a working folder": (folder, "the working folder was .* and is /"),
+    "a signal handler": (handler, "the handler of SIGUSR1 was .* and is .*"),
+}
+
+
+@pytest.mark.parametrize(("leave", "said"), LEFT.values(), ids=LEFT)
+def test_what_is_left_behind_is_told(leave: Leave, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "GRACE_SECONDS", 0.0)
+    surroundings = Surroundings()
+    surroundings.begin()
+    with leave():
+        [left] = surroundings.find_left()
+    assert re.fullmatch(said, left)
+    assert surroundings.find_left() == []
+
+
+@pytest.mark.parametrize("there", [thread, child, variable])
+def test_what_was_there_before_is_not_its_own(there: Leave) -> None:
+    surroundings = Surroundings()
+    with there():
+        surroundings.begin()
+        assert surroundings.find_left() == []
+
+
+def test_what_a_file_shares_may_be_restarted_by_its_tests() -> None:
+    surroundings = Surroundings()
+    with child():
+        surroundings.begin()
+    surroundings.begin()
+    with child():
+        assert surroundings.find_left() == []
+
+
+def test_what_ends_within_a_moment_is_not_left_behind() -> None:
+    surroundings = Surroundings()
+    surroundings.begin()
+    running = threading.Timer(0.1, print)
+    running.start()
+    assert surroundings.find_left() == []
+
+
+def test_the_test_that_leaves_it_fails_and_the_next_one_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(
+        textwrap.dedent(
+            """
+            import os
+
+            def test_leaves(): os.environ["LEFT_BEHIND"] = "x"
+            def test_does_not(): pass
+            """
+        ),
+        encoding="utf-8",
+    )
+    (tmp_path / "conftest.py").write_text("from tests.conftest import *\nfrom tests.conftest import _nothing_left\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert "ERROR at teardown of test_leaves" in done.stdout, done.stdout + done.stderr
+    assert "2 passed, 1 error" in done.stdout
