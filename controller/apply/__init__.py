@@ -10,6 +10,7 @@ Not here: which revision is wanted (`reconcile`), what conditions say about it (
     plan          what to do about each object: the rules of one pass, steps of tasks, and their outcomes
     drift         whether an object is as the last apply left it
     leftovers     what stays on an object although nobody applies it
+    trees         the fields that an entry of managedFields has
     holders       which dropped object has what a refused one needs
     ledger        how the last apply left each object
     replies       what a refusal means

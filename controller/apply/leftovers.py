@@ -4,17 +4,17 @@ A forced apply removes what our entry of managedFields had and the new manifest 
 is moved into our entry before: when an object is adopted, and when a list or map has another type than it had when it
 was applied. What the API server has set itself stays: defaults, what admission writes, and what it has allocated.
 
-Trees are those of managedFields. Not here: the requests (managed_fields.py, sender.py).
+Not here: the trees themselves (trees.py), and the requests (managed_fields.py, sender.py).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
-from rukpak.controller.apply.drift import MOST_SHAPES, REPLICAS, Path, UnclaimedItems, has_field, identity_of
+from rukpak.controller.apply.drift import MOST_SHAPES, REPLICAS, Path, has_field, identity_of
+from rukpak.controller.apply.trees import inside, outside, part_at, united_trees, without_path, without_tree
 from rukpak.controller.observe.records import Entry, ObjectKey, Tree, entries_of, fields_of, is_passed_on
 from rukpak.controller.untrusted import mapping, path_below, text
 
@@ -28,6 +28,7 @@ _SHOWN = 5
 _VALUE_CHARACTERS = 60
 _NOT_TAKEN: tuple[Path, ...] = (("metadata", "finalizers"), ("metadata", "ownerReferences"), ("status",))
 """Whoever has set these needs them: a finalizer of admission, the owner of an object, what a controller reports."""
+_SET_METADATA = ("f:labels", "f:annotations")
 _IP = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 RETAINED: Mapping[tuple[str, str], frozenset[Path]] = {
     ("", "Service"): frozenset(("spec", name) for name in (*_IP, "healthCheckNodePort", "loadBalancerClass"))
@@ -57,7 +58,8 @@ def taken_fields(live: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[Tree
         live: the object as it is on the cluster.
         body: the object as it is applied.
     """
-    applied = _last_applied(live)
+    recorded = last_applied(mapping(live, "metadata"))
+    applied = recorded if recorded and recorded.get("kind") == live.get("kind") else None
     found: Tree = {}
     is_mixed = False
     for entry in entries_of(live):
@@ -92,13 +94,13 @@ def _takeable(tree: Tree, body: Mapping[str, Any]) -> Tree:
     return tree
 
 
-def _last_applied(live: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what `kubectl apply` has recorded on an object of its kind; None if it has not."""
+def last_applied(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what `kubectl apply` has recorded in the metadata of an object; None if it has not."""
     try:
-        recorded = json.loads(text(live, "metadata", "annotations", LAST_APPLIED) or "null")
+        recorded = json.loads(text(metadata, "annotations", LAST_APPLIED) or "null")
     except (ValueError, RecursionError):
         return None
-    return recorded if isinstance(recorded, dict) and recorded.get("kind") == live.get("kind") else None
+    return recorded if isinstance(recorded, dict) else None
 
 
 # after an apply
@@ -111,6 +113,22 @@ def drops(before: Any, after: Any) -> bool:
     return isinstance(before, list) and before != after
 
 
+def empties(before: Any, after: Any) -> bool:
+    """Whether a manifest has an empty map where another one has fields, which of changed lists is not known.
+
+    Args:
+        before: the other manifest; True: one of which nothing is known.
+        after: the manifest.
+    """
+    if isinstance(after, dict):
+        if not after:
+            return bool(before)
+        fields = before if isinstance(before, dict) else dict.fromkeys(after, before is True)
+        return any(empties(fields.get(name), value) for name, value in after.items())
+    is_changed = isinstance(after, list) and bool(before) and before != after
+    return is_changed and any(empties(True, item) for item in after)
+
+
 def find_left(live: Mapping[str, Any], before: Mapping[str, Any], body: Mapping[str, Any]) -> Tree:
     """Return what an object still has of an earlier manifest, the new one lacks, and nobody owns.
 
@@ -119,13 +137,41 @@ def find_left(live: Mapping[str, Any], before: Mapping[str, Any], body: Mapping[
         before: the manifest of the revision before.
         body: the object as it was applied.
     """
+    return _clearable(_left(before, body, live, _owned(live)))
+
+
+def find_surplus_fields(tree: Tree, body: Mapping[str, Any]) -> Tree:
+    """Return the fields of our entry that an apply removes.
+
+    Args:
+        tree: the fields of the entry.
+        body: the object as it is applied.
+    """
+    return _clearable(outside(tree, body))
+
+
+def find_unowned(live: Mapping[str, Any], dropped: Tree) -> Tree:
+    """Return what an object still has of some fields, and nobody owns.
+
+    Args:
+        live: the object after the apply, with managedFields.
+        dropped: what the apply should have removed.
+    """
+    return _clearable(without_tree(inside(dropped, live), _owned(live)))
+
+
+def _owned(live: Mapping[str, Any]) -> Tree:
     owned: Tree = {}
     for entry in entries_of(live):
         owned = united_trees(owned, fields_of(entry))
-    found = dict(_left(before, body, live, owned))
-    named = ("f:labels", "f:annotations")
-    metadata = {name: child for name, child in found.pop("f:metadata", {}).items() if name in named}
-    return {**found, **({"f:metadata": metadata} if metadata else {})}
+    return owned
+
+
+def _clearable(tree: Tree) -> Tree:
+    """Return a tree without the metadata that nobody sets by its name."""
+    metadata = {name: child for name, child in tree.get("f:metadata", {}).items() if name in _SET_METADATA}
+    rest = {name: child for name, child in tree.items() if name not in ("f:metadata", "f:status", ".")}
+    return {**rest, **({"f:metadata": metadata} if metadata else {})}
 
 
 def _left(before: Any, after: Any, live: Any, owned: Tree) -> dict[str, Any]:
@@ -215,7 +261,7 @@ def split_retained(tree: Tree, key: ObjectKey) -> tuple[Tree, Tree]:
     kept: Tree = {}
     rest = tree
     for path in RETAINED.get((key.group, key.kind), ()):
-        if found := _at(tree, path):
+        if found := part_at(tree, path):
             kept, rest = united_trees(kept, found), without_path(rest, path)
     return kept, rest
 
@@ -289,167 +335,3 @@ def _described(tree: Tree, value: Any, path: str, *, conceals: bool) -> Iterator
 def _shown(value: Any) -> str:
     written = value if isinstance(value, str) else json.dumps(value)
     return written if len(written) <= _VALUE_CHARACTERS else f"{written[:_VALUE_CHARACTERS]}…"
-
-
-# trees
-
-
-def united_trees(left: Tree, right: Tree) -> Tree:
-    """Return the fields of two trees."""
-    return {**left, **{name: united_trees(left.get(name, {}), child) for name, child in right.items()}}
-
-
-def inside(tree: Tree, value: Any) -> Tree:
-    """Return the part of a tree that a value has."""
-    found: dict[str, Any] = {}
-    for name, child, has, below in _walk(tree, value):
-        kept = inside(child, below) if has else {}
-        if has and (kept or not child.keys() - {"."}):
-            found[name] = kept or child
-    # The item or map itself: if its fields alone were ours, an apply would leave it without them.
-    return {".": {}, **found} if found and "." in tree else found
-
-
-def outside(tree: Tree, value: Any) -> Tree:
-    """Return the part of a tree that a value does not have."""
-    found: dict[str, Any] = {}
-    for name, child, has, below in _walk(tree, value):
-        if not has:
-            found[name] = child
-        elif child and (rest := outside(child, below)):
-            found[name] = rest
-    return found
-
-
-def without_tree(tree: Tree, taken: Tree) -> Tree:
-    """Return a tree without a part of it, and without nodes that become empty: an empty one claims a field."""
-    rest: dict[str, Any] = {}
-    for name, child in tree.items():
-        if name not in taken:
-            rest[name] = child
-        elif taken[name].keys() - {"."} and (left := without_tree(child, taken[name])).keys() - {"."}:
-            rest[name] = left
-    return rest
-
-
-def pruned(value: Any, tree: Tree) -> Any:
-    """Return a value without what a tree has of it: the items that it has as such, and maps that become empty."""
-    if isinstance(value, dict):
-        kept = {}
-        for name, item in value.items():
-            child = tree.get(f"f:{name}")
-            if child is None:
-                kept[name] = item
-            elif child.keys() - {"."} and ((rest := pruned(item, child)) or "." not in child):
-                kept[name] = rest
-        return kept
-    if not isinstance(value, list):
-        return value
-    places = {place: child for _, child, place in _places(tree, value)}
-    return [
-        pruned(item, places.get(number, {}))
-        for number, item in enumerate(value)
-        if number not in places or (places[number] and "." not in places[number])
-    ]
-
-
-def without_path(tree: Tree, path: Sequence[str]) -> Tree:
-    """Return a tree without a field; a step into a list stands for each of its items."""
-    if not path:
-        return {}
-    rest: dict[str, Any] = {}
-    for name, child in tree.items():
-        if name.startswith("k:"):
-            below = without_path(child, path)
-        elif name != f"f:{path[0]}":
-            below = child
-        elif len(path) == 1:
-            continue
-        else:
-            below = without_path(child, path[1:])
-        if below or not child:
-            rest[name] = below
-    return rest
-
-
-def _at(tree: Tree, path: Sequence[str]) -> Tree:
-    """Return the part of a tree that is a field, or below it."""
-    found: dict[str, Any] = {}
-    for name, child in tree.items():
-        if name.startswith("k:"):
-            below = _at(child, path)
-            if below:
-                found[name] = below
-        elif name == f"f:{path[0]}":
-            if len(path) == 1:
-                found[name] = child
-            elif below := _at(child, path[1:]):
-                found[name] = below
-    return found
-
-
-def _walk(tree: Tree, value: Any) -> Iterator[tuple[str, Tree, bool, Any]]:
-    """Yield the steps of a tree with what is below each, whether a value has it, and what of it."""
-    if isinstance(value, dict):
-        for name, child in tree.items():
-            if name.startswith("f:"):
-                yield name, child, name[2:] in value, value.get(name[2:])
-            elif name != ".":
-                yield name, child, False, None
-        return
-    if isinstance(value, list):
-        places = {name: place for name, _, place in _places(tree, value)}
-        for name, child in tree.items():
-            if name != ".":
-                place = places.get(name)
-                yield name, child, place is not None, None if place is None else value[place]
-        return
-    yield from ((name, child, False, None) for name, child in tree.items() if name != ".")
-
-
-def _places(tree: Tree, items: Sequence[Any]) -> Iterator[tuple[str, Tree, int]]:
-    """Yield the steps of a tree that stand for items of a list, and the places of these.
-
-    A key that an item leaves to its default is not compared: `protocol` of a port.
-    """
-    unclaimed, whole = UnclaimedItems(items), {identity_of(item): number for number, item in enumerate(items)}
-    for name, child in tree.items():
-        if name.startswith("v:"):
-            place = whole.get(identity_of(json.loads(name[2:])))
-        elif name.startswith("k:"):
-            keys = json.loads(name[2:])
-            place = unclaimed.claim(keys)
-            if place is None:
-                fewer = {key: part for key, part in keys.items() if key != "protocol"}
-                place = unclaimed.claim(fewer) if fewer and len(fewer) < len(keys) else None
-        else:
-            continue
-        if place is not None:
-            yield name, child, place
-
-
-def refused_part(tree: Tree, fields: Iterable[Sequence[str | int]]) -> Tree:
-    """Return the part of a tree that a refusal of some fields is about; all of it if none of them leads into it.
-
-    Args:
-        tree: what was taken.
-        fields: the steps to each field, with 0 for any item of a list.
-    """
-    found: Tree = {}
-    for steps in islice(fields, _SHOWN * 10):
-        found = united_trees(found, _below(tree, steps))
-    return found or tree
-
-
-def _below(tree: Tree, steps: Sequence[str | int]) -> Tree:
-    if not steps:
-        return tree
-    step, rest = steps[0], steps[1:]
-    if step == 0:
-        below = {name: _below(child, rest) for name, child in tree.items() if name.startswith("k:")}
-        return {name: child for name, child in below.items() if child}
-    child = tree.get(f"f:{step}")
-    if not child:
-        return {} if child is None else {f"f:{step}": child}
-    found = _below(child, rest)
-    return {f"f:{step}": found} if found else {}

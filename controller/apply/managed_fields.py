@@ -15,11 +15,22 @@ from typing import Any
 
 from rukpak.api import names
 from rukpak.controller.apply.drift import DEFAULT_KEYS, MOST_SHAPES, Path, UnclaimedItems, identity_of, merge_keys
-from rukpak.controller.apply.leftovers import LAST_APPLIED, outside, taken_fields, united_trees, without_tree
+from rukpak.controller.apply.holders import held_by, without_values
+from rukpak.controller.apply.leftovers import LAST_APPLIED, taken_fields
 from rukpak.controller.apply.ownership import Owner, is_always_replaced
+from rukpak.controller.apply.trees import differing, outside, pruned, united_trees, without_tree
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.observe.records import Entry, Record, Tree, entries_of, entry_of, fields_of, is_of_another_owner
+from rukpak.controller.observe.records import (
+    Entry,
+    Record,
+    Tree,
+    entries_of,
+    entry_of,
+    fields_of,
+    find_entry,
+    is_of_another_owner,
+)
 from rukpak.controller.untrusted import text
 
 # On an object that is adopted; `released-from` goes last, since it says that this is not finished.
@@ -132,7 +143,9 @@ def give_back(client: Client, path: str, replaced: Replaced) -> str:
     return version
 
 
-def take_over_entries(client: Client, resource: Resource, record: Record, owner: Owner, paths: Iterable[Path]) -> str:
+def take_over_entries(
+    client: Client, resource: Resource, record: Record, owner: Owner, paths: Iterable[Path]
+) -> tuple[str, Tree]:
     """Make the entries of the owner of an object ours, so that our next apply replaces its marks and its fields.
 
     Nothing else changes, so that until that apply it still has an owner. What was taken over before it is not written
@@ -145,20 +158,21 @@ def take_over_entries(client: Client, resource: Resource, record: Record, owner:
         owner: the BundleDeployment that takes it over.
         paths: of fields that are ignored.
 
-    Returns: the resourceVersion after that.
+    Returns: the resourceVersion after that, and the fields that our entry has then.
     Raises: ApiError, a 409 if the object has changed since it was judged; ValueError for a part of an atomic field.
     """
     path = resource.path(record.key.namespace, record.key.name)
     metadata = _read(client, path)
     entries = inherited_entries(metadata, record, owner.name, resource.api_version)
     entries = left_fields({"metadata": {"managedFields": entries}}, paths, owner.name) or entries
+    ours = fields_of(find_entry(entries, names.field_manager(owner.name)))
     patch: dict[str, Any] = {"resourceVersion": record.resource_version, "managedFields": entries}
     if record.shard and not owner.shard:
         patch["labels"] = {names.OWNER_SHARD: None}  # the shard's controller may have set it, as another manager
     if entries == _entries(metadata) and "labels" not in patch:
-        return record.resource_version
+        return record.resource_version, ours
     version: str = client.merge_patch(path, {"metadata": patch}, metadata=True).value["metadata"]["resourceVersion"]
-    return version
+    return version, ours
 
 
 def claim(client: Client, path: str, value: Mapping[str, Any], manager: str, fields: Tree) -> str:
@@ -200,19 +214,79 @@ def find_taken(
 ) -> Tree:
     """Return what is removed from an object that is adopted; defaults and what admission writes are not.
 
-    Which these are shows, where no tool has recorded what it applied, a dry run that creates the same object under
-    another name. If that is refused, all is taken: defaults come back by themselves.
+    Which these are shows, where no tool has recorded what it applied, a new object (`make_probe`). If that is refused,
+    all is taken: defaults come back by themselves.
     """
     taken, is_mixed = taken_fields(live, body)
-    if not is_mixed:
+    made = make_probe(client, resource, body, manager) if taken and is_mixed else None
+    if made is None:
         return taken
-    probe = {**body, "metadata": {**body["metadata"], "name": PROBE}}
-    path = resource.path(body["metadata"].get("namespace", ""), PROBE)
+    unset = outside(taken, made)
+    changed = without_tree(differing(taken, live, made), unset)
+    again = make_probe(client, resource, body, manager) if changed else None
+    if again is not None:
+        # What is another one in each new object was generated, and would be lost.
+        changed = without_tree(changed, differing(changed, made, again))
+    return united_trees(unset, changed)
+
+
+def make_probe(client: Client, resource: Resource, body: Mapping[str, Any], manager: str) -> Mapping[str, Any] | None:
+    """Return an object as it would be if it were new, by a dry run under another name; None if that is refused.
+
+    It has defaults, and what admission writes, but not what only one object of its kind can have.
+    """
+    free = without_values(body, held_by(body, (resource.group, resource.kind)))
+    unbound = {name: value for name, value in free["metadata"].items() if name not in ("uid", "resourceVersion")}
+    path = resource.path(unbound.get("namespace", ""), PROBE)
+    probe = {**free, "metadata": {**unbound, "name": PROBE}}
     try:
-        made = client.apply(path, probe, manager=manager, force=False, dry_run=True, metadata=False).value
+        made: Mapping[str, Any] = client.apply(
+            path, probe, manager=manager, force=False, dry_run=True, metadata=False
+        ).value
     except ApiError:
-        return taken
-    return outside(taken, made)
+        return None
+    return made
+
+
+def empty_maps(client: Client, path: str, body: Mapping[str, Any], manager: str) -> str | None:
+    """Empty the maps of an object that an apply sets empty, and all of whose fields it would remove.
+
+    The apply alone would leave null instead: a CustomResourceDefinition refuses that, and of a built-in kind the map
+    would be gone, which is something else (a selector that matches everything). No other client's fields are touched.
+
+    Returns: the resourceVersion after that; None if there are none.
+    Raises: ApiError; a 409 if the object has changed since it was read.
+    """
+    live = client.get(path).value
+    if live["metadata"].get("uid") != body["metadata"].get("uid", live["metadata"].get("uid")):
+        return None
+    pointers = list(emptied(live, body, fields_of(entry_of(live, manager))))
+    if not pointers:
+        return None
+    unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]}
+    operations = [unchanged, *({"op": "replace", "path": pointer, "value": {}} for pointer in pointers)]
+    version: str = client.json_patch(path, operations, manager=manager).value["metadata"]["resourceVersion"]
+    return version
+
+
+def emptied(live: Any, body: Any, ours: Tree, pointer: str = "") -> Iterator[str]:
+    """Yield the JSON pointers of the maps that an apply sets empty, and all of whose fields it would remove. Pure.
+
+    Args:
+        live: the object as it is on the cluster.
+        body: the object as it is applied.
+        ours: the fields of our entry.
+        pointer: to them.
+    """
+    if isinstance(live, dict) and isinstance(body, dict):
+        if live and not body and ours.keys() - {"."} and not pruned(live, ours):
+            yield pointer
+        for name in body.keys() & live.keys():
+            step = name.replace("~", "~0").replace("/", "~1")
+            yield from emptied(live[name], body[name], ours.get(f"f:{name}", {}), f"{pointer}/{step}")
+    elif isinstance(live, list) and isinstance(body, list):
+        for name, item, place in _paired(body, live, ours):
+            yield from emptied(live[place], item, ours[name], f"{pointer}/{place}")
 
 
 def drop_replaced_entries(
@@ -420,18 +494,19 @@ def _in_the_way(steps: Sequence[str | int], ours: Any, live: Any, known: Tree) -
         return {**beside, f"f:{name}": below} if below else beside
     if isinstance(ours, list) and isinstance(live, list):
         rest = steps[1:] if steps and steps[0] == _ITEM else steps
-        found = {name: _in_the_way(rest, item, there, known[name]) for name, item, there in _paired(ours, live, known)}
+        pairs = _paired(ours, live, known)
+        found = {name: _in_the_way(rest, item, live[place], known[name]) for name, item, place in pairs}
         return {name: below for name, below in found.items() if below}
     return {}
 
 
-def _paired(ours: list[Any], live: list[Any], known: Tree) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the items that we apply and that exist, with their names in the trees; none of an atomic list."""
+def _paired(ours: list[Any], live: list[Any], known: Tree) -> Iterator[tuple[str, Any, int]]:
+    """Yield the items that we apply and that exist, with their names in the trees, and places; none of atomic lists."""
     by_name, unclaimed = _Items(ours), UnclaimedItems(live)
     for name in filter(_is_item_name, known):
         item, place = by_name.find(name), unclaimed.claim(_keys_in(name))
         if item is not None and place is not None:
-            yield name, item, live[place]
+            yield name, item, place
 
 
 def _add(tree: dict[str, Any], other: Tree) -> None:

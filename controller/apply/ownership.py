@@ -416,7 +416,7 @@ def place(
     return key._replace(namespace=namespace)
 
 
-def describe_left(left: Mapping[ObjectKey, RevisionObject], most: int = LEFT_BYTES) -> tuple[str, ...]:
+def write_left(left: Mapping[ObjectKey, RevisionObject], most: int = LEFT_BYTES) -> tuple[str, ...]:
     """Return the names of objects left over from older revisions, as kept in `Terms.left`; `most` is in bytes."""
     texts = tuple(sorted(_write(named.kind, key) for key, named in left.items()))
     return texts if sum(len(text.encode()) + 4 for text in texts) <= most else (MORE,)

@@ -45,13 +45,24 @@ from rukpak.controller.apply.removal import delete, is_shared, mark_to_take_back
 from rukpak.controller.apply.replies import SHOWN, ApplyFailure, Contest, Recovery, classify, conceal_quotes
 from rukpak.controller.apply.requests import ObjectReader
 from rukpak.controller.apply.rights import MissingRightsError, for_apply
+from rukpak.controller.apply.trees import differing, inside, outside, refused_part, united_trees
 from rukpak.controller.apply.webhooks import Webhooks
 from rukpak.controller.kube.client import ApiError, Client, Response
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import UNREACHABLE
 from rukpak.controller.kube.resources import AUTOSCALERS, Resource
 from rukpak.controller.observe.health.rules import NOT_OBSERVED, needs_full_object
-from rukpak.controller.observe.records import ObjectKey, Record, entry_of, fields_of, project
+from rukpak.controller.observe.records import (
+    Entry,
+    ObjectKey,
+    Record,
+    Tree,
+    entries_of,
+    entry_of,
+    fields_of,
+    find_entry,
+    project,
+)
 from rukpak.controller.observe.watches import Watches
 
 NOT_SERVED_YET_SECONDS = 0.3
@@ -127,17 +138,21 @@ class ApplyRequest:
         return with_shard(make_body(manifest, owner, orphan=self.options.orphan), owner)
 
 
-def prepare(request: ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
+def prepare(request: ApplyRequest, body: dict[str, Any]) -> tuple[Mapping[str, Any], Tree]:
     """Remove what prevents an apply; returns the body, bound to the object that was judged.
 
+    Returns: also the fields of an earlier owner of the object that the apply removes.
     Raises: BundleError (InvalidConfig), ApiError.
     """
     task, record = request.task, request.task.record
     owner, ignored = request.options.owner, task.target.ignored.paths
+    inherited: Tree = {}
     try:
         with _reporting_atomic(task.target.key):
             if task.action is Action.TAKE_OVER and record:
-                version = managed_fields.take_over_entries(request.client, request.resource, record, owner, ignored)
+                version, inherited = managed_fields.take_over_entries(
+                    request.client, request.resource, record, owner, ignored
+                )
                 body = _bound_to(version, body)
             elif ignored:
                 managed_fields.leave_fields(request.client, request.path, ignored, owner.name)
@@ -147,14 +162,27 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
             # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
             managed_fields.take_over_items(request.client, request.path, body, request.manager, request.live)
         elif task.action is Action.TAKE_BACK and record:
-            body = _bound_to(_begin_taking_back(request, record, body), body)
+            version, inherited = _begin_taking_back(request, record, body)
+            body = _bound_to(version, body)
+        body = _empty_maps(request, body)
     except ApiError as error:
         raise _as_conflict(error) from error
     if task.action in (Action.APPLY, Action.REPAIR) and record:
         # Of an object that was deleted since, this is a 409: an apply would create it again, whoever has pruned it.
         body = {**body, "metadata": {**body["metadata"], "uid": record.uid}}
     is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
-    return without(body, [REPLICAS]) if is_scaled else body
+    sent = without(body, [REPLICAS]) if is_scaled else body
+    return sent, leftovers.find_surplus_fields(inherited, sent)
+
+
+def _empty_maps(request: ApplyRequest, body: dict[str, Any]) -> dict[str, Any]:
+    """Empty the maps that an apply would remove; returns the body, bound to the object after that. Raises: ApiError."""
+    task = request.task
+    inherits = task.action in (Action.TAKE_BACK, Action.TAKE_OVER)
+    if not leftovers.empties(inherits or _reduced(request), body):
+        return body
+    version = managed_fields.empty_maps(request.client, request.path, body, request.manager)
+    return _bound_to(version, body) if version else body
 
 
 def tidy_up(request: ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -203,17 +231,25 @@ def _is_autoscaled(request: ApplyRequest) -> bool:
     return any(scales({**each, **kind}, key) for each in found)
 
 
-def _begin_taking_back(request: ApplyRequest, record: Record, body: Mapping[str, Any]) -> str:
-    """Make what earlier managers of an object have set ours; return the resourceVersion at which to take it back."""
+def _begin_taking_back(request: ApplyRequest, record: Record, body: Mapping[str, Any]) -> tuple[str, Tree]:
+    """Make what earlier managers of an object have set ours.
+
+    Returns: the resourceVersion at which to take it back, and the fields that our entry has then, if it is adopted.
+    """
     owner = request.options.owner
     if not needs_mark(record, owner, evicts=request.task.evicts):
-        return record.resource_version
-    entries = None
-    if record.passed_on and not was_applied(record, owner):
+        return record.resource_version, {}
+    entries: list[Entry] = []
+    ours: Tree = {}
+    if not was_applied(record, owner):
         live = request.client.get(request.path).value
-        taken = managed_fields.find_taken(request.client, request.resource, live, body, request.manager)
-        entries = leftovers.adopted_entries(live, taken, request.manager, request.resource.api_version)
-    return mark_to_take_back(request.client, request.resource, record, owner.name, entries)
+        entries = entries_of(live)
+        if record.passed_on:
+            taken = managed_fields.find_taken(request.client, request.resource, live, body, request.manager)
+            entries = leftovers.adopted_entries(live, taken, request.manager, request.resource.api_version)
+        ours = fields_of(find_entry(entries, request.manager))
+    passed_on = entries if record.passed_on else None
+    return mark_to_take_back(request.client, request.resource, record, owner.name, passed_on), ours
 
 
 @contextmanager
@@ -369,14 +405,13 @@ class Sender:
         """
         live = request.client.get(request.path).value
         ours = fields_of(entry_of(live, request.manager))
-        taken = leftovers.outside(leftovers.inside(ours, live), request.body())
+        taken = outside(inside(ours, live), request.body())
         if not taken:
             return None
-        part = leftovers.refused_part(taken, [managed_fields.parse_field(each) for each in failure.fields])
+        part = refused_part(taken, [managed_fields.parse_field(each) for each in failure.fields])
         managed_fields.disclaim(request.client, request.path, request.manager, part)
-        key, conceals = request.task.target.key, request.options.conceals
-        left = leftovers.describe_left(key, live, part, "it cannot be changed: add it to the bundle", conceals=conceals)
-        found = self._reader.read((key, request.resource), request.options.user)
+        left = _describe_left(request, live, part, "it cannot be changed: add it to the bundle")
+        found = self._reader.read((request.task.target.key, request.resource), request.options.user)
         return replace(request, task=self.decide(request.task, found, request.options), left=left)
 
     def _delete_to_recreate(self, request: ApplyRequest) -> ApplyRequest | None:
@@ -549,9 +584,9 @@ class Sender:
             return Outcome(task=task, error=out_of_date(task))
         if request.drift and options.ledger.is_fought_over(task.target.key):
             options.ledger.fights[task.target.key] = request.drift
-        body = prepare(request, request.body())
-        before = options.reduced.get(task.target.key) if task.action is Action.APPLY else None
-        reply = self._send_apply(request, body, force=task.action is not Action.CREATE, whole=before is not None)
+        body, inherited = prepare(request, request.body())
+        whole = _reduced(request) is not None or bool(inherited)
+        reply = self._send_apply(request, body, force=task.action is not Action.CREATE, whole=whole)
         told = map(conceal_quotes, reply.warnings) if options.conceals else reply.warnings
         warnings = (*told, *warnings, *request.left)
         if task.target.bare and reply.status == HTTPStatus.OK:  # another client was faster
@@ -564,10 +599,8 @@ class Sender:
         if task.action is Action.TAKE_OVER and task.record:
             about["takenFrom"] = task.record.owner
         log.info("object applied", extra={**about, **_describe(request.drift)})
-        value = tidy_up(request, reply.value)
-        if before is not None:
-            value, left = self._clear_up(request, body, before, value)
-            warnings = (*warnings, *left)
+        value, left = self._clear_up(request, body, tidy_up(request, reply.value), inherited)
+        warnings = (*warnings, *left)
         record = self._watches.learn(_project(value, task.target.key))
         options.retries.succeeded(task.target.key)
         # Idle: the apply has changed nothing but our entry, as after a change of the schema.
@@ -607,32 +640,37 @@ class Sender:
         self._send_apply(request, with_shard(body, owner), force=False)
 
     def _clear_up(
-        self, request: ApplyRequest, body: Mapping[str, Any], before: Mapping[str, Any], value: Mapping[str, Any]
+        self, request: ApplyRequest, body: Mapping[str, Any], value: Mapping[str, Any], inherited: Tree
     ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
         """Remove what the revision before had set, this one lacks, and nobody owns, as when the type of a list changed.
 
         Args:
             request: that was sent.
             body: the object as it was applied.
-            before: the manifest of the revision before.
             value: the object after the apply.
+            inherited: the fields of an earlier owner that the apply should have removed.
 
         Returns: the object after that, and warnings about what the API server keeps.
         """
-        key, conceals = request.task.target.key, request.options.conceals
-        kept, rest = leftovers.split_retained(leftovers.find_left(value, before, body), key)
+        before = _reduced(request)
+        if before is None:
+            return value, _describe_kept(request, body, value, inherited)
+        left = leftovers.find_left(value, before, body)
+        made = managed_fields.make_probe(request.client, request.resource, body, request.manager) if left else None
+        kept, rest = leftovers.split_retained(_differing(left, value, made), request.task.target.key)
         if rest and request.options.proceed():
             try:
                 version = managed_fields.claim(request.client, request.path, value, request.manager, rest)
-                value = self._send_apply(request, _bound_to(version, body), force=True, whole=True).value
-                rest = {}  # what is there now the API server has set itself
+                body = _empty_maps(request, _bound_to(version, body))
+                value = self._send_apply(request, body, force=True, whole=True).value
+                # Without a new object to compare with, what is there now counts as set by the API server itself.
+                again = _differing(leftovers.find_unowned(value, rest), value, made) if made else {}
+                kept, rest = united_trees(kept, again), {}
             except ApiError:
                 with suppress(ApiError):
                     managed_fields.disclaim(request.client, request.path, request.manager, rest)
-        return value, (
-            *leftovers.describe_left(key, value, kept, leftovers.KEPT, conceals=conceals),
-            *leftovers.describe_left(key, value, rest, "remove it", conceals=conceals),
-        )
+        told = _describe_left(request, value, kept, leftovers.KEPT)
+        return value, (*told, *_describe_left(request, value, rest, "remove it"))
 
     def _send_apply(
         self, request: ApplyRequest, body: Mapping[str, Any], *, force: bool, whole: bool = False
@@ -647,6 +685,34 @@ class Sender:
             withdraw(request.client, request.path, owner)
             raise ApiError(HTTPStatus.CONFLICT, "AlreadyExists", "already exists: another client was faster")
         return reply
+
+
+def _reduced(request: ApplyRequest) -> Mapping[str, Any] | None:
+    """Return the manifest of the revision before if this one may lack a field or item of it."""
+    task = request.task
+    return request.options.reduced.get(task.target.key) if task.action is Action.APPLY else None
+
+
+def _differing(fields: Tree, value: Mapping[str, Any], made: Mapping[str, Any] | None) -> Tree:
+    """Return the fields of an object that a new one has otherwise; all if it is not known."""
+    return fields if made is None else differing(fields, value, made)
+
+
+def _describe_kept(
+    request: ApplyRequest, body: Mapping[str, Any], value: Mapping[str, Any], inherited: Tree
+) -> tuple[str, ...]:
+    """Return warnings about what the API server keeps of an object that was adopted or taken over."""
+    left = leftovers.find_unowned(value, inherited) if inherited else {}
+    if not left:
+        return ()
+    made = managed_fields.make_probe(request.client, request.resource, body, request.manager)
+    kept = _differing(left, value, made) if made else leftovers.split_retained(left, request.task.target.key)[0]
+    return _describe_left(request, value, kept, leftovers.KEPT)
+
+
+def _describe_left(request: ApplyRequest, value: Mapping[str, Any], left: Tree, remedy: str) -> tuple[str, ...]:
+    conceals = request.options.conceals
+    return leftovers.describe_left(request.task.target.key, value, left, remedy, conceals=conceals)
 
 
 def _take_over_sender(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:

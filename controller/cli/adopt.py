@@ -71,7 +71,7 @@ from rukpak.controller.cli.other_tools import (
     Release,
     Rival,
     Tool,
-    find_left,
+    find_left_by_tool,
     make_change,
     other_managers,
 )
@@ -523,7 +523,9 @@ class ToolAdoption(Adoption):
         record = project({"metadata": metadata}, key.group, key.kind)
         if (record.owner, record.owner_uid) != (owner.name, owner.uid):
             return Tidied(key=key, problem=f"does not belong to {owner.name}")
-        left = find_left(finding.metadata or metadata, found.value, owner.name, self.origin, self.rendered.get(key))
+        left = find_left_by_tool(
+            finding.metadata or metadata, found.value, owner.name, self.origin, self.rendered.get(key)
+        )
         if change := make_change(metadata, owner.name, self.origin):
             path = resource.path(key.namespace, key.name)
             metadata = self.client.merge_patch(path, change, manager=MANAGER, metadata=True).value["metadata"]

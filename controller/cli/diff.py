@@ -43,7 +43,7 @@ from rukpak.controller.apply.drift import (
 from rukpak.controller.apply.execute import AccessReviewer
 from rukpak.controller.apply.holders import Refused, Trials, find_dropped, may_be_deleted, read_replaced
 from rukpak.controller.apply.ledger import Ledger
-from rukpak.controller.apply.managed_fields import claimed_fields, find_taken, parse_field
+from rukpak.controller.apply.managed_fields import claimed_fields, emptied, find_taken, make_probe, parse_field
 from rukpak.controller.apply.ownership import (
     Disposal,
     Giver,
@@ -61,6 +61,15 @@ from rukpak.controller.apply.replies import ApplyFailure, Contest, Recovery, cla
 from rukpak.controller.apply.requests import Pool
 from rukpak.controller.apply.rights import lack_of
 from rukpak.controller.apply.targets import Target, TargetSet, find_reduced, leave_out_missing, make_targets
+from rukpak.controller.apply.trees import (
+    common_tree,
+    differing,
+    inside,
+    pruned,
+    refused_part,
+    united_trees,
+    without_tree,
+)
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.cli.command import REQUESTS, MisuseError, tell
 from rukpak.controller.cli.comparison import (
@@ -439,36 +448,53 @@ class DryRun:
     def _try(
         self, target: Target, resource: Resource, live: Manifest, body: Manifest, *, is_adopted: bool
     ) -> Difference:
+        live = pass_on(live, self._passing_on)
+        record, before = project(live, target.key.group, target.key.kind), self._reduced.get(target.key)
+        is_taken = is_adopted and record.passed_on and not was_applied(record, self._owner)
+        taken = find_taken(self._client, resource, live, body, self._manager) if is_taken else {}
+        ours = fields_of(entry_of(live, self._manager))
+        if leftovers.empties(is_taken or before, body) and any(emptied(live, body, united_trees(ours, taken))):
+            # An apply would leave null there, so the controller sends two requests.
+            after = overlay(pruned(live, taken), body, self._manager)
+            return _difference(target, Change.CHANGED, live, after, "computed, since a map becomes empty")
         try:
             after = self._apply(target, resource, body, force=True).value
             if after["metadata"].get("resourceVersion") != live["metadata"].get("resourceVersion"):
-                live = self._read(target, resource)  # another client was faster
+                live = pass_on(self._read(target, resource), self._passing_on)  # another client was faster
         except ApiError as error:
             return self._explain(target, resource, live, error)
-        live = pass_on(live, self._passing_on)
-        record = project(live, target.key.group, target.key.kind)
-        if is_adopted and record.passed_on and not was_applied(record, self._owner):
-            after = leftovers.pruned(after, self._find_taken(target, resource, live, body))
-        elif before := self._reduced.get(target.key):
-            kept, rest = leftovers.split_retained(leftovers.find_left(after, before, body), target.key)
-            after = leftovers.pruned(after, rest)
-            self._problems += leftovers.describe_left(target.key, after, kept, leftovers.KEPT, conceals=False)
+        kept: Tree = {}
+        if taken:
+            taken, kept = self._split_taken(target, resource, live, body, taken)
+            after = pruned(after, taken)
+        elif before and (left := leftovers.find_left(after, before, body)):
+            made = make_probe(self._client, resource, body, self._manager)
+            left = differing(left, after, made) if made else left
+            # What was ours, the apply has removed, and the API server has brought back.
+            kept = united_trees(leftovers.split_retained(left, target.key)[0], common_tree(left, ours))
+            after = pruned(after, without_tree(left, kept))
+        self._problems += leftovers.describe_left(target.key, after, kept, leftovers.KEPT, conceals=False)
         return _difference(target, Change.CHANGED, live, after)
 
-    def _find_taken(self, target: Target, resource: Resource, live: Manifest, body: Manifest) -> Tree:
-        """Return what goes with the adoption of an object, without what the server would refuse to remove."""
-        taken = find_taken(self._client, resource, live, body, self._manager)
-        without = leftovers.pruned(live, taken)
+    def _split_taken(
+        self, target: Target, resource: Resource, live: Manifest, body: Manifest, taken: Tree
+    ) -> tuple[Tree, Tree]:
+        """Return what goes with the adoption of an object, and what the API server keeps of it without a refusal."""
+        without = pruned(live, taken)
         fields = [name for name in without if name not in ("apiVersion", "kind", "metadata", "status")]
         changes = [{"op": "replace", "path": f"/{name}", "value": without[name]} for name in fields]
         path = resource.path(target.key.namespace, target.key.name)
         try:
-            self._client.json_patch(path, changes, manager=self._manager, dry_run=True)
+            changed = self._client.json_patch(path, changes, manager=self._manager, dry_run=True).value
         except ApiError as error:
             if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
                 causes = [parse_field(cause.field) for cause in error.causes if cause.field]
-                return leftovers.without_tree(taken, leftovers.refused_part(taken, causes))
-        return taken
+                return without_tree(taken, refused_part(taken, causes)), {}
+            return taken, {}
+        still = inside({name: child for name, child in taken.items() if name != "f:metadata"}, changed)
+        made = make_probe(self._client, resource, body, self._manager) if still else None
+        kept = differing(still, changed, made) if made else leftovers.split_retained(still, target.key)[0]
+        return without_tree(taken, kept), kept
 
     def _read(self, target: Target, resource: Resource) -> Manifest:
         value: Manifest = self._client.get(resource.path(target.key.namespace, target.key.name)).value

@@ -31,7 +31,8 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.controller.apply.drift import UnclaimedItems, find_uncovered, identity_of, merge_keys, united
-from rukpak.controller.apply.leftovers import LAST_APPLIED, inside
+from rukpak.controller.apply.leftovers import LAST_APPLIED, last_applied
+from rukpak.controller.apply.trees import inside
 from rukpak.controller.cli.command import REQUESTS, FailedError, MisuseError, attempt, tell
 from rukpak.controller.cli.comparison import SERVER_METADATA, clean
 from rukpak.controller.cli.deployments import MANAGER
@@ -364,7 +365,7 @@ def read_applied(client: Client, discovery: Discovery, origin: Origin, applied: 
     Returns: None if there is no such record, or the object is gone.
     Raises: ApiError.
     """
-    recorded, key = _last_applied(applied.metadata), applied.key
+    recorded, key = last_applied(applied.metadata), applied.key
     if recorded and _describes(recorded, key):
         return clean(_without_nulls(recorded))
     entries = _applied_entries(applied.metadata, origin)
@@ -449,7 +450,7 @@ def make_change(metadata: Mapping[str, Any], owner: str, origin: Origin) -> dict
     return {"metadata": {**change, **{kind: found for kind, found in marks.items() if found}}}
 
 
-def find_left(
+def find_left_by_tool(
     before: Mapping[str, Any], live: Mapping[str, Any], owner: str, origin: Origin, rendered: Mapping[str, Any] | None
 ) -> list[str]:
     """Return the paths of fields that the tool has set and the BundleDeployment does not: they stay as they are.
@@ -470,7 +471,7 @@ def find_left(
         if _is_dropped(entry, ours, origin) and not _is_defaulted(entry)
         for path in _paths(inside(_as_stored(_fields_of(entry)), live), ours, "")
     )
-    for recorded in filter(None, (rendered, _last_applied(before))):
+    for recorded in filter(None, (rendered, last_applied(before))):
         stored = _only_existing(_with_data(clean(_without_nulls(recorded))), live, ())
         found |= dict.fromkeys(find_uncovered(ours, stored))
     return [path for path in found if not _is_mark(path)]
@@ -584,15 +585,6 @@ def _marks(metadata: Mapping[str, Any], kind: str, ours: Tree) -> Iterator[str]:
 
 def _is_mark(path: str) -> bool:
     return any(path == f'metadata.{kind}["{name}"]' for kind, found in MARKS.items() for name in found)
-
-
-def _last_applied(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    text = (metadata.get("annotations") or {}).get(LAST_APPLIED)
-    try:
-        value = json.loads(text) if text else None
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _without_nulls(value: Any) -> Any:

@@ -31,12 +31,12 @@ from rukpak.controller.apply.ownership import (
     HandOver,
     Owner,
     RevisionObject,
-    describe_left,
     describe_past,
     find_strays,
     name_objects,
     name_past,
     past_keys,
+    write_left,
 )
 from rukpak.controller.apply.plan import OvertakenError
 from rukpak.controller.apply.replies import classify
@@ -243,7 +243,7 @@ def keep_only(
     kept = list(digests)
     installed = context.memory.revisions.get(kept[0])
     left = {key: named for key, named in older.items() if key in context.memory.older}
-    texts = describe_left(left)
+    texts = write_left(left)
     if installed:
         past = _describe_past(context, installed, older)
         with suppress(BundleError):  # without room, what is left over is only reported

@@ -110,6 +110,61 @@ def test_the_preview_of_an_adoption_shows_what_goes(world: World, tmp_path: Path
         assert f"-{text}" in shown.replace(" ", "").replace("gone:soon", "gone: soon") or text in shown
 
 
+def test_an_edit_and_an_entry_that_is_there_twice_go_with_the_adoption(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = prepared(world)
+    twice = copy.deepcopy(BUNDLE)
+    twice["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "X", "value": "1"}, *ENV]
+    kubectl(world, name, "create", value=twice)
+    monkeypatch.setenv("KUBE_EDITOR", "sed -i 's/^spec:/spec:\\n  minReadySeconds: 7/'")
+    kubectl(world, name, "edit", "deployment/web")
+    path = f"{APPS}/namespaces/{name}/deployments/web"
+    assert world.client.get(path).value["spec"]["minReadySeconds"] == 7
+    deployed = world.deploy(BUNDLE, name=name, collisionProtection="IfNoController", installNamespace=name)
+    wait_changed(deployed, "")
+    spec = world.client.get(path).value["spec"]
+    assert "minReadySeconds" not in spec
+    assert spec["template"]["spec"]["containers"][0]["env"] == ENV
+
+
+def test_replicas_that_somebody_scales_and_the_bundle_leaves_open_stay(world: World) -> None:
+    name = prepared(world)
+    kubectl(world, name, "apply", value=LIVE)
+    kubectl(world, name, "scale", "--replicas=3", "deployment/web")
+    asked = copy.deepcopy(BUNDLE)
+    asked["spec"].pop("replicas")
+    deployed = world.deploy(asked, name=name, collisionProtection="IfNoController", installNamespace=name)
+    wait_changed(deployed, "")
+    live = deployed.get("web", "deployments", APPS)
+    assert live
+    assert live["spec"]["replicas"] == 3
+    assert len(live["spec"]["template"]["spec"]["containers"]) == 1
+
+
+@pytest.mark.parametrize("protection", ["Prevent", "IfNoController", "None"])
+def test_an_adoption_that_was_killed_after_its_first_write_goes_on(world: World, protection: str) -> None:
+    name = prepared(world)
+    kubectl(world, name, "apply", value=LIVE)
+    world.controller.kill()
+    path = f"{APPS}/namespaces/{name}/deployments/web"
+    live = world.client.get(path).value["metadata"]
+    entries = [
+        {**each, "manager": names.field_manager(name), "operation": "Apply"}
+        for each in live["managedFields"]
+        if each["manager"] == "kubectl-client-side-apply"
+    ]
+    marked = {"resourceVersion": live["resourceVersion"], "annotations": {names.RELEASED_FROM: name}}
+    world.client.merge_patch(path, {"metadata": {**marked, "managedFields": entries}})
+    deployed = world.deploy(BUNDLE, name=name, collisionProtection=protection, installNamespace=name)
+    world.controller.start()
+    wait_changed(deployed, "")
+    after = world.client.get(path).value
+    assert names.RELEASED_FROM not in after["metadata"]["annotations"]
+    assert [each["name"] for each in after["spec"]["template"]["spec"]["containers"]] == ["a"]
+    assert "old" not in after["metadata"]["labels"]
+
+
 # what admission and the server have set under the name of kubectl
 
 
@@ -237,6 +292,29 @@ def test_an_item_that_is_dropped_goes_although_the_type_of_its_list_has_changed(
     assert not [text for text in deployed.status().get("warnings", []) if "set by nobody" in text]
 
 
+def test_an_item_goes_although_somebody_else_has_changed_the_type_of_its_list(world: World) -> None:
+    """The CustomResourceDefinition is not in the bundle."""
+    name = new_name()
+
+    def define(schema: Manifest) -> None:
+        given = json.dumps(rack(name, schema))
+        world.cluster.kubectl("apply", "--server-side", "-f", "-", input=given)
+        world.cluster.kubectl("wait", "--for=condition=Established", f"crd/racks.{name}.example.com")
+
+    def custom(*items: Manifest) -> Manifest:
+        return make(f"{name}.example.com/v1", "Rack", "r", spec={"of": list(items)})
+
+    define({**SLOTS, **ATOMIC})
+    deployed = world.deploy(custom(A, B), name=name)
+    before = wait_changed(deployed, "")
+    define({**SLOTS, **BY_NAME})
+    deployed.change(sources=[image(world.push(name, custom(B, C), tag="v2"))])
+    wait_changed(deployed, before)
+    found = deployed.get("r", "racks", f"/apis/{name}.example.com/v1")
+    assert found
+    assert [each["name"] for each in found["spec"]["of"]] == ["b", "c"]
+
+
 # what the API server allocates and keeps
 
 PORT = {"name": "gossip", "port": 7946}
@@ -270,16 +348,139 @@ def test_what_the_server_keeps_is_named_until_it_is_gone(world: World, case: tup
     deployed.wait(lambda: not deployed.status().get("warnings"), "no warning")
 
 
-def test_a_default_that_is_not_set_any_more_is_no_warning(world: World) -> None:
-    spec = {
-        "selector": {"app": "a"},
-        "ports": [{**PORT, "protocol": "TCP"}],
-        "type": "ClusterIP",
-        "sessionAffinity": "None",
-    }
-    deployed = world.deploy(make("v1", "Service", "a", spec=spec))
+SELECTOR = {"app": "a"}
+POD_SPEC = {"containers": [{"name": "a", "image": "example.com/a:1"}]}
+TEMPLATE = {"metadata": {"labels": SELECTOR}, "spec": POD_SPEC}
+WORKLOAD = {"selector": {"matchLabels": SELECTOR}, "template": TEMPLATE, "replicas": 0}
+JOB = {"template": {"spec": {**POD_SPEC, "restartPolicy": "Never"}}}
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+BASES: dict[str, tuple[str, Manifest]] = {
+    "Service": ("v1", {"selector": SELECTOR, "ports": [PORT]}),
+    "PersistentVolumeClaim": ("v1", CLAIM),
+    "Pod": ("v1", {**POD_SPEC, "nodeSelector": {"no": "where"}}),
+    "Deployment": ("apps/v1", WORKLOAD),
+    "StatefulSet": ("apps/v1", {**WORKLOAD, "serviceName": "a"}),
+    "Job": ("batch/v1", {**JOB, "suspend": True}),
+    "CronJob": ("batch/v1", {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": JOB}}),
+    "Ingress": ("networking.k8s.io/v1", {"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}}),
+    "NetworkPolicy": ("networking.k8s.io/v1", {"podSelector": {}}),
+    "HorizontalPodAutoscaler": (
+        "autoscaling/v2",
+        {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"}},
+    ),
+    "Rack": ("{group}/v1", {"note": "x"}),
+}
+MEMORY = {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 50}}
+DROPPED: dict[str, tuple[str, Manifest, str]] = {
+    "families that are the default": ("Service", {"ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}, ""),
+    "a fixed IP": ("Service", {"clusterIP": "10.0.0.201"}, "spec.clusterIP: 10.0.0.201"),
+    "no IP": ("Service", {"clusterIP": "None"}, "spec.clusterIP: None"),
+    "affinity": (
+        "Service", {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 9}}}, ""
+    ),
+    "a type with node ports": ("Service", {"type": "NodePort", "ports": [{**PORT, "nodePort": 30981}]}, ""),
+    "policies and IPs": (
+        "Service", {"internalTrafficPolicy": "Local", "externalIPs": ["192.0.2.1"], "type": "ClusterIP"}, ""
+    ),
+    "a mode that is the default": ("PersistentVolumeClaim", {"volumeMode": "Filesystem"}, ""),
+    "a source": (
+        "PersistentVolumeClaim", {"dataSource": {"kind": "PersistentVolumeClaim", "name": "x"}}, "spec.dataSource"
+    ),
+    "an account that is the default": ("Pod", {"serviceAccountName": "default", "enableServiceLinks": True}, ""),
+    "a strategy": ("Deployment", {"strategy": {"type": "Recreate"}, "minReadySeconds": 3, "paused": True}, ""),
+    "a spec of pods": (
+        "Deployment",
+        {"template": {**TEMPLATE, "spec": {**POD_SPEC, "dnsPolicy": "Default", "serviceAccountName": "x"}}}, "",
+    ),
+    "management and retention": (
+        "StatefulSet", {"podManagementPolicy": "OrderedReady", "updateStrategy": {"type": "OnDelete"}}, ""
+    ),
+    "limits of a Job": ("Job", {"backoffLimit": 2, "activeDeadlineSeconds": 99, "completionMode": "NonIndexed"}, ""),
+    "a policy of a CronJob": ("CronJob", {"concurrencyPolicy": "Forbid", "timeZone": "Etc/UTC", "suspend": True}, ""),
+    "a class": ("Ingress", {"ingressClassName": "x", "rules": [{"host": "left.example.com"}]}, ""),
+    "types of a policy": ("NetworkPolicy", {"policyTypes": ["Egress"], "egress": [{}]}, ""),
+    "metrics": (
+        "HorizontalPodAutoscaler", {"minReplicas": 2, "metrics": [{"type": "Resource", "resource": MEMORY}]}, ""
+    ),
+    "a default of a schema": ("Rack", {"size": 3}, ""),
+    "another value than that default": ("Rack", {"size": 5, "opts": {"mode": "slow"}}, ""),
+}  # fmt: skip
+
+
+def shelf(name: str) -> Manifest:
+    """Return a CustomResourceDefinition with defaults."""
+    made = rack(name, OPTIONS)
+    spec = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    spec["size"] = {"type": "integer", "default": 3}
+    mode = {"type": "string", "default": "fast"}
+    spec["opts"] = {"type": "object", "default": {"mode": "fast"}, "properties": {"mode": mode}}
+    return made
+
+
+def test_only_what_differs_from_a_new_object_is_left(world: World) -> None:
+    name = new_name()
+
+    def objects(*, whole: bool) -> list[Manifest]:
+        made = [shelf(name)]
+        for number, (kind, more, _) in enumerate(DROPPED.values()):
+            version, spec = BASES[kind]
+            version = version.format(group=f"{name}.example.com")
+            made.append(make(version, kind, f"a{number}", spec={**spec, **(more if whole else {})}))
+        return made
+
+    deployed = world.deploy(*objects(whole=True), name=name)
     before = wait_changed(deployed, "")
-    bare = make("v1", "Service", "a", spec={"selector": {"app": "a"}, "ports": [PORT]})
-    deployed.change(sources=[image(world.push(deployed.name, bare, tag="v2"))])
+    deployed.change(sources=[image(world.push(name, *objects(whole=False), tag="v2"))])
     wait_changed(deployed, before)
-    assert not deployed.status().get("warnings")
+    told = {text.partition(": ")[0]: text for text in deployed.status().get("warnings", []) if "set by nobody" in text}
+    for number, (case, (kind, _, said)) in enumerate(DROPPED.items()):
+        found = told.pop(f"{kind} {name}/a{number}", "")
+        assert said in found if said else not found, (case, found)
+    assert not told
+
+
+# maps that become empty
+
+EMPTIED: dict[str, tuple[str, Manifest, Manifest, tuple[str | int, ...]]] = {
+    "of a custom resource": ("Rack", {"of": {"a": "1"}}, {"of": {}}, ("of",)),
+    "all that its spec has": ("Rack", {"of": {"a": "1"}, "note": None}, {"of": {}, "note": None}, ("of",)),
+    "of a Pod template": (
+        "Deployment",
+        {"template": {**TEMPLATE, "spec": {**POD_SPEC, "affinity": {"podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "x"}]}}}}},
+        {"template": {**TEMPLATE, "spec": {**POD_SPEC, "affinity": {"podAntiAffinity": {}}}}},
+        ("template", "spec", "affinity", "podAntiAffinity"),
+    ),
+    "of an item of a list": (
+        "Deployment",
+        {"template": {**TEMPLATE, "spec": {"containers": [{**CONTAINER, "securityContext": {"runAsUser": 5}}]}}},
+        {"template": {**TEMPLATE, "spec": {"containers": [{**CONTAINER, "securityContext": {}}]}}},
+        ("template", "spec", "containers", 0, "securityContext"),
+    ),
+}  # fmt: skip
+
+
+def test_a_map_that_becomes_empty_is_empty_and_not_gone(world: World) -> None:
+    name = new_name()
+    plurals = {"Rack": ("racks", f"/apis/{name}.example.com/v1"), "Deployment": ("deployments", APPS)}
+
+    def objects(which: int) -> list[Manifest]:
+        made = [rack(name, OPTIONS)]
+        for number, (kind, *specs, _) in enumerate(EMPTIED.values()):
+            version, spec = BASES[kind]
+            given = {k: v for k, v in {**spec, **specs[which]}.items() if v is not None}
+            made.append(make(version.format(group=f"{name}.example.com"), kind, f"a{number}", spec=given))
+        return made
+
+    deployed = world.deploy(*objects(0), name=name)
+    before = wait_changed(deployed, "")
+    deployed.change(sources=[image(world.push(name, *objects(1), tag="v2"))])
+    wait_changed(deployed, before)
+    for number, (case, (kind, _, _, path)) in enumerate(EMPTIED.items()):
+        found: Any = deployed.get(f"a{number}", *plurals[kind])
+        found = found["spec"]
+        for step in path:
+            found = found[step] if isinstance(step, int) else found.get(step)
+        assert found == {}, case
+    managers = {each["manager"] for each in deployed.get("a0", *plurals["Rack"])["metadata"]["managedFields"]}
+    assert managers == {names.field_manager(name)}

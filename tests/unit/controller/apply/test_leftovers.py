@@ -13,13 +13,12 @@ from rukpak.controller.apply.leftovers import (
     describe_left,
     find_left,
     is_about_left,
-    pruned,
-    refused_part,
     sets_what_was_left,
     split_retained,
     still_left,
     taken_fields,
 )
+from rukpak.controller.apply.trees import pruned, refused_part
 from rukpak.controller.observe.records import ObjectKey
 
 LEAF: dict[str, Any] = {}

@@ -21,13 +21,13 @@ from rukpak.controller.apply.order import describe_awaited, plan_teardown
 from rukpak.controller.apply.ownership import (
     Owner,
     RemovalCause,
-    describe_left,
     describe_past,
     dispose,
     is_unfinished,
     judge,
     name_objects,
     needs_mark,
+    write_left,
 )
 from rukpak.controller.apply.plan import make_plan
 from rukpak.controller.apply.removal import is_shared
@@ -150,7 +150,7 @@ def test_any_two_revisions_are_compared(new: Revision, old: Revision, scope: boo
         find_dropped_replicas(first, second)
         find_left_behind(first, second)
     named = name_objects([new, old], lambda _: scope, orphan=orphan)
-    describe_left(named)
+    write_left(named)
     describe_past(named, [], ())
 
 

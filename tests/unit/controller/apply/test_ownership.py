@@ -20,7 +20,6 @@ from rukpak.controller.apply.ownership import (
     Situation,
     applied_digest,
     carries_owner_reference,
-    describe_left,
     describe_past,
     find_strays,
     find_surplus,
@@ -32,6 +31,7 @@ from rukpak.controller.apply.ownership import (
     make_body,
     name_objects,
     name_past,
+    write_left,
 )
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.kube.resources import GroupVersionKind
@@ -403,14 +403,14 @@ def test_what_older_revisions_left_is_named_again() -> None:
         key: RevisionObject(kind=GroupVersionKind.parse(kind), carries_reference=key != CLAIM)
         for key, kind in kinds.items()
     }
-    assert name(revision(left=describe_left(left))) == left
+    assert name(revision(left=write_left(left))) == left
 
 
 def test_very_many_names_are_left_to_the_revisions_that_have_them() -> None:
     left = {NAMED_KEY: RevisionObject(kind=GroupVersionKind("", "v1", "ConfigMap"), carries_reference=True)}
     text = "v1/ConfigMap shop a"
-    assert describe_left(left, len(text) + 4) == (text,)
-    assert describe_left(left, len(text) + 3) == (MORE,)
+    assert write_left(left, len(text) + 4) == (text,)
+    assert write_left(left, len(text) + 3) == (MORE,)
     assert name(revision(left=(MORE,))) == {}
 
 

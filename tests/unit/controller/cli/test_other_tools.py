@@ -25,7 +25,7 @@ from rukpak.controller.cli.other_tools import (
     Tool,
     delete_release,
     find_applied,
-    find_left,
+    find_left_by_tool,
     find_release,
     find_rivals,
     hint_at_tool,
@@ -252,7 +252,7 @@ def test_fields_that_only_the_tool_has_set_are_left() -> None:
     items = [{"name": "main", "tty": True}, {"name": "other", "image": "x", "tty": True}]
     now = live(data={"color": "blue", "size": "big"}, spec={"containers": items, "finalizers": ["x"]})
     now["metadata"]["labels"] = {"example.com/team": "a"}
-    assert find_left(metadata(entry("helm", THEIRS)), now, "shop", HELM, None) == [
+    assert find_left_by_tool(metadata(entry("helm", THEIRS)), now, "shop", HELM, None) == [
         'metadata.labels["example.com/team"]',
         "data.size",
         'spec.containers[name="main"].tty',
@@ -263,15 +263,15 @@ def test_fields_that_only_the_tool_has_set_are_left() -> None:
 
 def test_defaults_in_the_entry_of_a_creator_are_not_left() -> None:
     created = metadata(entry("kubectl-create", {"f:data": {"f:color": {}, "f:size": {}}}, "Update"))
-    assert find_left(created, live(), "shop", KUBECTL, None) == []
+    assert find_left_by_tool(created, live(), "shop", KUBECTL, None) == []
 
 
 def test_what_the_tool_has_rendered_says_what_is_left() -> None:
     rendered = {"kind": "ConfigMap", "metadata": {"name": "a", "creationTimestamp": None}, "data": {"size": "big"}}
-    assert find_left(metadata(), live(data={"size": "big"}), "shop", HELM, rendered) == ["data.size"]
+    assert find_left_by_tool(metadata(), live(data={"size": "big"}), "shop", HELM, rendered) == ["data.size"]
     applied = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(rendered)}
     before = metadata(annotations=applied)
-    assert find_left(before, live(data={"size": "big"}), "shop", KUBECTL, None) == ["data.size"]
+    assert find_left_by_tool(before, live(data={"size": "big"}), "shop", KUBECTL, None) == ["data.size"]
 
 
 PORTS = [{"port": 80, "name": "web"}, {"port": 81, "name": "old"}]
@@ -300,7 +300,10 @@ STORED_CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 @pytest.mark.parametrize("case", STORED_CASES)
 def test_nothing_is_left_that_nobody_could_remove(case: str) -> None:
     recorded, expected = STORED_CASES[case]
-    assert find_left(metadata(), live(**LIVE), "shop", HELM, {"apiVersion": "v1", "kind": "X", **recorded}) == expected
+    assert (
+        find_left_by_tool(metadata(), live(**LIVE), "shop", HELM, {"apiVersion": "v1", "kind": "X", **recorded})
+        == expected
+    )
 
 
 def test_nothing_of_the_server_is_left_of_an_entry() -> None:
@@ -312,8 +315,11 @@ def test_nothing_of_the_server_is_left_of_an_entry() -> None:
     }
     now = live(**{**LIVE, "data": {"color": "blue", "token": "eA=="}})
     now["metadata"]["labels"] = {"team": "a"}
-    assert find_left(metadata(entry("helm", fields)), now, "shop", HELM, None) == ["metadata.labels.team", "data.token"]
-    assert find_left(metadata(entry("helm", fields)), live(**LIVE), "shop", HELM, None) == []
+    assert find_left_by_tool(metadata(entry("helm", fields)), now, "shop", HELM, None) == [
+        "metadata.labels.team",
+        "data.token",
+    ]
+    assert find_left_by_tool(metadata(entry("helm", fields)), live(**LIVE), "shop", HELM, None) == []
 
 
 def test_other_managers_of_our_fields_are_named() -> None:

@@ -1,0 +1,201 @@
+"""Trees of managedFields: which fields of an object somebody has set. Pure.
+
+A tree has `f:` and a name for a field, `k:` and the keys of an item as JSON, `v:` and an item, with what is below each;
+`.` stands for the item or map itself. A leaf stands for everything below it.
+
+Not here: the entries that trees are in (managed_fields.py), and whose fields are whose (leftovers.py, drift.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from rukpak.controller.apply.drift import UnclaimedItems, identity_of
+from rukpak.controller.observe.records import Tree
+
+_MOST_REFUSED = 50
+"""Of the fields that a refusal names, how many are looked for."""
+
+
+def united_trees(left: Tree, right: Tree) -> Tree:
+    """Return the fields of two trees."""
+    return {**left, **{name: united_trees(left.get(name, {}), child) for name, child in right.items()}}
+
+
+def inside(tree: Tree, value: Any) -> Tree:
+    """Return the part of a tree that a value has."""
+    found: dict[str, Any] = {}
+    for name, child, has, below in _walk(tree, value):
+        kept = inside(child, below) if has else {}
+        if has and (kept or not child.keys() - {"."}):
+            found[name] = kept or child
+    # The item or map itself: if its fields alone were ours, an apply would leave it without them.
+    return {".": {}, **found} if found and "." in tree else found
+
+
+def outside(tree: Tree, value: Any) -> Tree:
+    """Return the part of a tree that a value does not have."""
+    found: dict[str, Any] = {}
+    for name, child, has, below in _walk(tree, value):
+        if not has:
+            found[name] = child
+        elif child and (rest := outside(child, below)):
+            found[name] = rest
+    return found
+
+
+def differing(tree: Tree, value: Any, other: Any) -> Tree:
+    """Return the part of a tree that a value has, and another one lacks or has otherwise."""
+    theirs = {name: below for name, _, has, below in _walk(tree, other) if has}
+    found: dict[str, Any] = {}
+    for name, child, has, below in _walk(tree, value):
+        if not has or (name in theirs and theirs[name] == below):
+            continue
+        if name in theirs and child.keys() - {"."}:
+            if rest := differing(child, below, theirs[name]):
+                found[name] = rest
+        else:
+            found[name] = child
+    return found
+
+
+def common_tree(left: Tree, right: Tree) -> Tree:
+    """Return the fields that two trees have."""
+    return without_tree(left, without_tree(left, right))
+
+
+def without_tree(tree: Tree, taken: Tree) -> Tree:
+    """Return a tree without a part of it, and without nodes that become empty: an empty one claims a field."""
+    rest: dict[str, Any] = {}
+    for name, child in tree.items():
+        if name not in taken:
+            rest[name] = child
+        elif taken[name].keys() - {"."} and (left := without_tree(child, taken[name])).keys() - {"."}:
+            rest[name] = left
+    return rest
+
+
+def pruned(value: Any, tree: Tree) -> Any:
+    """Return a value without what a tree has of it: the items that it has as such, and maps that become empty."""
+    if isinstance(value, dict):
+        kept = {}
+        for name, item in value.items():
+            child = tree.get(f"f:{name}")
+            if child is None:
+                kept[name] = item
+            elif child.keys() - {"."} and ((rest := pruned(item, child)) or "." not in child):
+                kept[name] = rest
+        return kept
+    if not isinstance(value, list):
+        return value
+    places = {place: child for _, child, place in find_items(tree, value)}
+    return [
+        pruned(item, places.get(number, {}))
+        for number, item in enumerate(value)
+        if number not in places or (places[number] and "." not in places[number])
+    ]
+
+
+def without_path(tree: Tree, path: Sequence[str]) -> Tree:
+    """Return a tree without a field; a step into a list stands for each of its items."""
+    if not path:
+        return {}
+    rest: dict[str, Any] = {}
+    for name, child in tree.items():
+        if name.startswith("k:"):
+            below = without_path(child, path)
+        elif name != f"f:{path[0]}":
+            below = child
+        elif len(path) == 1:
+            continue
+        else:
+            below = without_path(child, path[1:])
+        if below or not child:
+            rest[name] = below
+    return rest
+
+
+def part_at(tree: Tree, path: Sequence[str]) -> Tree:
+    """Return the part of a tree that is a field, or below it."""
+    found: dict[str, Any] = {}
+    for name, child in tree.items():
+        if name.startswith("k:"):
+            below = part_at(child, path)
+            if below:
+                found[name] = below
+        elif name == f"f:{path[0]}":
+            if len(path) == 1:
+                found[name] = child
+            elif below := part_at(child, path[1:]):
+                found[name] = below
+    return found
+
+
+def _walk(tree: Tree, value: Any) -> Iterator[tuple[str, Tree, bool, Any]]:
+    """Yield the steps of a tree with what is below each, whether a value has it, and what of it."""
+    if isinstance(value, dict):
+        for name, child in tree.items():
+            if name.startswith("f:"):
+                yield name, child, name[2:] in value, value.get(name[2:])
+            elif name != ".":
+                yield name, child, False, None
+        return
+    if isinstance(value, list):
+        places = {name: place for name, _, place in find_items(tree, value)}
+        for name, child in tree.items():
+            if name != ".":
+                place = places.get(name)
+                yield name, child, place is not None, None if place is None else value[place]
+        return
+    yield from ((name, child, False, None) for name, child in tree.items() if name != ".")
+
+
+def find_items(tree: Tree, items: Sequence[Any]) -> Iterator[tuple[str, Tree, int]]:
+    """Yield the steps of a tree that stand for items of a list, and the places of these.
+
+    A key that an item leaves to its default is not compared: `protocol` of a port.
+    """
+    unclaimed, whole = UnclaimedItems(items), {identity_of(item): number for number, item in enumerate(items)}
+    for name, child in tree.items():
+        if name.startswith("v:"):
+            place = whole.get(identity_of(json.loads(name[2:])))
+        elif name.startswith("k:"):
+            keys = json.loads(name[2:])
+            place = unclaimed.claim(keys)
+            if place is None:
+                fewer = {key: part for key, part in keys.items() if key != "protocol"}
+                place = unclaimed.claim(fewer) if fewer and len(fewer) < len(keys) else None
+        else:
+            continue
+        if place is not None:
+            yield name, child, place
+
+
+def refused_part(tree: Tree, fields: Iterable[Sequence[str | int]]) -> Tree:
+    """Return the part of a tree that a refusal of some fields is about; all of it if none of them leads into it.
+
+    Args:
+        tree: what was taken.
+        fields: the steps to each field, with 0 for any item of a list.
+    """
+    found: Tree = {}
+    for steps in islice(fields, _MOST_REFUSED):
+        found = united_trees(found, _below(tree, steps))
+    return found or tree
+
+
+def _below(tree: Tree, steps: Sequence[str | int]) -> Tree:
+    if not steps:
+        return tree
+    step, rest = steps[0], steps[1:]
+    if step == 0:
+        below = {name: _below(child, rest) for name, child in tree.items() if name.startswith("k:")}
+        return {name: child for name, child in below.items() if child}
+    child = tree.get(f"f:{step}")
+    if not child:
+        return {} if child is None else {f"f:{step}": child}
+    found = _below(child, rest)
+    return {f"f:{step}": found} if found else {}
