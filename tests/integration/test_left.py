@@ -114,7 +114,7 @@ def test_an_edit_and_an_entry_that_is_there_twice_go_with_the_adoption(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = prepared(world)
-    twice = copy.deepcopy(BUNDLE)
+    twice: Any = copy.deepcopy(BUNDLE)
     twice["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "X", "value": "1"}, *ENV]
     kubectl(world, name, "create", value=twice)
     monkeypatch.setenv("KUBE_EDITOR", "sed -i 's/^spec:/spec:\\n  minReadySeconds: 7/'")
@@ -132,7 +132,7 @@ def test_replicas_that_somebody_scales_and_the_bundle_leaves_open_stay(world: Wo
     name = prepared(world)
     kubectl(world, name, "apply", value=LIVE)
     kubectl(world, name, "scale", "--replicas=3", "deployment/web")
-    asked = copy.deepcopy(BUNDLE)
+    asked: Any = copy.deepcopy(BUNDLE)
     asked["spec"].pop("replicas")
     deployed = world.deploy(asked, name=name, collisionProtection="IfNoController", installNamespace=name)
     wait_changed(deployed, "")
@@ -482,5 +482,6 @@ def test_a_map_that_becomes_empty_is_empty_and_not_gone(world: World) -> None:
         for step in path:
             found = found[step] if isinstance(step, int) else found.get(step)
         assert found == {}, case
-    managers = {each["manager"] for each in deployed.get("a0", *plurals["Rack"])["metadata"]["managedFields"]}
+    rack: Any = deployed.get("a0", *plurals["Rack"])
+    managers = {each["manager"] for each in rack["metadata"]["managedFields"]}
     assert managers == {names.field_manager(name)}
