@@ -1,6 +1,6 @@
 """All that a package of plug-ins may import: contracts, the values that they exchange, and what is hard to write well.
 
-What is listed here stays as it is within a `PLUGIN_API`; the rest of `api` and `controller` may change at any time.
+What is listed here stays as it is within a `PLUGIN_API`; the rest of `rukpak` may change at any time.
 """
 
 from rukpak.api.errors import BundleError
@@ -12,6 +12,7 @@ from rukpak.api.plugins import (
     Capabilities,
     ContentTree,
     Credentials,
+    CustomKind,
     Entry,
     EntryKind,
     Format,
@@ -61,6 +62,7 @@ __all__ = [
     "Capabilities",
     "ContentTree",
     "Credentials",
+    "CustomKind",
     "Document",
     "Entry",
     "EntryKind",
