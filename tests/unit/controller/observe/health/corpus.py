@@ -73,7 +73,7 @@ CORPUS = [
          difference="a paused Deployment has no deadline that it could miss"),
     Sample(name="a Deployment that was paused past its deadline, not available",
          given=deployment(EXCEEDED[0], "Available=False", spec={"paused": True}),
-         difference="a paused Deployment that is not available waits"),
+         difference="a paused Deployment that is not available, or has older pods, waits"),
     Sample(name="a StatefulSet rolled out", given=stateful_set()),
     Sample(name="a StatefulSet that is blocked", given=stateful_set(replicas=0, readyReplicas=0)),
     Sample(name="a StatefulSet before its partition", given=stateful_set(partition=2, updatedReplicas=1)),

@@ -74,9 +74,10 @@ DIFFERENCES = [
          when=lambda o: spec_of(o, "paused") is True and status_of(o, "Available").startswith("True")),
     Difference(name="a paused Deployment has no deadline that it could miss", kinds="Deployment", ours=HEALTHY,
          theirs=FAILED, when=lambda o: spec_of(o, "paused") is True and status_of(o, "Available").startswith("True")),
-    Difference(name="a paused Deployment that is not available waits", kinds="Deployment", ours=PROGRESSING,
-         theirs=FAILED,
-         when=lambda o: spec_of(o, "paused") is True and not status_of(o, "Available").startswith("True")),
+    Difference(name="a paused Deployment that is not available, or has older pods, waits", kinds="Deployment",
+         ours=PROGRESSING, theirs=FAILED,
+         when=lambda o: spec_of(o, "paused") is True and (not status_of(o, "Available").startswith("True")
+                                                          or (spec_of(o, "replicas") or 1) > o["status"].get("updatedReplicas", 0))),
     Difference(name="a StatefulSet must be observed", kinds="StatefulSet", ours=PROGRESSING, theirs=HEALTHY,
          when=lambda o: o["status"].get("observedGeneration") is None),
     Difference(name="a StatefulSet must be available for minReadySeconds", kinds="StatefulSet", ours=PROGRESSING,
