@@ -39,6 +39,10 @@ def has_outdated_condition(subject: Manifest) -> bool:
     return any(c.get("observedGeneration", 0) != subject["metadata"].get("generation") for c in found)
 
 
+def has_older_pods(subject: Manifest) -> bool:
+    return int(spec_of(subject, "replicas") or 1) > int(subject["status"].get("updatedReplicas", 0))
+
+
 def short_of_available(subject: Manifest) -> bool:
     status: Manifest = subject["status"]
     return bool(spec_of(subject, "minReadySeconds")) and status["availableReplicas"] < subject["spec"]["replicas"]
@@ -76,8 +80,8 @@ DIFFERENCES = [
          theirs=FAILED, when=lambda o: spec_of(o, "paused") is True and status_of(o, "Available").startswith("True")),
     Difference(name="a paused Deployment that is not available, or has older pods, waits", kinds="Deployment",
          ours=PROGRESSING, theirs=FAILED,
-         when=lambda o: spec_of(o, "paused") is True and (not status_of(o, "Available").startswith("True")
-                                                          or (spec_of(o, "replicas") or 1) > o["status"].get("updatedReplicas", 0))),
+         when=lambda o: spec_of(o, "paused") is True
+         and (not status_of(o, "Available").startswith("True") or has_older_pods(o))),
     Difference(name="a StatefulSet must be observed", kinds="StatefulSet", ours=PROGRESSING, theirs=HEALTHY,
          when=lambda o: o["status"].get("observedGeneration") is None),
     Difference(name="a StatefulSet must be available for minReadySeconds", kinds="StatefulSet", ours=PROGRESSING,
