@@ -50,7 +50,7 @@ def served(world: World, *flags: str) -> Iterator[str]:
     words = [
         sys.executable,
         "-m",
-        "controller",
+        "rukpak",
         "ui",
         "--no-browser",
         f"--kubeconfig={world.cluster.kubeconfig}",
