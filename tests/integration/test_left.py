@@ -154,8 +154,8 @@ def test_an_adoption_that_was_killed_after_its_first_write_goes_on(world: World,
         for each in live["managedFields"]
         if each["manager"] == "kubectl-client-side-apply"
     ]
-    marked = {"resourceVersion": live["resourceVersion"], "annotations": {names.RELEASED_FROM: name}}
-    world.client.merge_patch(path, {"metadata": {**marked, "managedFields": entries}})
+    marked = {"annotations": {names.RELEASED_FROM: name}, "managedFields": entries}
+    world.client.merge_patch(path, {"metadata": marked})
     deployed = world.deploy(BUNDLE, name=name, collisionProtection=protection, installNamespace=name)
     world.controller.start()
     wait_changed(deployed, "")
@@ -482,6 +482,6 @@ def test_a_map_that_becomes_empty_is_empty_and_not_gone(world: World) -> None:
         for step in path:
             found = found[step] if isinstance(step, int) else found.get(step)
         assert found == {}, case
-    rack: Any = deployed.get("a0", *plurals["Rack"])
-    managers = {each["manager"] for each in rack["metadata"]["managedFields"]}
+    first: Any = deployed.get("a0", *plurals["Rack"])
+    managers = {each["manager"] for each in first["metadata"]["managedFields"]}
     assert managers == {names.field_manager(name)}
