@@ -223,7 +223,7 @@ def controlled_by(client: Client, name: str) -> list[Manifest]:
     """Make a ConfigMap outside, and return a controller reference to it."""
     owner = client.create(f"/api/v1/namespaces/{name}/configmaps", config_map("controller")).value["metadata"]
     return [
-        {"apiVersion": "v1", "kind": "ConfigMap", "name": "rukpak.controller", "uid": owner["uid"], "controller": True}
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "controller", "uid": owner["uid"], "controller": True}
     ]
 
 
