@@ -222,9 +222,7 @@ def test_labels_that_a_namespace_lacks_are_told_also_if_nothing_is_applied(world
 def controlled_by(client: Client, name: str) -> list[Manifest]:
     """Make a ConfigMap outside, and return a controller reference to it."""
     owner = client.create(f"/api/v1/namespaces/{name}/configmaps", config_map("controller")).value["metadata"]
-    return [
-        {"apiVersion": "v1", "kind": "ConfigMap", "name": "controller", "uid": owner["uid"], "controller": True}
-    ]
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "name": "controller", "uid": owner["uid"], "controller": True}]
 
 
 FOREIGN: dict[str, tuple[Callable[[Client, str], Manifest], str]] = {
