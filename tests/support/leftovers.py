@@ -126,14 +126,23 @@ class Surroundings:
 
     commands: set[str] = field(default_factory=set)
     """Of all child processes that were there before some test."""
+    processes: set[int] = field(default_factory=set)
+    """Their process ids."""
     _settings: Settings = field(default_factory=read_settings)
     _threads: frozenset[threading.Thread] = frozenset()
 
     def begin(self) -> None:
-        """Remember what is there before a test, whose own fixtures come later."""
+        """Remember what is there before a test, whose own fixtures come later.
+
+        A process that has just been started has no command line for a moment.
+        """
         self._settings = read_settings()
         self._threads = frozenset(threading.enumerate())
-        self.commands.update(find_children().values())
+        deadline = time.monotonic() + GRACE_SECONDS
+        while not all((children := find_children()).values()) and time.monotonic() < deadline:
+            time.sleep(INTERVAL_SECONDS)
+        self.commands.update(children.values())
+        self.processes.update(children)
 
     def find_left(self) -> list[str]:
         """Return what the test has left, in sentences; what still runs is given time to end."""
@@ -152,7 +161,11 @@ class Surroundings:
 
     def _find_running(self) -> list[str]:
         threads = [one for one in threading.enumerate() if one not in self._threads and not self._is_served(one)]
-        children = [(one, command) for one, command in find_children().items() if command not in self.commands]
+        children = [
+            (one, command)
+            for one, command in find_children().items()
+            if command not in self.commands and one not in self.processes
+        ]
         return [
             *(f"the thread {one.name} is running{_describe_place(one)}" for one in threads),
             *(f"the process {one} is running: {command}" for one, command in children),
