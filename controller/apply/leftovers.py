@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rukpak.controller.apply.drift import MOST_SHAPES, REPLICAS, Path, has_field, identity_of
-from rukpak.controller.apply.trees import inside, outside, part_at, united_trees, without_path, without_tree
+from rukpak.controller.apply.trees import differing, inside, outside, part_at, united_trees, without_path, without_tree
 from rukpak.controller.observe.records import Entry, ObjectKey, Tree, entries_of, fields_of, is_passed_on
 from rukpak.controller.untrusted import mapping, path_below, text
 
@@ -254,6 +254,18 @@ def _resembles(live: Any, before: Any) -> bool:
     if isinstance(live, list) and isinstance(before, list):
         return any(_resembles(item, each) for item in live for each in before) or live == before
     return type(live) is type(before) and live == before
+
+
+def find_kept(left: Tree, value: Mapping[str, Any], made: Mapping[str, Any] | None, key: ObjectKey) -> Tree:
+    """Return the part of what is left on an object that the API server keeps, and that is no default.
+
+    Args:
+        left: the fields.
+        value: the object.
+        made: a new object, which has the defaults; None: it is not known, so the table of retained fields decides.
+        key: of the object.
+    """
+    return split_retained(left, key)[0] if made is None else differing(left, value, made)
 
 
 def split_retained(tree: Tree, key: ObjectKey) -> tuple[Tree, Tree]:

@@ -706,7 +706,7 @@ def _describe_kept(
     if not left:
         return ()
     made = managed_fields.make_probe(request.client, request.resource, body, request.manager)
-    kept = _differing(left, value, made) if made else leftovers.split_retained(left, request.task.target.key)[0]
+    kept = leftovers.find_kept(left, value, made, request.task.target.key)
     return _describe_left(request, value, kept, leftovers.KEPT)
 
 

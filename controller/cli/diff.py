@@ -493,7 +493,7 @@ class DryRun:
             return taken, {}
         still = inside({name: child for name, child in taken.items() if name != "f:metadata"}, changed)
         made = make_probe(self._client, resource, body, self._manager) if still else None
-        kept = differing(still, changed, made) if made else leftovers.split_retained(still, target.key)[0]
+        kept = leftovers.find_kept(still, changed, made, target.key)
         return without_tree(taken, kept), kept
 
     def _read(self, target: Target, resource: Resource) -> Manifest:
