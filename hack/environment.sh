@@ -8,6 +8,8 @@
 # virtual environment, and $python the interpreter to use.
 
 set -euo pipefail
+# Images and editors set it. Tests start a Python some hundred times, which takes three times as long without bytecode.
+unset PYTHONDONTWRITEBYTECODE
 called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 environment=$PWD/.venv${RUKPAK_PYTHON:+-$RUKPAK_PYTHON}${RUKPAK_DEPENDENCIES:+-$RUKPAK_DEPENDENCIES}
