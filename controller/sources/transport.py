@@ -575,6 +575,9 @@ class Transport:
         except BundleError as error:
             self.check(place)
             raise _shown(error, place) from None
+        except AttributeError:
+            self.check(place)  # urllib3 has no socket any more if it was cut between request and response
+            raise
         finally:
             self._pace.answered()
         return response
