@@ -29,7 +29,7 @@ from rukpak.controller.playground.programs import CONTROL_PLANE, NODE
 from rukpak.controller.playground.registry import Registry
 from rukpak.controller.playground.settings import Settings, read_settings
 from rukpak.controller.processes.programs import Mechanisms
-from tests.support.bundles import ROOT
+from tests.support.bundles import ROOT, delete_namespace
 from tests.support.charts import packaged_helm
 from tests.support.controller import Controller
 from tests.support.leftovers import Surroundings
@@ -343,12 +343,12 @@ def cluster_client(cluster: Cluster) -> Client:
 
 
 @pytest.fixture
-def namespace(cluster_client: Client) -> Iterator[str]:
+def namespace(cluster: Cluster, cluster_client: Client) -> Iterator[str]:
     """A new namespace in `cluster`. Not by kubectl: to start it takes longer than many a test."""
     name = f"test-{uuid.uuid4().hex[:10]}"
     cluster_client.create(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
-    cluster_client.delete(NAMESPACES.path(name=name))
+    delete_namespace(cluster, cluster_client, name)
 
 
 @pytest.fixture(scope="session")

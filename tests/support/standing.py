@@ -1,19 +1,20 @@
 """Controllers that go on from one file to the next, as long as no file leaves something or needs another one.
 
-A file borrows a controller with its world, and gives it back as it was: without BundleDeployments, revisions,
-definitions, webhooks, policies, or namespaces that do not end, and without a traceback in the log. Otherwise the file
+A file borrows a controller with its world. BundleDeployments and CustomResourceDefinitions, which outlive bundles, are
+deleted afterwards. If they do not go, or if revisions, webhooks, policies or a traceback in the log are left, the file
 fails, and the next one gets a new controller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from rukpak.api import names
 from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, SECONDS, STORE, World
+from tests.support.inside import ApiError
 
 TRACEBACK = "Traceback (most recent call last)"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -31,18 +32,22 @@ KINDS: Mapping[str, str] = {
 HELD = "NamespaceFinalizersRemaining"
 
 
-def find_objects(world: World) -> set[str]:
-    """Return what there is of these kinds, and the namespaces that cannot end because of finalizers."""
+DELETED = ("BundleDeployment", "CustomResourceDefinition")
+
+
+def find_objects(world: World) -> dict[str, str]:
+    """Return the paths of what there is of these kinds, and of namespaces that cannot end because of finalizers."""
     selectors = {STORE: names.REVISION_LABEL}
     found = {
-        f"{kind} {each['metadata']['name']}"
+        f"{kind} {each['metadata']['name']}": f"{path}/{each['metadata']['name']}"
         for kind, path in KINDS.items()
         for each in world.client.list(path, metadata=True, label_selector=selectors.get(path, ""))
     }
     for namespace in world.client.list("/api/v1/namespaces"):
         conditions = namespace.get("status", {}).get("conditions") or []
         if any(each["type"] == HELD and each["status"] == "True" for each in conditions):
-            found.add(f"finalizers in the namespace {namespace['metadata']['name']}")
+            name = namespace["metadata"]["name"]
+            found[f"finalizers in the namespace {name}"] = f"/api/v1/namespaces/{name}"
     return found
 
 
@@ -73,10 +78,11 @@ class Standing:
             self._kept[place] = stack.enter_context(start()), stack
         world = self._kept[place][0]
         world.controller.begin_log()
-        before = find_objects(world)
+        before = find_objects(world).keys()
         try:
             yield world
             clean_up(world)
+            _delete_kept(world, before)
             left = self._find_left(world, before)
         except BaseException:
             self.end(place)
@@ -85,11 +91,11 @@ class Standing:
             self.end(place)
             raise AssertionError(f"the file has left something behind: {'; '.join(left)}")
 
-    def _find_left(self, world: World, before: set[str]) -> list[str]:
+    def _find_left(self, world: World, before: Collection[str]) -> list[str]:
         left: list[str] = []
 
         def is_nothing() -> bool:
-            left[:] = sorted(find_objects(world) - before)
+            left[:] = sorted(find_objects(world).keys() - before)
             return not left
 
         with suppress(TimeoutError):  # `left` says what it is
@@ -102,3 +108,10 @@ class Standing:
         """Stop the controller at a place, if there is one: somebody else needs the cluster."""
         if place in self._kept:
             self._kept.pop(place)[1].close()
+
+
+def _delete_kept(world: World, before: Collection[str]) -> None:
+    for what, path in find_objects(world).items():
+        if what not in before and what.startswith(DELETED):
+            with suppress(ApiError):  # it is gone meanwhile
+                world.client.delete(path)
