@@ -8,6 +8,8 @@
 # virtual environment, and $python the interpreter to use.
 
 set -euo pipefail
+# Where it is set, each process compiles whatever it imports, which takes five times as long as to run it.
+unset PYTHONDONTWRITEBYTECODE
 called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 environment=$PWD/.venv${RUKPAK_PYTHON:+-$RUKPAK_PYTHON}${RUKPAK_DEPENDENCIES:+-$RUKPAK_DEPENDENCIES}
