@@ -8,7 +8,7 @@
 # virtual environment, and $python the interpreter to use.
 
 set -euo pipefail
-# Images and editors set it. Tests start a Python some hundred times, which takes three times as long without bytecode.
+# Images and editors set it. Each process then compiles whatever it imports, which takes longer than to run it.
 unset PYTHONDONTWRITEBYTECODE
 called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

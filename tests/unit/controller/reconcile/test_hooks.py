@@ -343,8 +343,17 @@ SUCCEEDED, ON_FAILURE = "hook-succeeded", "hook-failed"
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-@pytest.mark.parametrize("prune", ["AfterHealthy", "AfterApply", "Never"])
-@pytest.mark.parametrize("event", ["pre-install", "post-install", "pre-upgrade", "post-upgrade"])
+@pytest.mark.parametrize(
+    ("event", "prune"),
+    [
+        ("pre-install", "AfterHealthy"),
+        ("post-install", "AfterHealthy"),
+        ("pre-upgrade", "AfterHealthy"),
+        ("post-upgrade", "AfterHealthy"),
+        ("post-upgrade", "AfterApply"),
+        ("pre-install", "Never"),
+    ],
+)
 def test_a_finished_hook_that_cannot_be_deleted_is_deleted_later(
     event: str, prune: str, restarts: bool, world: World
 ) -> None:
