@@ -18,7 +18,7 @@ from rukpak.api.plugins import MEBIBYTE, Access, Entry, LocalContent, Resolution
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.digests import digest_of, digest_of_json
 from rukpak.controller.content.limits import Rejection, quote
-from rukpak.controller.sources.http import READ_AS, read_body
+from rukpak.controller.sources.http import read_body
 
 PART_BYTES = 900 << 10
 """Of one part; an object in etcd has at most 1.5 MiB, and base64 adds a third."""
@@ -126,7 +126,7 @@ class ConfigMapSource:
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:  # noqa: ARG002 - the contract
         """Return the digest, which covers the names of the files, and how an archive is read."""
-        return f"{resolution.digest}|{READ_AS}"
+        return resolution.digest
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
         """Yield the files, or the entries of the archive.

@@ -346,8 +346,6 @@ def _validator(response: Response) -> str:
 
 
 _HEAD_BYTES = 512
-READ_AS = "packaged charts without .helmignore"
-"""Part of the keys of content: what an older release has stored was read differently."""
 _CHART, _IGNORE = "Chart.yaml", ".helmignore"
 _IGNORE_BYTES = 64 * 1024
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -532,7 +530,7 @@ class HttpSource:
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
         """Return digest, stripComponents, and the name of a single file; of an archive, how it is read."""
         name = _name(parse_address(parameters["url"]))
-        return f"{resolution.digest}|{_strip(parameters)}|{name if is_file_name(name) else READ_AS}"
+        return f"{resolution.digest}|{_strip(parameters)}|{name if is_file_name(name) else ''}"
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
         """Yield the file, or the entries of an archive; the digest is verified before the first one.

@@ -561,7 +561,7 @@ FULL_STATUS = Status(
     ),
     sources=(
         SourcePin(destination="foo/bar", kind="image", resolved=f"foo/bar@{DIGEST}", digest=DIGEST,
-             spec_digest=f"v1:{DIGEST}", resolved_at=NOW),
+             spec_digest=f"v1:{DIGEST}", origin=f"v1:{DIGEST}", resolved_at=NOW),
     ),
     revision=DIGEST,
     installed_revision=DIGEST,

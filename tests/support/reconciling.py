@@ -102,6 +102,7 @@ class Shelf:
             resolved=f"{ref}@{self.tags[ref]}",
             digest=self.tags[ref],
             spec_digest=spec_digest(source),
+            origin="v1:origin",
             resolved_at=START,
             reference=ref,
         )
