@@ -95,6 +95,8 @@ def _repair(context: Context, look: Look) -> Sequence[Outcome] | None:
     ledger = context.memory.ledger
     if not (ledger.complete or _is_as_recorded(context, look.records)):
         return None
+    if ledger.left and not context.status.managed_kinds:  # another client has removed them
+        return None
     if any(map(context.services.watches.served.has_appeared, read_kinds(context.status.skipped_kinds))):
         return None
     if any(map(context.services.watches.served.is_withdrawn, context.recorded_kinds)):
