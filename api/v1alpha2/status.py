@@ -60,7 +60,7 @@ class Verified(Api):
 
     model_config = ConfigDict(json_schema_extra=atomic())
     by: Annotated[str, Field(max_length=63)]
-    """Kind of the signature: cosign, pgp, ssh, minisign or provenance."""
+    """Kind of the signature: cosign, pgp, ssh or provenance."""
     key: Annotated[str, Field(max_length=512)] = ""
     """The key that has signed: sha256:… of a public key of cosign, otherwise the fingerprint that its tools show.
     Empty: it was signed without a key."""
