@@ -36,6 +36,7 @@ from rukpak.controller.building.request import (
 )
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms, has_objects
 from rukpak.controller.formats.applicable import Kind
+from rukpak.controller.observe.health import expressions
 from rukpak.controller.reconcile import stored
 from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.memory import PREPARATION
@@ -205,12 +206,15 @@ def _check(context: Context) -> None:
 
 
 def _check_expressions(context: Context) -> None:
-    """Refuse expressions that are not well-formed.
+    """Refuse expressions that are not well-formed, or all of them without what evaluates them.
 
-    Raises: BundleError (InvalidConfig).
+    Raises: BundleError (InvalidConfig, NotSupported).
     """
+    given = list(_expressions(context))
+    if given and not expressions.is_available():
+        raise BundleError(Reason.NOT_SUPPORTED, f"{list_some([path for path, _ in given])}: {expressions.MISSING}")
     find_problem = context.services.watches.evaluator.find_problem
-    problems = [f"{path}: {problem}" for path, text in _expressions(context) if (problem := find_problem(text))]
+    problems = [f"{path}: {problem}" for path, text in given if (problem := find_problem(text))]
     if problems:
         raise BundleError(Reason.INVALID_CONFIG, f"{list_some(problems)}; correct the expression")
 
