@@ -75,9 +75,8 @@ class Ledger:
     complete: bool = False
     """Whether these are all objects: they were when nothing was left to do."""
     changes: Journal[ObjectKey] = field(default_factory=Journal)
-    """Of `left`."""
     reader: Reader = field(default_factory=Reader)
-    """Of the objects that are known to have drifted."""
+    """For the objects that are known to have drifted."""
     used: dict[ObjectKey, Record | None] = field(default_factory=dict)
     """Namespaces that are not ours, as they were read; None: created by this process."""
     explanations: dict[ObjectKey, tuple[str, DriftedObject | None]] = field(default_factory=dict)
@@ -260,7 +259,6 @@ def _is_as_left(record: Record | None, left: Left | None) -> bool:
 
 
 def _weigh(key: ObjectKey, left: Left) -> int:
-    """Return the number that an object adds to the sum of all."""
     text = _ENCODE((*key, left.digest, left.entry_hash))
     return int.from_bytes(hashlib.shake_128(text.encode()).digest(_BYTES), "little")
 

@@ -63,7 +63,7 @@ from rukpak.controller.sources.versions import is_version, parse_version
 _ANYWHERE = Network()
 _USUAL = Means()
 CONFIG_BYTES = 256 << 10
-"""Of JSON."""
+"""Size of a config as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,6 @@ class Call:
     cancelled: threading.Event
     context: BuildContext
     use: Use
-    """Of the disk."""
 
 
 def check(spec: Spec) -> None:

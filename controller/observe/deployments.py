@@ -438,7 +438,6 @@ def needs_pass(old: SeenDeployment | None, new: SeenDeployment | None) -> bool:
 
 
 def _is_wiped(old: SeenDeployment, new: SeenDeployment) -> bool:
-    """Whether another client has removed the status."""
     statuses = [seen.outline.status if seen.outline else None for seen in (old, new)]
     return [status is None or is_unclaimed(status) for status in statuses] == [False, True]
 

@@ -57,7 +57,6 @@ class Watches:
     ) -> None:
         self._discovery, self._listener, self.shard = discovery, listener, shard
         self.evaluator = Evaluator()
-        """Of the expressions of users."""
         self.unserved: frozenset[str] | None = None
         """The other shards that nobody serves now; None while the default shard does not know yet."""
         self.abandoned: frozenset[str] = frozenset()

@@ -50,7 +50,7 @@ from rukpak.controller.status.report import Held, Report, list_some, short
 log = logging.getLogger(__name__)
 
 NAMED = 10
-"""Of the kept revisions, how many a message names."""
+"""Kept revisions that a message names."""
 CONFIG = "config"
 RESOLVE, BUILD = PURPOSES = ("resolve", "build")
 RESOLVING = "resolving the sources"
@@ -220,7 +220,6 @@ def _check_expressions(context: Context) -> None:
 
 
 def _expressions(context: Context) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each expression of the spec."""
     for index, each in enumerate(context.spec.health_checks):
         given = each.expressions.model_dump(by_alias=True, exclude_none=True) if each.expressions else {}
         yield from ((f"spec.healthChecks[{index}].expressions.{name}", text) for name, text in given.items())
@@ -470,7 +469,6 @@ def _describe_work(context: Context, purpose: str) -> str:
 
 
 def _watch_secrets(context: Context) -> None:
-    """Watch the Secrets of sources that fail."""
     # Not while sources are retried because of a changed Secret: that change would be reported over and over.
     if context.services.background.is_busy(context.name):
         return
@@ -490,7 +488,6 @@ def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleEr
 
 
 def _note_success(context: Context) -> None:
-    """Forget the recorded failure."""
     context.memory.retries.succeeded(PREPARATION)
 
 

@@ -127,7 +127,6 @@ def _names_kinds(context: Context, own: Collection[Record]) -> bool:
 
 
 def _kept(context: Context, observed: Mapping[ObjectKey, Record], older: Collection[ObjectKey]) -> list[Record]:
-    """Return the objects of older revisions that spec.prune keeps for good."""
     if context.spec.prune != "Never":
         return []
     return [r for r in context.own_records({key: observed[key] for key in older if key in observed}) if not r.deleting]

@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 CHUNK_BYTES = 512 * 1024
 MAX_BYTES = MAX_CHUNKS * CHUNK_BYTES
 TEXT_BYTES = Limits().text_bytes
-"""Of objects and hooks as uncompressed JSON."""
+"""Size of objects and hooks as uncompressed JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +75,9 @@ class StoredSecret:
     owner_uid: str
     """UID of the BundleDeployment."""
     digest: str
-    """Of the revision."""
     index: int
     chunks: int
-    """Of the whole revision, as the Secret with index 0 says."""
+    """Number of Secrets of the whole revision, as the Secret with index 0 says."""
     is_retired: bool
     """Whether the revision is kept only for the history; false except for index 0."""
     is_intact: bool
@@ -629,7 +628,6 @@ def remove_orphans(client: Client, namespace: str) -> None:
 
 
 def _is_of(metadata: Mapping[str, Any], name: str, owners: Mapping[str, str]) -> bool:
-    """Whether the BundleDeployment of a Secret exists."""
     return name in owners and (metadata.get("annotations") or {}).get(names.OWNER_UID) == owners[name]
 
 

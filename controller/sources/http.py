@@ -109,7 +109,7 @@ class Answer:
     is_unchanged: bool
     """Whether the file still matches the validator that was sent; then there is no body."""
     validator: str
-    """Of this response; '' for none."""
+    """Validator of this response; '' for none."""
     is_elsewhere: bool = False
     """Whether another host than the named one has answered."""
 
@@ -134,9 +134,9 @@ class Wanted:
     headers: Mapping[str, str] = field(default_factory=dict)
     """They carry credentials."""
     missing: Reason = Reason.NOT_FOUND
-    """Of a 404: NotFound while resolving, PinnedContentGone afterwards."""
+    """Reason of a 404: NotFound while resolving, PinnedContentGone afterwards."""
     field: str = "url"
-    """Of the spec, which led to it."""
+    """Field of the spec that led to it."""
     remedy: str = "correct url, or publish the file"
     """If it does not exist."""
     named: str = ""

@@ -28,7 +28,7 @@ Answer: TypeAlias = bool | str
 """What an expression says about an object; a text: why that is not known yet."""
 PARTS = ("apiVersion", "kind", "metadata", "spec", "status", "data")
 SECONDS = 0.25
-"""Of processor time for one request: hundreds of times what an expression about conditions takes."""
+"""Processor time for one request: hundreds of times what an expression about conditions takes."""
 OUT_OF_MEMORY = 3
 """Status of a child that had no memory left; where the runtime noticed that, it has ended by SIGABRT."""
 NOT_KNOWN = "it cannot be evaluated"
