@@ -128,7 +128,6 @@ class Trials:
     manager: str
     """The field manager that applies."""
     key: ObjectKey
-    """Of the object."""
 
     def read(self, record: Record) -> Candidate | None:
         """Read a dropped object; None if it is gone, or may not be read."""
@@ -248,7 +247,6 @@ def _find_shared(refused: Refused, candidate: Candidate) -> frozenset[Value] | N
 
 
 def _is_comparable(refused: Refused, candidate: Candidate) -> bool:
-    """Whether a quota that refuses one counts the other."""
     return not refused.by_quota or candidate.record.key.namespace == text(refused.body, "metadata", "namespace")
 
 

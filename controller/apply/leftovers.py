@@ -202,7 +202,6 @@ def _left_fields(
 
 
 def _left_items(before: Sequence[Any], after: Sequence[Any], live: Sequence[Any], owned: Tree) -> dict[str, Any]:
-    """Return the items that are left of a list whose items have owners of their own."""
     values = {identity_of(json.loads(name[2:])) for name in owned if name.startswith("v:")}
     if values:
         gone = [item for item in before if item not in after and item in live and identity_of(item) not in values]

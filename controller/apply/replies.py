@@ -24,7 +24,7 @@ from rukpak.controller.observe.records import ObjectKey
 
 MESSAGE_CHARACTERS = 1000
 MATCHED_CHARACTERS = 8 << 10
-"""Of a message that are searched: some patterns take time in proportion to its square."""
+"""Characters of a message that are searched: some patterns take time in proportion to its square."""
 DATABASE_FULL_SECONDS = 60.0
 """A full etcd is read-only until a person makes room: retrying sooner is useless."""
 _WEBHOOK_DENIAL = re.compile(
@@ -130,7 +130,7 @@ class Recovery(Enum):
     TAKE_OVER_FIELDS = "take over fields"
     """Fields that the bundle lacks may be in the way: take over those that nobody applies."""
     LEAVE_FIELDS = "leave fields"
-    """Of an object that is adopted: leave what is refused of the fields that earlier managers have set."""
+    """Of an adopted object, leave what is refused of the fields that earlier managers have set."""
     RECREATE = "recreate"
     """A field is immutable: delete the object, if its annotation allows that, and create it again."""
 

@@ -84,7 +84,6 @@ class Comparison:
     """A revision compared with a cluster, or with another revision."""
 
     name: str
-    """Of the BundleDeployment."""
     revision: str
     against: str
     """What it is compared with: `the cluster`, or a digest."""
@@ -373,7 +372,6 @@ def _find_anchors(before: Sequence[str], after: Sequence[str]) -> list[difflib.M
 
 
 def _compare(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """Yield the hunks of a unified diff."""
     for group in _Matcher(before, after).get_grouped_opcodes(_AROUND):
         (_, start, _, new_start, _), (_, _, end, _, new_end) = group[0], group[-1]
         yield f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@"

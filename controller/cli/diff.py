@@ -100,7 +100,7 @@ _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})").fullmatch
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _RENDERED = "as rendered"
 NO_UID = "00000000-0000-0000-0000-000000000000"
-"""Of a BundleDeployment that does not exist yet."""
+"""UID of a BundleDeployment that does not exist yet."""
 _ANY_NAMESPACE = "default"
 """Every cluster has it."""
 _COMPUTED = (Recovery.TAKE_OVER_ITEMS, Recovery.MIGRATE_ENTRIES)
@@ -367,7 +367,6 @@ class DryRun:
         return {key_of(item): item for item in items}
 
     def _find_gone(self) -> Iterator[Difference]:
-        """Yield the objects that the revision lacks."""
         records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
         for record in find_surplus(
             self._targets.by_key, self._name_installed() or records, records, self._owner, orphan=self._orphan
@@ -427,7 +426,6 @@ class DryRun:
         return self._change(target, resource, live)
 
     def _change(self, target: Target, resource: Resource, live: Manifest) -> Difference:
-        """Compare an object that exists."""
         task = decide_about(target, project(live, target.key.group, target.key.kind), self._options)
         match task.action:
             case Action.USE:

@@ -50,7 +50,7 @@ RELEASE_NAME, RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/rel
 KUSTOMIZATION = "kustomize.toolkit.fluxcd.io"
 HELM_RELEASE = "helm.toolkit.fluxcd.io"
 MOST_BYTES = 64 << 20
-"""Of a release as JSON; etcd limits what is stored of it to 1.5 MiB."""
+"""Size of a release as JSON; etcd limits what is stored of it to 1.5 MiB."""
 _BUSY = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")
 _FLUX_KINDS = {KUSTOMIZATION: "Kustomization", HELM_RELEASE: "HelmRelease"}
 Tree = Mapping[str, Any]
@@ -93,7 +93,6 @@ class Origin:
 
     tool: Tool
     name: str = ""
-    """Of the release or Kustomization; kubectl has none."""
     namespace: str = ""
     managers: tuple[str, ...] = ()
     """More field managers that it has used."""
@@ -165,11 +164,11 @@ class Release:
     """A release of Helm."""
 
     paths: tuple[str, ...]
-    """Of the Secrets or ConfigMaps, the oldest revision first."""
+    """Paths of the Secrets or ConfigMaps, the oldest revision first."""
     names: tuple[str, ...]
-    """Of the same: `Secret blog/sh.helm.release.v1.blog.v1`."""
+    """Their names: `Secret blog/sh.helm.release.v1.blog.v1`."""
     objects: Mapping[ObjectKey, Mapping[str, Any]]
-    """Of its latest revision, as Helm has rendered them, without hooks."""
+    """Objects of its latest revision, as Helm has rendered them, without hooks."""
 
 
 def find_release(client: Client, discovery: Discovery, origin: Origin) -> Release:

@@ -465,7 +465,7 @@ class Reviewed:
     deployment: BundleDeployment
     revision: Revision
     client: Client | None = None
-    """Of its cluster; None for a file."""
+    """Client of its cluster; None for a file."""
 
     def on_cluster(self) -> Client:
         """Return the client.

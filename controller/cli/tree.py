@@ -52,9 +52,9 @@ _HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")
 BranchT = TypeVar("BranchT")
 FindDrift = Callable[[Mapping[str, Any]], str]
 _LEVELS = 20
-"""Of objects that own each other; those of Kubernetes have three."""
+"""Depth of objects that own each other; those of Kubernetes have three."""
 _NESTED = 10
-"""Of BundleDeployments that contain each other."""
+"""Depth of BundleDeployments that contain each other."""
 _FORK, _LAST, _LINE, _NOTHING = "├─ ", "└─ ", "│  ", "   "
 CHILD_KINDS: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("apps", "Deployment"): (("apps", "ReplicaSet"),),
@@ -306,7 +306,6 @@ class Branch:
     """The field that another client has modified; empty: none, or not known."""
     children: Sequence[Branch] = field(default_factory=tuple)
     color: Color = Color.NONE
-    """Of its health."""
 
     def to_value(self) -> dict[str, Any]:
         """Return it as data."""
@@ -395,12 +394,10 @@ class FoundObject:
     name: str
     """Such as `Deployment shop/web`."""
     reason: str
-    """Of its health."""
     message: str = ""
     value: Mapping[str, Any] | None = None
     """None: it is missing, or was not read."""
     color: Color = Color.NONE
-    """Of its health."""
 
     def branch(self, children: Sequence[Branch], drift: str = "") -> Branch:
         """Return it as a part of a tree."""

@@ -25,7 +25,9 @@ from rukpak.controller.cli.render import ask_for_consent, make_builder, make_con
 from rukpak.controller.cli.status import describe_signer
 from rukpak.controller.sources.demands import SignaturePolicy, can_be_signed, parse_demands
 
-_NOT_ASKED = SourcePin(kind="", resolved="", digest="", spec_digest="", resolved_at=datetime.fromtimestamp(0, UTC))
+_NOT_ASKED = SourcePin(
+    kind="", resolved="", digest="", spec_digest="", origin="-", resolved_at=datetime.fromtimestamp(0, UTC)
+)
 """In place of the pin of a source that is not asked."""
 
 

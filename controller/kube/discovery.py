@@ -302,7 +302,6 @@ def _parse_resources(group: str, version: str, items: Iterable[Mapping[str, Any]
 
 
 def _list_versions(value: Mapping[str, Any]) -> Iterable[GroupVersion]:
-    """Yield the versions in an APIVersions or an APIGroupList."""
     yield from (("", version) for version in value.get("versions") or [])
     for group in value.get("groups") or []:
         yield from ((group["name"], version["version"]) for version in group["versions"])

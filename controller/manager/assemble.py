@@ -84,9 +84,7 @@ class _Process:
     store: ContentStore
     memory: MemoryLimit
     limits: Limits
-    """Of one bundle, scaled to the memory."""
     admission: Admission
-    """Of memory."""
     quarantine: Quarantine
 
 
@@ -350,7 +348,6 @@ def _make_survey(process: _Process, services: Services) -> ShardSurvey:
 def _measure(
     process: _Process, services: Services, queue: WorkQueue, survey: ShardSurvey, elected: threading.Event
 ) -> None:
-    """Have scrapes include the state of the process."""
     settings = process.settings
     process.metrics.serve(
         ProcessState(

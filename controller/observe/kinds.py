@@ -599,7 +599,6 @@ def _falls(before: Record, now: Record) -> bool:
 
 
 def _plan_inputs(record: Record | None) -> tuple[object, ...] | None:
-    """Return the fields that a plan depends on."""
     if record is None:
         return None
     owners = (record.owner, record.owner_uid, record.controller_uid)
@@ -720,7 +719,6 @@ class ManagedKinds:
     # objects
 
     def _changed(self, old: Record | None, new: Record | None) -> None:
-        """Handle an event of a watch."""
         record = new or old
         watch = self._registry.find((record.key.group, record.key.kind)) if record else None
         if record and watch:

@@ -70,7 +70,7 @@ _UID, _NAME, _MOST = 128, 256, 64
 """Characters of what identifies something, characters of a name, and members of a list that are kept: anybody may write
 longer ones, which then are those of nothing that we know."""
 _TREE_LEVELS = 220
-"""Of fields that are read: objects of bundles have less, and others must not exhaust the stack."""
+"""Depth of fields that are read: objects of bundles have less, and others must not exhaust the stack."""
 _SHARD_FIELD = f"f:{names.OWNER_SHARD}"
 
 
@@ -123,9 +123,9 @@ class Look:
 
     records: Mapping[ObjectKey, Record]
     number: int
-    """Of this snapshot in the journal of the objects."""
+    """Number of this snapshot in the journal of the objects."""
     since: int
-    """Of the previous one, as the reader gave it."""
+    """Number of the previous one, as the reader gave it."""
     changed: Collection[ObjectKey] | None
     """Objects that have changed, appeared or disappeared in between; None if any may have."""
 
@@ -184,8 +184,8 @@ class Record:
     applied_digest: str = ""
     released_from: str = ""
     entry_hash: str = ""
-    """Of the managedFields entry of the owner's field manager; see `entry_hash`. If all entries were wiped, it is the
-    generation instead, or the resourceVersion for kinds without generation."""
+    """Hash of the managedFields entry of the owner's field manager; see `entry_hash`. If all entries were wiped, it is
+    the generation instead, or the resourceVersion for kinds without generation."""
     co_managers: tuple[str, ...] = ()
     """Field managers whose entries must be removed if the object is adopted, and some of them at any time."""
     passed_on: bool = False
@@ -209,13 +209,13 @@ class Record:
     verdict: Verdict | None = None
     """Health; None for kinds that are healthy by existence."""
     labels: tuple[tuple[str, str], ...] = ()
-    """Of a Namespace only: an existing one may lack labels of the bundle."""
+    """For a Namespace only: an existing one may lack labels of the bundle."""
     annotations: tuple[tuple[str, str], ...] = ()
-    """Of a Namespace only, too."""
+    """For a Namespace only."""
     pods: str = ""
     """Label selector of the pods that may explain why it is not healthy; empty if it has none."""
     rollout: Rollout | None = None
-    """Of a workload whose pods have to stay."""
+    """For a workload whose pods have to stay."""
     reported: Reported | None = None
     """What tells whether its status is about its spec, if the object does not say that."""
     outdated: bool = False

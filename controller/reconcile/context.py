@@ -68,14 +68,14 @@ class Services:
     remover: Remover
     hook_runner: HookRunner
     follower: ObjectFollower
-    """Of the objects that all the watches below watch."""
+    """Watches the objects that the three below need."""
     contested: ContestedWatches
     explainer: Explainer
     dependencies: DependencyReader
     elsewhere: NamedWatches
-    """Of BundleDeployments of other shards, and other objects, that BundleDeployments wait for."""
+    """Watches BundleDeployments of other shards, and other objects, that BundleDeployments wait for."""
     givers: NamedWatches
-    """Of those that others take objects from."""
+    """Watches BundleDeployments that others take objects from."""
     writer: StatusWriter
     retries: Callable[[], Retries] = Retries
     """Creates the register of failures of a BundleDeployment."""
@@ -125,22 +125,22 @@ class Context:
 
     @property
     def metadata(self) -> ObjectMeta:
-        """Of the BundleDeployment."""
+        """Metadata of the BundleDeployment."""
         return self.deployment.metadata
 
     @property
     def name(self) -> str:
-        """Of the BundleDeployment."""
+        """Name of the BundleDeployment."""
         return self.deployment.metadata.name
 
     @property
     def spec(self) -> Spec:
-        """Of the BundleDeployment."""
+        """Spec of the BundleDeployment."""
         return self.deployment.spec
 
     @property
     def status(self) -> Status:
-        """Of the BundleDeployment, as this pass knows it."""
+        """Status of the BundleDeployment, as this pass knows it."""
         return self.deployment.status
 
     @property

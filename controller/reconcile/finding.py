@@ -36,6 +36,7 @@ from rukpak.controller.building.request import (
 )
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms, has_objects
 from rukpak.controller.formats.applicable import Kind
+from rukpak.controller.observe.health import expressions
 from rukpak.controller.reconcile import stored
 from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.memory import PREPARATION
@@ -49,7 +50,7 @@ from rukpak.controller.status.report import Held, Report, list_some, short
 log = logging.getLogger(__name__)
 
 NAMED = 10
-"""Of the kept revisions, how many a message names."""
+"""Kept revisions that a message names."""
 CONFIG = "config"
 RESOLVE, BUILD = PURPOSES = ("resolve", "build")
 RESOLVING = "resolving the sources"
@@ -205,18 +206,20 @@ def _check(context: Context) -> None:
 
 
 def _check_expressions(context: Context) -> None:
-    """Refuse expressions that are not well-formed.
+    """Refuse expressions that are not well-formed, or all of them without what evaluates them.
 
-    Raises: BundleError (InvalidConfig).
+    Raises: BundleError (InvalidConfig, NotSupported).
     """
+    given = list(_expressions(context))
+    if given and not expressions.is_available():
+        raise BundleError(Reason.NOT_SUPPORTED, f"{list_some([path for path, _ in given])}: {expressions.MISSING}")
     find_problem = context.services.watches.evaluator.find_problem
-    problems = [f"{path}: {problem}" for path, text in _expressions(context) if (problem := find_problem(text))]
+    problems = [f"{path}: {problem}" for path, text in given if (problem := find_problem(text))]
     if problems:
         raise BundleError(Reason.INVALID_CONFIG, f"{list_some(problems)}; correct the expression")
 
 
 def _expressions(context: Context) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each expression of the spec."""
     for index, each in enumerate(context.spec.health_checks):
         given = each.expressions.model_dump(by_alias=True, exclude_none=True) if each.expressions else {}
         yield from ((f"spec.healthChecks[{index}].expressions.{name}", text) for name, text in given.items())
@@ -466,7 +469,6 @@ def _describe_work(context: Context, purpose: str) -> str:
 
 
 def _watch_secrets(context: Context) -> None:
-    """Watch the Secrets of sources that fail."""
     # Not while sources are retried because of a changed Secret: that change would be reported over and over.
     if context.services.background.is_busy(context.name):
         return
@@ -486,7 +488,6 @@ def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleEr
 
 
 def _note_success(context: Context) -> None:
-    """Forget the recorded failure."""
     context.memory.retries.succeeded(PREPARATION)
 
 

@@ -577,7 +577,6 @@ def _trust_status(context: Context, revision: str) -> None:
 
 
 def _version(context: Context, revision: str) -> str:
-    """Return what restarts all deadlines when it changes."""
     return f"{revision} {context.metadata.generation}"
 
 

@@ -31,7 +31,7 @@ SOON_SECONDS = 20.0
 PREPARATION = "preparation"
 """The key of failures to resolve sources, and to fetch and render content."""
 MOST_BYTES = 16 << 20
-"""Of the compressed targets of all installed revisions."""
+"""Size of the compressed targets of all installed revisions."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Preview:
     """What is known of a revision that waits for approval."""
 
     key: tuple[str, ...]
-    """Of what it depends on."""
+    """Identifies what it depends on."""
     differences: Differences
     problems: tuple[BundleError, ...]
     """What would prevent its installation."""
@@ -85,13 +85,12 @@ class InstalledTargets:
     """What a pass has installed in full."""
 
     terms: Terms
-    """Of the revision."""
     targets: PackedTargets
     warnings: tuple[str, ...]
     """About the revision."""
     spec_version: str
     ledger: Ledger
-    """Of the BundleDeployment at that time: everything may have changed since it was replaced."""
+    """The ledger at that time: everything may have changed since it was replaced."""
 
 
 class InstalledTargetsCache:
@@ -169,7 +168,6 @@ class Memory:
     checked_account: Account | None = None
     """The account of the last pass, unless it lacks rights to repair what is installed."""
     preview: Preview | None = None
-    """Of the revision that waits for approval."""
     permissions: tuple[tuple[str, str], NewPermissions] | None = None
     """Those that a revision adds to another one, and the digests of both."""
     awaits_change: bool = False
@@ -200,7 +198,7 @@ class Memory:
     retries: Retries = field(default_factory=Retries)
     poll: PollState = field(init=False)
     source_progress: SourceProgress = field(default_factory=SourceProgress)
-    """Of the sources that are being resolved or fetched."""
+    """Progress of the sources that are being resolved or fetched."""
     resolved: tuple[str, Sources] | None = None
     """The version of the spec and its resolved sources, until status records them."""
     config: KnownConfig | None = None

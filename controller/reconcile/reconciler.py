@@ -165,7 +165,6 @@ class Reconciler:
         self._memories.clear()
 
     def _forget(self, name: str) -> Requeue:
-        """Drop all that is known of a BundleDeployment that is gone or has another shard."""
         services = self._services
         if services.takeovers:
             services.takeovers.end(name)

@@ -95,6 +95,8 @@ def _repair(context: Context, look: Look) -> Sequence[Outcome] | None:
     ledger = context.memory.ledger
     if not (ledger.complete or _is_as_recorded(context, look.records)):
         return None
+    if ledger.left and not context.status.managed_kinds:  # another client has removed them
+        return None
     if any(map(context.services.watches.served.has_appeared, read_kinds(context.status.skipped_kinds))):
         return None
     if any(map(context.services.watches.served.is_withdrawn, context.recorded_kinds)):
@@ -125,7 +127,6 @@ def _names_kinds(context: Context, own: Collection[Record]) -> bool:
 
 
 def _kept(context: Context, observed: Mapping[ObjectKey, Record], older: Collection[ObjectKey]) -> list[Record]:
-    """Return the objects of older revisions that spec.prune keeps for good."""
     if context.spec.prune != "Never":
         return []
     return [r for r in context.own_records({key: observed[key] for key in older if key in observed}) if not r.deleting]

@@ -205,7 +205,6 @@ def _refuse_unverified(context: Context, kept: Revision) -> None:
 
 
 def _source_at(pin: SourcePin) -> Source:
-    """Return a source at the place that a pin records."""
     place = pin.resolved.removesuffix(f"@{pin.digest.partition(':')[2]}")  # of git
     repository, _, name = place.rpartition("@")[0].rpartition(":")[0].rpartition("/")
     blocks: dict[str, dict[str, str]] = {

@@ -43,7 +43,7 @@ class KnownConfig:
     confidential: Confidential | None = None
     """What of it is secret; dropped together with it."""
     secrets: SecretValues = field(default_factory=dict, repr=False)
-    """Of processors; dropped together with it."""
+    """Values for processors; dropped together with it."""
 
     def rest(self) -> KnownConfig:
         """Return the same without the values."""
@@ -99,9 +99,8 @@ class Values:
     """What was read."""
 
     texts: Sequence[bytes | None] = field(repr=False)
-    """Of each reference of `spec.configFrom`; None if it is optional and missing."""
+    """The text of each reference of `spec.configFrom`; None if it is optional and missing."""
     secrets: SecretValues = field(repr=False)
-    """Of processors."""
 
 
 def read_values(client: Client, deployment: BundleDeployment, account: Account | None, seen: Seen) -> Values:

@@ -636,7 +636,6 @@ def _shown(error: BundleError, place: Place) -> BundleError:
 
 
 def _find_problem(response: Response) -> BundleError | None:
-    """Return the error for a response that no caller can use."""
     place, status, headers = response.place, response.status, response.headers
     subject, host, proxy = place.subject, place.host, place.proxy
     if proxy and status == http.HTTPStatus.PROXY_AUTHENTICATION_REQUIRED and urlsplit(response.url).scheme == "http":

@@ -38,7 +38,6 @@ from rukpak.controller.observe.following import (
     WatchedObject,
 )
 from rukpak.controller.observe.records import ObjectKey
-from rukpak.controller.observe.statuses import OwnStatuses
 from rukpak.controller.reconcile.context import Context, Requeue, Services
 from rukpak.controller.reconcile.finding import BUILD
 from rukpak.controller.reconcile.memory import MOST_BYTES, InstalledTargetsCache, Memory
@@ -102,6 +101,7 @@ class Shelf:
             resolved=f"{ref}@{self.tags[ref]}",
             digest=self.tags[ref],
             spec_digest=spec_digest(source),
+            origin="v1:origin",
             resolved_at=START,
             reference=ref,
         )
@@ -312,7 +312,6 @@ class World:
         background, builder = cast("BackgroundWork", self.background), cast("Builder", self.shelf)
         self.access, self.followed, self.config_objects = Unaided(), Unwatched(), Unwatched()
         self.followed_givers = Unwatched()
-        self.watches.statuses = OwnStatuses()
         self.secrets = cast("RevisionSecrets", SeenSecrets(self.cluster, names.DEFAULT_NAMESPACE))
         self.revision_store = RevisionStore(client, self.secrets)
         revisions, access = self.revision_store, cast("SourceAccess", self.access)

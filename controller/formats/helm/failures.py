@@ -37,7 +37,7 @@ _WITHHELD = (
     '"helm template" to see it'
 )
 _MOST_BYTES = 8 * MEBIBYTE
-"""Of all templates: larger charts are not searched."""
+"""Size of all templates: larger charts are not searched."""
 _FOLDER = "templates"
 _PLACE = re.compile(r"\btemplates/([^\s:]{1,500}):\d")
 _CALL = re.compile(rb'\blookup\s+["`$.(]')
@@ -122,7 +122,6 @@ def _pieces(line: str, end: int, scalars: Iterable[str]) -> Iterator[str]:
 
 
 def _is_blank(scalar: str) -> bool:
-    """Return whether the start of a long value is too blank to find it by."""
     return len(scalar) > _READ and len(one_line(scalar[:_READ])) < _LEAST
 
 
@@ -279,7 +278,6 @@ def explain(
 
 
 def _is_executed(text: str) -> bool:
-    """Return whether the error is that of a template that Helm could read."""
     return not text.startswith(("parse error", "YAML parse error"))
 
 

@@ -34,7 +34,7 @@ IMAGE = source("image", REFERENCE, COSIGN)
 SIGNED = {
     "image": IMAGE,
     "commit": source("git", COMMIT, PGP),
-    "file": source("http", FILE, {"minisign": {"publicKey": f"RW{'A' * 54}"}}),
+    "file": source("http", FILE, COSIGN),
     "chart": source("chart", CHART, {"provenance": PGP}),
     "chart in a registry": source("chart", OCI_CHART, COSIGN),
 }

@@ -53,7 +53,6 @@ def put_database(world: World, status: str = "True", reason: str = "Ready", *dep
     spec = {"dependsOn": [{"name": each} for each in depends_on]}
     found = manifest("database", spec=spec, status={"observedGeneration": 1, "conditions": conditions})
     world.cluster.put(found)
-    world.watches.statuses.clear()  # it is another controller's
 
 
 def install(world: World, tag: str = "v1", **spec: Any) -> None:

@@ -66,7 +66,7 @@ class Search(World):
     def keep(self, digest: str) -> None:
         """Have another revision in the store."""
         terms = Terms(inputs="", install_namespace="shop")
-        self.revisions.write(NAME, Revision(digest=digest, objects=(), terms=terms))
+        self.revisions.write(NAME, Revision(digest=digest, objects=(), terms=terms), self.known.uid)
 
     @property
     def revisions(self) -> revisions.RevisionStore:

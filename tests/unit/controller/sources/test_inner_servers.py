@@ -35,9 +35,8 @@ from rukpak.controller.sources.http import HttpSource
 from rukpak.controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
 from tests.support.charts import entry_of, index_of, pack, packed_chart
-from tests.support.cosigned import make_key, pem_of
+from tests.support.cosigned import FileSigner, make_key, pem_of
 from tests.support.faulty_registry import Faults, FaultyRegistry
-from tests.support.signing import Minisign
 from tests.support.web_servers import FaultyServer, File
 
 LIMITS = Limits(compressed_bytes=100_000)
@@ -259,11 +258,10 @@ def signed_guess(body: bytes) -> Way:
     """A redirected file, with the tenant's own signature of what it may be."""
 
     def way(stack: ExitStack, tls: Tls, host: str) -> Tenant:
-        own, signer = stack.enter_context(FaultyServer(tls.trusted)), Minisign()
+        own, signer = stack.enter_context(FaultyServer(tls.trusted)), FileSigner()
         own.add("/web.tgz", redirect=f"https://{host}/web.tgz")
-        own.add("/web.tgz.minisig", signer.sign(body))
-        verify = {"minisign": {"publicKey": signer.public}}
-        parameters = {"url": f"{own.address}/web.tgz", "certificateData": tls.pem, "verify": verify}
+        own.add("/web.tgz.sigstore.json", signer.sign(body))
+        parameters = {"url": f"{own.address}/web.tgz", "certificateData": tls.pem, "verify": signer.verify}
         return Tenant(HttpSource(), parameters, None, own.requests)
 
     return way
@@ -311,7 +309,6 @@ WAYS: Mapping[str, Way] = {
     "a tag of a registry": redirecting_manifests(":v1"),
     "a digest of a registry": redirecting_manifests(f"@{digest_of(GOOD)}"),
     "a digest that is that of a page": redirecting_manifests(f"@{digest_of(HTML)}"),
-    "a signature of minisign": redirecting_signature({"minisign": {"publicKey": Minisign().public}}, ".minisig"),
     "a bundle of cosign": redirecting_signature({"cosign": {"keys": [{"pem": PEM}]}}, ".sigstore.json"),
     "a file with a signature of a page": signed_guess(HTML),
     "a file with a signature of another archive": signed_guess(LEAVING),
