@@ -23,7 +23,6 @@ MARK = ": not in the revision and set by nobody: "
 """In each warning about what is left."""
 KEPT = "the API server keeps it: delete the object, or add it to the bundle"
 _CLIENT_SIDE = "kubectl-client-side-apply"
-_CREATORS = ("kubectl-create", "kubectl-replace", "kubectl-run", "kubectl-expose", "kubectl-autoscale", "helm")
 _SHOWN = 5
 _VALUE_CHARACTERS = 60
 _NOT_TAKEN: tuple[Path, ...] = (("metadata", "finalizers"), ("metadata", "ownerReferences"), ("status",))
@@ -69,7 +68,7 @@ def taken_fields(live: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[Tree
         if entry.get("operation") == "Update" and entry.get("manager") == _CLIENT_SIDE and applied is not None:
             surplus = inside(surplus, applied)
         elif surplus and entry.get("operation") == "Update":
-            is_mixed = is_mixed or text(entry, "manager").startswith((*_CREATORS, _CLIENT_SIDE))
+            is_mixed = True
         found = united_trees(found, surplus)
     return found, is_mixed
 

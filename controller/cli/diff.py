@@ -84,6 +84,7 @@ from rukpak.controller.cli.comparison import (
 )
 from rukpak.controller.cli.content import is_described
 from rukpak.controller.cli.deployments import Deployments, ProgressLine, try_to_list
+from rukpak.controller.cli.other_tools import name_origin
 from rukpak.controller.cli.output import dump_as, is_colored
 from rukpak.controller.cli.render import Reviewed, find, find_new, list_stored, read_stored
 from rukpak.controller.kube.client import Client, User
@@ -433,7 +434,8 @@ class DryRun:
             case Action.USE:
                 return _difference(target, Change.NONE, None, None)
             case Action.REFUSE:
-                return _difference(target, Change.REFUSED, None, None, task.refusal.message if task.refusal else "")
+                refused = _difference(target, Change.REFUSED, None, None, task.refusal.message if task.refusal else "")
+                return replace(refused, origin=name_origin(live, self._options.install_namespace))
             case Action.AWAIT:
                 return _as_rendered(target, Change.RECREATED, "it is being deleted")
         if untried := _why_untried(task):

@@ -46,6 +46,11 @@ TAKEN = [
     *(Taken(f"of {manager}", live(manager, LABELS)) for manager in ("kubectl-edit", "kubectl-set", "kubectl", "helm")),
     Taken("of kubectl apply --server-side", live("kubectl", LABELS, "Apply")),
     Taken("of Flux", live("kustomize-controller", LABELS, "Apply")),
+    *(
+        Taken(f"of {manager}", live(manager, LABELS))
+        for manager in ("HashiCorp", "pulumi-resource-kubernetes", "pulumi-kubernetes-1a2b", "k9s", "Mozilla", "oc")
+    ),
+    Taken("of a client of a library, which may be an operator", live("OpenAPI-Generator", LABELS), is_taken=False),
     Taken("of a rollout restart", live("kubectl-rollout", LABELS), is_taken=False),
     Taken("of a controller", live("kube-controller-manager", LABELS), is_taken=False),
     Taken("of an operator that applies", live("istio-operator", LABELS, "Apply"), is_taken=False),
