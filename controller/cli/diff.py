@@ -538,7 +538,12 @@ class DryRun:
             return replace(made, change=Change.RECREATED)
         if live and (may_not_apply or self._is_computed(target, live, failure)):
             return self._overlay(target, live, "computed, since you may not apply it")
-        return _difference(target, Change.REFUSED, None, None, failure.message)
+        message = failure.message
+        if failure.contest is Contest.ALLOCATED:
+            trials = Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
+            whose = trials.describe_allocated(self._make_body(target, None), self._targets.by_key)
+            message = f"{message}; {whose}"
+        return _difference(target, Change.REFUSED, None, None, message)
 
     def _make_way(
         self, target: Target, resource: Resource, live: Manifest | None, failure: ApplyFailure
