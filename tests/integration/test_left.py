@@ -470,6 +470,51 @@ def test_what_the_server_keeps_is_named_until_it_is_gone(world: World, case: tup
     deployed.wait(lambda: not deployed.status().get("warnings"), "no warning")
 
 
+def left_in(deployed: Deployed) -> str:
+    return "\n".join(text for text in deployed.status().get("warnings", []) if "set by nobody" in text)
+
+
+def test_a_warning_ends_for_each_field_that_somebody_removes_or_takes(world: World) -> None:
+    port = {**PORT, "nodePort": 30979}
+    first = {
+        "type": "NodePort",
+        "clusterIP": "10.0.0.221",
+        "ports": [port, {"name": "b", "port": 1, "nodePort": 30980}],
+    }
+    second = {"type": "NodePort", "ports": [PORT, {"name": "b", "port": 1}]}
+
+    def service(spec: Manifest) -> Manifest:
+        return make("v1", "Service", "peers", spec={"selector": {"app": "peers"}, **spec})
+
+    deployed = world.deploy(service(first))
+    before = wait_changed(deployed, "")
+    deployed.change(sources=[image(world.push(deployed.name, service(second), tag="v2"))])
+    wait_changed(deployed, before)
+    for text in ("10.0.0.221", "30979", "30980"):
+        assert text in left_in(deployed)
+    path = deployed.path_of("peers", "services")
+    patch = [{"op": "replace", "path": "/spec/ports/0/nodePort", "value": 30989}]
+    world.client.json_patch(path, patch, manager="somebody")
+    deployed.wait(lambda: "30979" not in left_in(deployed), "no warning about what another manager has set")
+    assert "10.0.0.221" in left_in(deployed)
+    world.controller.kill()
+    world.client.apply(path, service({"clusterIP": "10.0.0.221", "ports": first["ports"][1:]}), manager="x", force=True)
+    world.controller.start()
+    deployed.wait(lambda: not left_in(deployed), "nothing, also if it was taken meanwhile")
+
+
+def test_a_warning_ends_when_the_bundle_sets_the_field_of_an_item_again(world: World) -> None:
+    first, second = (make("v1", "Service", "a", spec=spec) for spec in KEPT["a node port"][:2])
+    deployed = world.deploy(first)
+    before = wait_changed(deployed, "")
+    deployed.change(sources=[image(world.push(deployed.name, second, tag="v2"))])
+    before = wait_changed(deployed, before)
+    assert left_in(deployed)
+    deployed.change(sources=[image(deployed.ref)])
+    wait_changed(deployed, before)
+    assert not left_in(deployed)
+
+
 SELECTOR = {"app": "a"}
 POD_SPEC = {"containers": [{"name": "a", "image": "example.com/a:1"}]}
 TEMPLATE = {"metadata": {"labels": SELECTOR}, "spec": POD_SPEC}

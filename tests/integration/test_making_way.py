@@ -262,7 +262,7 @@ def health_checked(name: str, port: int) -> Manifest:
 
 
 _TAKEN = [new_port() for _ in range(4)]
-STAYING: list[tuple[str, Manifest, Manifest]] = [
+TAKEN: list[tuple[str, Manifest, Manifest]] = [
     ("a port", node_port("old", _TAKEN[0]), node_port("new", _TAKEN[0])),
     ("one of several ports", node_port("old", _TAKEN[1]), node_port("new", new_port(), _TAKEN[1])),
     ("a port of a health check", health_checked("old", _TAKEN[2]), health_checked("new", _TAKEN[2])),
@@ -271,7 +271,7 @@ STAYING: list[tuple[str, Manifest, Manifest]] = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new"), [case[1:] for case in STAYING], ids=[case[0] for case in STAYING])
+@pytest.mark.parametrize(("old", "new"), [case[1:] for case in TAKEN], ids=[case[0] for case in TAKEN])
 def test_a_service_that_has_a_port_or_address_and_stays_is_named(world: World, old: Manifest, new: Manifest) -> None:
     name = new_name()
     world.cluster.kubectl("create", "namespace", name)

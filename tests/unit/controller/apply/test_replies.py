@@ -212,8 +212,8 @@ FORBIDDEN = [
          Reason.API_UNAVAILABLE, "the API server is not ready yet"),
     Case("a quota, without what is in use",
          _status(403, 'x "a" is forbidden: exceeded quota: q, requested: pods=1, used: pods=7, limited: pods=7',
-         "Forbidden"), Reason.REFUSED, "exceeded quota: q, requested: pods=1, limited: pods=7; raise the quota, or delete "
-         "what it counts"),
+         "Forbidden"), Reason.REFUSED,
+         "exceeded quota: q, requested: pods=1, limited: pods=7; raise the quota, or delete what it counts"),
     Case("PodSecurity",
          _status(403, 'pods "a" is forbidden: violates PodSecurity "restricted:latest": privileged (x)', "Forbidden"),
          Reason.REFUSED, 'violates PodSecurity "restricted:latest": privileged (x)'),
