@@ -88,6 +88,8 @@ class Ledger:
     as one of them is gone."""
     made_way: dict[ObjectKey, MadeWay] = field(default_factory=dict)
     """By object, those that were deleted for it, until it is applied."""
+    looked_at: dict[ObjectKey, str] = field(default_factory=dict)
+    """By object on which something is left that nobody owns, the resourceVersion at which it was last looked at."""
     fights: dict[ObjectKey, DriftedObject] = field(default_factory=dict)
     """The drift of objects that are repaired repeatedly."""
     _repairs: dict[ObjectKey, _Repair] = field(default_factory=dict)

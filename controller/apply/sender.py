@@ -488,6 +488,8 @@ class Sender:
         supposed = (*holders.known, *holders.supposed)
         options.ledger.holders[key] = frozenset(record.key for record in supposed)
         told = [describe_supposed(record, key, makes_way=options.makes_way) for record in supposed[:1]]
+        if failure.contest is Contest.ALLOCATED and not told:
+            told = [request.trials().describe_allocated(request.whole_body(), options.wanted.by_key)]
         error = self._error(replace(failure, message="; ".join([failure.message, *told])), task, options)
         return replace(self.fail(task, error, options), made_way=request.made_way, contested=True)
 

@@ -454,7 +454,10 @@ def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities)
 def _describe_unknown(kind: tuple[str, str, str]) -> str:
     group, version, name = kind
     problem = "nulls and status are left out of its objects, since its CustomResourceDefinition is not known"
-    remedy = "put it into the bundle, or render again once the cluster has it: rukpak reconcile"
+    remedy = (
+        "put it into the bundle, or render again once the cluster has it (rukpak reconcile), or without a cluster with "
+        'the file that "rukpak capabilities" has written'
+    )
     return f"{name} {group}/{version}: {problem}; {remedy}"
 
 

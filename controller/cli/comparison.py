@@ -77,6 +77,8 @@ class Difference:
     """Why, or how it was found."""
     hook: str = ""
     """The event of a hook; empty for an ordinary object."""
+    origin: str = ""
+    """Of an object that is refused because it exists: what `rukpak adopt --from` names to take it over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,7 @@ from rukpak.controller.cli.comparison import (
 )
 from rukpak.controller.cli.content import is_described
 from rukpak.controller.cli.deployments import Deployments, ProgressLine, try_to_list
+from rukpak.controller.cli.other_tools import name_origin
 from rukpak.controller.cli.output import dump_as, is_colored
 from rukpak.controller.cli.render import Reviewed, find, find_new, list_stored, read_stored
 from rukpak.controller.kube.client import Client, User
@@ -431,7 +432,8 @@ class DryRun:
             case Action.USE:
                 return _difference(target, Change.NONE, None, None)
             case Action.REFUSE:
-                return _difference(target, Change.REFUSED, None, None, task.refusal.message if task.refusal else "")
+                refused = _difference(target, Change.REFUSED, None, None, task.refusal.message if task.refusal else "")
+                return replace(refused, origin=name_origin(live, self._options.install_namespace))
             case Action.AWAIT:
                 return _as_rendered(target, Change.RECREATED, "it is being deleted")
         if untried := _why_untried(task):
@@ -534,7 +536,12 @@ class DryRun:
             return replace(made, change=Change.RECREATED)
         if live and (may_not_apply or self._is_computed(target, live, failure)):
             return self._overlay(target, live, "computed, since you may not apply it")
-        return _difference(target, Change.REFUSED, None, None, failure.message)
+        message = failure.message
+        if failure.contest is Contest.ALLOCATED:
+            trials = Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
+            whose = trials.describe_allocated(self._make_body(target, None), self._targets.by_key)
+            message = f"{message}; {whose}"
+        return _difference(target, Change.REFUSED, None, None, message)
 
     def _make_way(
         self, target: Target, resource: Resource, live: Manifest | None, failure: ApplyFailure

@@ -213,9 +213,10 @@ def _refusal(draft: Draft, comparison: Comparison, options: argparse.Namespace) 
     """Return why nothing is done, and the ways out."""
     adopt = ""
     is_described = bool(options.file) or is_named(options)
-    if is_described and any(each.change is Change.REFUSED for each in comparison.objects):
-        words = ["rukpak", "adopt", draft.value["metadata"]["name"], *repeat(options), "--from", "kubectl"]
-        adopt = f'"{shlex.join(words)}" takes over objects that kubectl has applied; '
+    origins = {each.origin for each in comparison.objects if each.change is Change.REFUSED}
+    if is_described and len(origins) == 1 and (origin := origins.pop()):
+        words = ["rukpak", "adopt", draft.value["metadata"]["name"], *repeat(options), "--from", origin]
+        adopt = f'"{shlex.join(words)}" takes over what {origin} has installed; '
     return f"some of it would be refused; {adopt}--force installs it all the same"
 
 

@@ -36,13 +36,14 @@ from rukpak.controller.apply.trees import inside
 from rukpak.controller.cli.command import REQUESTS, FailedError, MisuseError, attempt, tell
 from rukpak.controller.cli.comparison import SERVER_METADATA, clean
 from rukpak.controller.cli.deployments import MANAGER
+from rukpak.controller.cli.parser import is_object_name
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.formats.objects import collect_objects
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of
-from rukpak.controller.untrusted import mapping
+from rukpak.controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of, project
+from rukpak.controller.untrusted import mapping, mappings, strings
 
 FLUX_NAMESPACE = "flux-system"
 """Where Flux keeps Kustomizations unless it is told otherwise."""
@@ -157,6 +158,34 @@ def read_origin(text: str, install_namespace: str, managers: tuple[str, ...]) ->
     if tool == Tool.HELM.value:
         return Origin(tool=Tool.HELM, name=name, namespace=namespace or install_namespace, managers=managers)
     return Origin(tool=Tool.FLUX, name=name, namespace=namespace or FLUX_NAMESPACE, managers=managers)
+
+
+def name_origin(live: Mapping[str, Any], install_namespace: str) -> str:
+    """Return what `--from` names to take over an object; empty if it has another owner, or nothing shows who made it.
+
+    Args:
+        live: the object.
+        install_namespace: the namespace of a release by default.
+    """
+    metadata = mapping(live, "metadata")
+    labels, annotations = strings(metadata, "labels"), strings(metadata, "annotations")
+    if names.OWNER_LABEL in labels or any(each.get("controller") for each in mappings(metadata, "ownerReferences")):
+        return ""
+    if release := annotations.get(RELEASE_NAME):
+        return _name_tool(Tool.HELM, release, annotations.get(RELEASE_NAMESPACE, ""), install_namespace)
+    if name := labels.get(f"{KUSTOMIZATION}/name"):
+        return _name_tool(Tool.FLUX, name, labels.get(f"{KUSTOMIZATION}/namespace", ""), FLUX_NAMESPACE)
+    kubectl = Origin(tool=Tool.KUBECTL)
+    is_known = LAST_APPLIED in annotations or any(kubectl.is_manager(each["manager"]) for each in entries_of(live))
+    return Tool.KUBECTL.value if is_known and not project(live, "", "").marks else ""
+
+
+def _name_tool(tool: Tool, name: str, namespace: str, default: str) -> str:
+    if not is_object_name(name) or not is_object_name(namespace or default):
+        return ""
+    # A name with a dot is only told from a namespace by another one.
+    is_short = namespace in ("", default) and "." not in name
+    return f"{tool.value}/{name}" if is_short else f"{tool.value}/{name}.{namespace or default}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,11 +42,13 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 REPLACED_MANAGERS = frozenset({"kubectl-client-side-apply", "helm", BEFORE_FIRST_APPLY})
 """Field managers whose Update entries would keep fields that an object's next owner drops."""
 _PASSING_ON = re.compile(
-    r"kubectl(?!-rollout$)(-.+)?|helm[0-9]*|helm-controller|terraform-provider-helm.*|kustomize-controller|flux"
-    r"|argocd-controller"
+    r"kubectl(?!-rollout$)(-.+)?|oc|helm[0-9]*|helm-controller|terraform-provider-helm.*|kustomize-controller|flux"
+    r"|argocd-(application-)?controller|kapp(-server-side-apply)?|HashiCorp|Terraform"
+    r"|pulumi-(resource-)?kubernetes(-.+)?|k9s|Lens|Mozilla"
 )
 """Field managers by which people and tools have written an object before a BundleDeployment adopts it: what they have
-set and the bundle lacks goes. Not the time of `kubectl rollout restart`, whose removal would restart pods once more."""
+set and the bundle lacks goes. `HashiCorp` is the provider of Terraform, and `Mozilla` a dashboard in a browser. Not the
+time of `kubectl rollout restart`, whose removal would restart pods once more."""
 _LONGEST_MANAGER = 128  # the API server refuses a longer name
 _NAMESPACE = ("", "Namespace")
 # Labels and annotations by which other tools claim an object, with the kind of owner. The first that is set counts.

@@ -271,9 +271,14 @@ class Watches:
         """Watch exactly these kinds for a BundleDeployment, so far as they are watched already."""
         self._registry.require_only(name, map(group_kind_of, kinds))
 
+    def heed(self, name: str, keys: frozenset[ObjectKey]) -> None:
+        """Notify the listener of any change of exactly these objects of a BundleDeployment."""
+        self._kinds.heed(name, keys)
+
     def release(self, name: str) -> None:
         """Stop watching for a BundleDeployment that is gone."""
         self._registry.release(name)
+        self._kinds.heed(name, frozenset())
 
     def has_unwatched(self, name: str) -> bool:
         """Return whether a kind of a BundleDeployment is not watched because it is not known to be served."""

@@ -15,9 +15,8 @@ from dataclasses import replace
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.apply.leftovers import still_left
 from rukpak.controller.apply.ownership import is_unfinished
-from rukpak.controller.apply.plan import Action, Outcome
+from rukpak.controller.apply.plan import Outcome
 from rukpak.controller.kube.resources import read_kinds
 from rukpak.controller.observe.records import Look, ObjectKey, Record
 from rukpak.controller.reconcile import stored
@@ -29,7 +28,9 @@ from rukpak.controller.reconcile.installation import (
     collect_warnings,
     execute,
     find_installed,
+    review_leftovers,
     warnings_on_cluster,
+    with_leftovers,
 )
 from rukpak.controller.reconcile.ownership import had_any, look_for_strays, notes_on_strays
 from rukpak.controller.reconcile.planning import plan_repair
@@ -69,7 +70,7 @@ def report(context: Context) -> Report | None:
         install_namespace=status.install_namespace,
         managed_state=_managed_state(context, outcomes, look),
         managed_kinds=status.managed_kinds,
-        warnings=warnings_after_repairs(context, outcomes) if outcomes else None,
+        warnings=warnings_after_repairs(context, outcomes),
     )
 
 
@@ -158,12 +159,11 @@ def repair(
 
 
 def warnings_after_repairs(context: Context, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
-    """Return the warnings after repairs; None if nothing was sent."""
+    """Return the warnings after repairs; None if nothing was sent, and none is over."""
     installed, outcomes = find_installed(context), list(outcomes)
-    if installed is None:
-        return None
+    left = review_leftovers(context, outcomes)
+    if installed is None or not outcomes:
+        return with_leftovers(context.status.warnings, left)
     kinds = context.recorded_kinds
     on_cluster = warnings_on_cluster(context, installed.targets.rest, kinds, context.services.watches)
-    made = (each.task.target.key for each in outcomes if each.task.action is Action.CREATE and not each.error)
-    left = still_left(context.status.warnings, made)
     return collect_warnings(outcomes, [*installed.warnings, *on_cluster, *left])

@@ -462,6 +462,9 @@ class FakeWatches:
     def lacks_namespace(self, name: str) -> bool:
         return name in self.late_namespaces or NAMESPACES.path(name=name) not in self._cluster.objects
 
+    def heed(self, name: str, keys: frozenset[ObjectKey]) -> None:
+        """Nothing changes unless a test says so."""
+
     def managed(self, name: str) -> dict[ObjectKey, Record]:
         return dict(self.look(name, UNREAD).records)
 

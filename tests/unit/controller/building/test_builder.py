@@ -362,7 +362,8 @@ FIELDS = {"spec": {"a": None, "b": None}, "status": {"phase": "Ready"}}
 KEPT = {"spec": {"a": None}, "status": {"phase": "Ready"}}
 UNKNOWN = (
     "Thing e.x/v1: nulls and status are left out of its objects, since its CustomResourceDefinition is not known; "
-    "put it into the bundle, or render again once the cluster has it: rukpak reconcile"
+    "put it into the bundle, or render again once the cluster has it (rukpak reconcile), or without a cluster with the "
+    'file that "rukpak capabilities" has written'
 )
 
 
