@@ -19,6 +19,14 @@ A source with `verify` has a pin only if its signature was checked: the pin reco
 has passed. Since content is fetched, and taken from the store, by a pin, none is used without that. If only `verify`
 has changed, the signature of the recorded digest is checked, and the name is not resolved again.
 
+What is asked, what is recorded as resolved, and by what content is stored, in addition to the origin:
+
+    image      HEAD of the manifest, for a range the tags first; ref@digest; digest and platform
+    git        ls-remote; repository@commit; repository, directory and commit
+    http       conditional GET with the content; the URL; sha256, stripComponents and name
+    configMap  GET of each ConfigMap with the content; name@digest; digest
+    chart      conditional GET of the index, or the tags and a manifest; repository/name:version@digest; digest
+
 Not here: how sources are resolved (fetching.py).
 """
 

@@ -8,6 +8,9 @@ shard is read, and followed by name if it gives.
 Where two controllers act at once, by mistake or since one hung and came back, the watch of the second may not have
 shown what the first has done: `make_confirmation` binds what a pass creates and deletes to the BundleDeployment as the
 API server has it. An apply of an object that exists needs none of this: it is bound to the UID that was judged.
+A request that was sent before may still arrive after the other one has pruned. Its object is pruned by the next pass of
+either, because the terms of the installed revision name the objects of earlier ones (`Terms.past`). It becomes a stray
+if nobody watches its kind any more, if more names were needed than fit, or if the revision that named it was lost.
 
 Not here: the marks on one object (apply/ownership.py, apply/ownership.py), and what is done (installation, deletion).
 """

@@ -52,7 +52,6 @@ NOT_RUN: Mapping[str, Mapping[str, str]] = {
     "config/README.md": {
         "pip install '.[helm]'": "needs the internet",
         "rukpak run": ENDLESS,
-        "kubectl rukpak approve shop": "shows what it prints of a revision of somebody's; README.md has it, too",
     },
     "config/migration.md": {
         "kubectl rukpak adopt foo -f foo.yaml --from flux/apps": FOREIGN,
