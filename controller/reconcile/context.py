@@ -28,7 +28,7 @@ from rukpak.controller.kube.lease import Takeovers
 from rukpak.controller.kube.resources import GroupVersionKind, read_kinds
 from rukpak.controller.kube.shard import wanted_shard
 from rukpak.controller.observe.explanations import Explainer
-from rukpak.controller.observe.following import ContestedWatches, NamedWatches, ObjectFollower
+from rukpak.controller.observe.following import ObjectFollower
 from rukpak.controller.observe.records import ObjectKey, Record
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.reconcile.memory import InstalledTargetsCache, Memory
@@ -68,14 +68,9 @@ class Services:
     remover: Remover
     hook_runner: HookRunner
     follower: ObjectFollower
-    """Of the objects that all the watches below watch."""
-    contested: ContestedWatches
+    """Of what BundleDeployments wait for besides their own objects."""
     explainer: Explainer
     dependencies: DependencyReader
-    elsewhere: NamedWatches
-    """Of BundleDeployments of other shards, and other objects, that BundleDeployments wait for."""
-    givers: NamedWatches
-    """Of those that others take objects from."""
     writer: StatusWriter
     retries: Callable[[], Retries] = Retries
     """Creates the register of failures of a BundleDeployment."""

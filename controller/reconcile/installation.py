@@ -38,7 +38,7 @@ from rukpak.controller.building.config_values import reads_secrets
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.kube.events import Note
 from rukpak.controller.kube.resources import GroupVersionKind
-from rukpak.controller.observe.following import Contested
+from rukpak.controller.observe.following import Contested, follow_contested
 from rukpak.controller.observe.progress import Explain, Progress
 from rukpak.controller.observe.records import Look, ObjectKey, Reader, Record, key_of
 from rukpak.controller.observe.watches import Watches
@@ -203,7 +203,8 @@ def watch_contested(context: Context, outcomes: Iterable[Outcome] = ()) -> None:
     Raises: ApiError if discovery fails.
     """
     contested = (*_contested_by_hooks(context), *_contested_in(outcomes))
-    context.services.contested.watch(context.name, contested, share=context.share)
+    services = context.services
+    follow_contested(services.follower, services.discovery, context.name, contested, share=context.share)
 
 
 def survey_drift(context: Context, plan: Plan, options: ApplyOptions) -> Survey:

@@ -45,7 +45,7 @@ from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.events import Note
 from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource, read_kinds
-from rukpak.controller.observe.following import WatchedObject
+from rukpak.controller.observe.following import ObjectReference, Topic
 from rukpak.controller.observe.records import ObjectKey, Record
 from rukpak.controller.observe.relations import find_hindrance
 from rukpak.controller.reconcile import stored
@@ -322,9 +322,9 @@ def find_hand_over(context: Context) -> HandOver:
 
     Raises: ApiError.
     """
-    read: dict[WatchedObject, str] = {}
+    read: dict[ObjectReference, str] = {}
     found = [_find_giver(context.services, each.name, read) for each in context.spec.take_over]
-    context.services.givers.watch(context.name, read, share=context.share)
+    context.services.follower.follow(context.name, Topic.GIVERS, read, share=context.share)
     return HandOver(
         givers={giver.metadata.name: _describe_giver(context.services, giver) for giver in found if giver},
         takers=frozenset(context.services.watches.takers(context.name)),
@@ -387,12 +387,12 @@ def _named_by(context: Context, taker: BundleDeployment) -> frozenset[ObjectKey]
     return known
 
 
-def _find_giver(services: Services, name: str, read: dict[WatchedObject, str]) -> BundleDeployment | None:
+def _find_giver(services: Services, name: str, read: dict[ObjectReference, str]) -> BundleDeployment | None:
     known = services.watches.outline(name)
     if known or not services.watches.may_be_elsewhere(name):
         return known
     seen = services.watches.read_elsewhere(name)
-    read[WatchedObject("", name, resource=DEPLOYMENTS)] = seen.resource_version if seen else ""
+    read[ObjectReference("", name, resource=DEPLOYMENTS)] = seen.resource_version if seen else ""
     return seen.outline if seen else None
 
 
