@@ -151,13 +151,13 @@ class Context:
     @property
     def is_config_known(self) -> bool:
         """Whether what `spec.configFrom` refers to was read for this spec, and has not changed since."""
-        known = self.memory.config
+        known = self.memory.sources.config
         return not needs_objects(self.spec) or (known is not None and known.version == self.config_version)
 
     @property
     def config_version(self) -> str:
         """Identifies the spec, and what its `configFrom` refers to as far as changes are known."""
-        return f"{self.spec_version} {self.memory.config_changes}"
+        return f"{self.spec_version} {self.memory.sources.config_changes}"
 
     @property
     def spec_version(self) -> str:

@@ -82,7 +82,7 @@ def announce(work: Work) -> Work:
     if work.only_compare:
         return work
     context, options = work.context, work.options
-    context.memory.unapplied.discard(options.wanted.revision)  # even if it only removes objects
+    context.memory.stored.unapplied.discard(options.wanted.revision)  # even if it only removes objects
     if not work.plan.writes:
         return work
     status = context.status
@@ -134,7 +134,7 @@ def find_installed(context: Context) -> InstalledTargets | None:
 def keep_installed(context: Context, revision: Revision, wanted: TargetSet) -> None:
     """Keep the targets of a revision that is installed now, for repairs."""
     ledger = context.memory.ledger
-    packed = None if wanted.skipped or context.memory.older else pack_targets(wanted, ledger.used)
+    packed = None if wanted.skipped or context.memory.stored.older else pack_targets(wanted, ledger.used)
     targets = None
     if packed is not None:
         targets = InstalledTargets(
@@ -472,7 +472,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
         waiting = [removal.record for removal in removals if removal.error]
         waiting += [record for record in surplus if record.key not in last]
     waiting += terminating
-    context.memory.older = frozenset(record.key for record in waiting)
+    context.memory.stored.older = frozenset(record.key for record in waiting)
     return removals, waiting
 
 
