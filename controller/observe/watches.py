@@ -37,7 +37,15 @@ from rukpak.controller.observe.kinds import (
     group_kind_of,
 )
 from rukpak.controller.observe.records import Look, ObjectKey, Record
-from rukpak.controller.observe.relations import Dependency, Dependents, Takers, dependency_of, party_of
+from rukpak.controller.observe.relations import (
+    DEPENDENTS,
+    TAKERS,
+    Dependency,
+    Relations,
+    RelationsIndexer,
+    dependency_of,
+    party_of,
+)
 from rukpak.controller.sharing import share_of
 
 API_SERVICES = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False)
@@ -63,7 +71,7 @@ class Watches:
         """Those that nobody has served for a while."""
         self.history = 0
         """How often `refresh` was called: what was read before does not count any more."""
-        self._dependents, self._takers = Dependents(), Takers()
+        self._relations = RelationsIndexer()
         self._deployments = SeenDeployments(
             client, self._deployment_changed, self._deployments_synced, shard, self._notify_dependents
         )
@@ -186,12 +194,12 @@ class Watches:
 
     def dependents(self, name: str) -> list[str]:
         """Return the names of the BundleDeployments of the shard that depend on one and stay, in order."""
-        known = {each: self.outline(each) for each in self._dependents.of(name)}
+        known = {each: self.outline(each) for each in self._relations.index(DEPENDENTS, name)}
         return [each for each, found in known.items() if not (found and found.metadata.deletion_timestamp)]
 
     def takers(self, name: str) -> list[str]:
         """Return the names of the BundleDeployments of the shard that take over objects of one, in order."""
-        return self._takers.of(name)
+        return self._relations.index(TAKERS, name)
 
     def takers_elsewhere(self, name: str) -> list[BundleDeployment]:
         """Read the BundleDeployments of other shards that take over objects of one.
@@ -355,15 +363,13 @@ class Watches:
     def _learn_relations(self, name: str) -> set[str]:
         """Learn what others depend on, and what may be taken over; returns the names of those that this concerns."""
         seen = self._deployments.get(name)  # one that moves between shards is reported twice
-        outline = seen.outline if seen else None
-        unreadable = Dependency((), "cannot be read") if seen else None
-        parties = self._takers.learn(name, party_of(outline) if outline else None)
+        dependents, parties = self._relations.put(name, _relations_of(seen) if seen else None)
         if parties:
             self._listener.cluster_changed()  # what collided may be taken over now
-        return parties | self._dependents.learn(name, dependency_of(outline) if outline else unreadable)
+        return parties | dependents
 
     def _notify_dependents(self, name: str) -> None:
-        for each in self._dependents.of(name):
+        for each in self._relations.index(DEPENDENTS, name):
             self._listener.deployment_changed(each)
 
     def _prepare(self, outline: BundleDeployment) -> None:
@@ -406,6 +412,12 @@ class Watches:
         for reflector in reflectors:
             if reflector.denied:
                 reflector.wake()
+
+
+def _relations_of(seen: SeenDeployment) -> Relations:
+    if seen.outline is None:
+        return Relations(Dependency((), "cannot be read"), None)
+    return Relations(dependency_of(seen.outline), party_of(seen.outline))
 
 
 def _watch_changes(

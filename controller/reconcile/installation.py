@@ -38,7 +38,7 @@ from rukpak.controller.building.config_values import reads_secrets
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.kube.events import Note
 from rukpak.controller.kube.resources import GroupVersionKind
-from rukpak.controller.observe.following import Contested
+from rukpak.controller.observe.following import Contested, follow_contested
 from rukpak.controller.observe.progress import Explain, Progress
 from rukpak.controller.observe.records import Look, ObjectKey, Reader, Record, key_of
 from rukpak.controller.observe.watches import Watches
@@ -82,7 +82,7 @@ def announce(work: Work) -> Work:
     if work.only_compare:
         return work
     context, options = work.context, work.options
-    context.memory.unapplied.discard(options.wanted.revision)  # even if it only removes objects
+    context.memory.stored.unapplied.discard(options.wanted.revision)  # even if it only removes objects
     if not work.plan.writes:
         return work
     status = context.status
@@ -134,7 +134,7 @@ def find_installed(context: Context) -> InstalledTargets | None:
 def keep_installed(context: Context, revision: Revision, wanted: TargetSet) -> None:
     """Keep the targets of a revision that is installed now, for repairs."""
     ledger = context.memory.ledger
-    packed = None if wanted.skipped or context.memory.older else pack_targets(wanted, ledger.used)
+    packed = None if wanted.skipped or context.memory.stored.older else pack_targets(wanted, ledger.used)
     targets = None
     if packed is not None:
         targets = InstalledTargets(
@@ -203,7 +203,8 @@ def watch_contested(context: Context, outcomes: Iterable[Outcome] = ()) -> None:
     Raises: ApiError if discovery fails.
     """
     contested = (*_contested_by_hooks(context), *_contested_in(outcomes))
-    context.services.contested.watch(context.name, contested, share=context.share)
+    services = context.services
+    follow_contested(services.follower, services.discovery, context.name, contested, share=context.share)
 
 
 def survey_drift(context: Context, plan: Plan, options: ApplyOptions) -> Survey:
@@ -472,7 +473,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
         waiting = [removal.record for removal in removals if removal.error]
         waiting += [record for record in surplus if record.key not in last]
     waiting += terminating
-    context.memory.older = frozenset(record.key for record in waiting)
+    context.memory.stored.older = frozenset(record.key for record in waiting)
     return removals, waiting
 
 

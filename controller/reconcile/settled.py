@@ -51,9 +51,9 @@ def report(context: Context) -> Report | None:
         return None
     look = _look(context) if outcomes else look
     status, memory, observed = context.status, context.memory, look.records
-    memory.strays = frozenset()
+    memory.strays.keys = frozenset()
     if outcomes or len(observed) > len(memory.ledger.left):
-        strays = look_for_strays(context, observed, memory.ledger.left, memory.older)
+        strays = look_for_strays(context, observed, memory.ledger.left, memory.stored.older)
         if strays and had_any(context, strays):
             return None  # a pass over everything prunes them
         context.record(notes_on_strays(context))
@@ -63,9 +63,9 @@ def report(context: Context) -> Report | None:
         applied=True,
         outcomes=tuple(outcomes),
         drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
-        awaiting_prune=tuple(_kept(context, observed, memory.older)),
+        awaiting_prune=tuple(_kept(context, observed, memory.stored.older)),
         conflicts=tuple(memory.ledger.conflicts()),
-        strays=tuple(sorted(memory.strays)),
+        strays=tuple(sorted(memory.strays.keys)),
         progress=assess_installed(context),
         install_namespace=status.install_namespace,
         managed_state=_managed_state(context, outcomes, look),
