@@ -628,7 +628,9 @@ def remove_orphans(client: Client, namespace: str) -> None:
 
 
 def _is_of(metadata: Mapping[str, Any], name: str, owners: Mapping[str, str]) -> bool:
-    return name in owners and (metadata.get("annotations") or {}).get(names.OWNER_UID) == owners[name]
+    """Whether the BundleDeployment of a Secret exists. One that has lost its UID is damaged, but no orphan."""
+    uid = (metadata.get("annotations") or {}).get(names.OWNER_UID, "")
+    return name in owners and uid in ("", owners[name])
 
 
 def _restore_label(client: Client, namespace: str, metadata: Mapping[str, Any], name: str) -> None:

@@ -13,8 +13,10 @@ from tests.support.instructions import commands, fields, marks, nested, settings
 
 FOREIGN = {
     "spec.a",
+    "spec.clusterIPs",
     "spec.image",
     "spec.minKubeVersion",
+    "spec.ports",
     "spec.healthCheckNodePort",
     "spec.preserveUnknownFields",
     "spec.progressDeadlineSeconds",
