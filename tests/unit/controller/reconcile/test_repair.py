@@ -186,6 +186,7 @@ ACTIONS: list[Callable[[World, random.Random], None]] = [
 ]
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_happens_a_pass_ends_as_if_it_had_looked_at_everything(
     pair: tuple[World, World], clock: Clock, seed: int

@@ -45,7 +45,7 @@ def test_an_input_mutated_from_kept_ones_is_read_or_refused(target: str, data: s
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_kept_input_is_read_or_refused_in_bounded_memory(target: str, kept: dict[str, bytes]) -> None:
+def test_a_kept_input_is_read_or_refused(target: str, kept: dict[str, bytes]) -> None:
     for name, data in kept.items():
         tracemalloc.start()
         TARGETS[target].run(data)
