@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -133,14 +134,14 @@ def test_who_says_so_beforehand_is_not_asked(file: Path) -> None:
     [("", False), ("n", False), ("no", False), ("nay", False), ("yesterday", False), ("y", True), ("Yes", True)],
 )
 def test_who_agrees(text: str, *, agrees: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys, terminal = pty.openpty()
-    monkeypatch.setattr(command, "TERMINAL", Path(os.ttyname(terminal)))
-    try:
-        os.write(keys, f"{text}\n".encode())
-        assert command.ask("no terminal") is agrees
-    finally:
-        os.close(keys)
-        os.close(terminal)
+    class Terminal:
+        """Not a real one, which would become that of this process if it leads its session, and hang it up."""
+
+        def open(self, mode: str = "r", *, encoding: str) -> io.StringIO:
+            return io.StringIO("" if mode == "w" else f"{text}\n")
+
+    monkeypatch.setattr(command, "TERMINAL", Terminal())
+    assert command.ask("no terminal") is agrees
 
 
 def test_who_does_not_agree_ends_it(file: Path) -> None:
