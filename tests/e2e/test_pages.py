@@ -89,6 +89,7 @@ NOT_RUN: Mapping[str, Mapping[str, str]] = {
         "hack/fuzz --seconds 60": FUZZ,
         "hack/demo": DEMO,
         "hack/demo --keep": DEMO,
+        "hack/demo --node": "tests/node/test_demo_on_node.py runs it",
         "hack/demo --kubeconfig ~/.kube/config": DEMO,
     },
 }
