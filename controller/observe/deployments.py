@@ -438,8 +438,11 @@ def needs_pass(old: SeenDeployment | None, new: SeenDeployment | None) -> bool:
 
 
 def _is_wiped(old: SeenDeployment, new: SeenDeployment) -> bool:
-    statuses = [seen.outline.status if seen.outline else None for seen in (old, new)]
-    return [status is None or is_unclaimed(status) for status in statuses] == [False, True]
+    return not _lacks_status(old) and _lacks_status(new)
+
+
+def _lacks_status(seen: SeenDeployment) -> bool:
+    return seen.outline is None or is_unclaimed(seen.outline.status)
 
 
 def _pass_inputs(seen: SeenDeployment) -> tuple[object, ...]:

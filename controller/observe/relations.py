@@ -166,6 +166,8 @@ class RelationsIndexer:
             before = self._known.pop(name, None)
             if now:
                 self._known[name] = now
+            if before == now:  # most writes of a status change nothing of it
+                return set(), set()
             for index, function in _INDEX_FUNCTIONS.items():
                 self._update(
                     self._indexes[index], name, function(before) if before else (), function(now) if now else ()

@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 SHORTEST_SECONDS = 0.02
 LONGEST_SECONDS = 0.25
 SHARE = 0.1
-"""Of the time that it has taken so far: most conditions are requests, and asking all the time keeps a core busy."""
+"""Part of the time that it took so far: most conditions are requests, and asking all the time keeps a core busy."""
 
 
 def wait_for(condition: Callable[[], Value | None], timeout: float, describe: str | Callable[[], str]) -> Value:

@@ -28,7 +28,7 @@ KINDS: Mapping[str, str] = {
     "ValidatingAdmissionPolicy": f"{ADMISSION}/validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
 }
-"""Of what a file may leave none behind, by what it is called, where it is."""
+"""Paths of what a file must not leave behind, by kind."""
 HELD = "NamespaceFinalizersRemaining"
 
 
