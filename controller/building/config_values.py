@@ -23,7 +23,7 @@ from rukpak.api.plugins import MEBIBYTE, PlacesConfig, PreparesContent, ReadsSec
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.fields import parse_field_path
 from rukpak.api.v1alpha2.types import BundleDeployment, ConfigReference, Processor, Spec
-from rukpak.controller.building.plugins import format_of, processor_of
+from rukpak.controller.building.entry_points import format_of, processor_of
 from rukpak.controller.content.limits import describe_bytes
 from rukpak.controller.formats.helm.failures import HIDDEN, make_redactor
 from rukpak.controller.formats.helm.values import merge_values, read_values, scalars_of

@@ -28,7 +28,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Entry, Refusal, Resolution, Signer
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import Source, SourcePin, Spec, Verified
-from rukpak.controller.building.plugins import source_of
+from rukpak.controller.building.entry_points import source_of
 from rukpak.controller.building.request import (
     BuildSettings,
     Call,

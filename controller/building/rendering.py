@@ -60,8 +60,8 @@ from rukpak.controller.building.config_values import (
     texts_of,
     withhold_values,
 )
+from rukpak.controller.building.entry_points import count_failure, format_of, processor_of
 from rukpak.controller.building.guarding import PluginError
-from rukpak.controller.building.plugins import count_failure, format_of, processor_of
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms, pack, pack_terms, unpack_terms
 from rukpak.controller.content.disk import disk_errors_reported, walk
 from rukpak.controller.content.limits import Rejection, describe_bytes, quote, read_exactly

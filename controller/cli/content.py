@@ -32,7 +32,7 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import ContentTree, Entry, EntryKind, Limits
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.building.plugins import format_of
+from rukpak.controller.building.entry_points import format_of
 from rukpak.controller.building.request import check_config
 from rukpak.controller.cli import manifest
 from rukpak.controller.cli.command import FailedError, MisuseError, read_file

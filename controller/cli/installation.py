@@ -24,7 +24,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import PLUGIN_API, Means, ProgramVersion
 from rukpak.api.proxies import read_proxies
 from rukpak.api.v1alpha2.schema import crd
-from rukpak.controller.building.plugins import check, find_installed, find_programs
+from rukpak.controller.building.entry_points import check, find_installed, find_programs
 from rukpak.controller.cli.command import FAILED, attempt, connect, explain
 from rukpak.controller.cli.deployments import SHOWN_NAMES, Holder, is_served, read_holder, read_if_exists, server_time
 from rukpak.controller.cli.output import dump_as, one_line, show, some, to_table

@@ -50,7 +50,7 @@ from rukpak.controller.building.config_values import (
     merge_config,
     needs_objects,
 )
-from rukpak.controller.building.plugins import processor_of
+from rukpak.controller.building.entry_points import processor_of
 from rukpak.controller.building.rendering import render
 from rukpak.controller.building.request import (
     BuildContext,
@@ -375,7 +375,7 @@ class _Reader:
         """
         if not (source.secret or (self._deployment.spec.service_account_name and source.is_in_registry)):
             return None
-        from rukpak.controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from rukpak.controller.revisions.source_access import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)
@@ -389,7 +389,7 @@ class _Reader:
         verification = source.verification
         if verification is None or not any((*secrets_of(verification), *config_maps_of(verification))):
             return Trusted()
-        from rukpak.controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from rukpak.controller.revisions.source_access import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)
@@ -400,7 +400,7 @@ class _Reader:
 
         Raises: BundleError as read_demanded; ConfigurationError.
         """
-        from rukpak.controller.revisions.credentials import SecretReader, read_demanded  # noqa: PLC0415 - needs the cluster
+        from rukpak.controller.revisions.source_access import SecretReader, read_demanded  # noqa: PLC0415 - needs the cluster
 
         def _read(namespace: str, name: str, path: str) -> dict[str, Any]:
             return SecretReader(connect(self._options), None).read_unfollowed(namespace, name, path)
@@ -415,7 +415,7 @@ class _Reader:
         """
         if name in self._maps:
             return self._maps[name]
-        from rukpak.controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from rukpak.controller.revisions.source_access import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)

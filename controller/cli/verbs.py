@@ -734,7 +734,7 @@ INSTALLATION = {
             "run --context staging --log-format json": "with another one",
         },
         flags=(_options(),),
-        entry="uninstall:run",
+        entry="run:main",
     ),
     "install-controller": Verb(
         summary="install or upgrade RukPak on a cluster",

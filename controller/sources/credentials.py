@@ -1,4 +1,4 @@
-"""The values of a Secret that a source uses. Pure: revisions/credentials.py reads the Secret.
+"""The values of a Secret that a source uses. Pure: revisions/source_access.py reads the Secret.
 
 Types and keys are Kubernetes' (kubernetes.io/docs/concepts/configuration/secret/#secret-types) and, in a Secret of any
 type, Flux's: `identity`, `known_hosts`, `bearerToken`, `ca.crt`, `tls.crt` and `tls.key`. A line break at the end of a

@@ -9,7 +9,7 @@ demanded, it is refused. A place may have several names, and the demands for all
 port, on both sides of a mirror, and over ssh, where paths begin at any folder of the server, from each folder on. If
 they lead to different demands, none is guessed: the source is refused. So is a source that no such key can sign.
 
-Not here: reading the keys (`revisions/credentials.py`), checking signatures (`signatures/`), and copies of content at
+Not here: reading the keys (`revisions/source_access.py`), checking signatures (`signatures/`), and copies of content at
 places that no pattern covers: `--allowed-hosts` keeps sources from those.
 """
 

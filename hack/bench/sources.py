@@ -32,7 +32,7 @@ from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, read
 from hack.control_plane.builds import BUILDS
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials, Entry, Limits, Resolution, Trusted
-from rukpak.controller.building.plugins import source_of
+from rukpak.controller.building.entry_points import source_of
 from rukpak.controller.content.archive import write_entries
 from rukpak.controller.content.store import ContentStore
 from rukpak.controller.playground.binaries import Binaries

@@ -120,6 +120,6 @@ def end(child: int) -> None:
 
 
 if __name__ == "__main__":
-    import rukpak.controller.cli.uninstall  # noqa: F401 -- so that all is loaded before the first fork
+    import rukpak.controller.cli.run  # noqa: F401 -- so that all is loaded before the first fork
 
     serve(sys.argv[1:])

@@ -14,11 +14,11 @@ from rukpak.api.plugins import Prepared, PrepareRequest, ProcessRequest, Renderi
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import Spec
 from rukpak.controller.building.config_values import find_secrets, merge_config, reads_secrets, withhold
-from rukpak.controller.building.plugins import PROCESSORS, find_installed
+from rukpak.controller.building.entry_points import PROCESSORS, find_installed
 from rukpak.controller.formats.manifests import read_documents
 from tests.support.deployments import deployment
+from tests.support.installed_plugins import install_plugins
 from tests.support.other_programs import HELM, helm
-from tests.support.plugins import install_plugins
 
 
 def spec_of(*references: dict[str, Any], config: dict[str, Any] | None = None, format_name: str = "helm") -> Spec:

@@ -19,7 +19,7 @@ from rukpak.api.v1alpha2.verification import Demanded
 from rukpak.controller.building import fetching
 from rukpak.controller.building import request as request_module
 from rukpak.controller.building.builder import Builder
-from rukpak.controller.building.plugins import source_of
+from rukpak.controller.building.entry_points import source_of
 from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,

@@ -9,7 +9,7 @@ Where two controllers act at once, by mistake or since one hung and came back, t
 shown what the first has done: `make_confirmation` binds what a pass creates and deletes to the BundleDeployment as the
 API server has it. An apply of an object that exists needs none of this: it is bound to the UID that was judged.
 
-Not here: the marks on one object (apply/ownership.py, apply/ownership.py), and what is done (installation, deletion).
+Not here: the marks on one object (apply/ownership.py), and what is done (installation, deletion).
 """
 
 from __future__ import annotations
