@@ -13,24 +13,19 @@ import argparse
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Any
 
-from rukpak.api import names
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment, HistoryEntry, Pending, Status, dump
 from rukpak.controller.building.revision import Revision
-from rukpak.controller.cli.command import FAILED, FailedError, MisuseError, confirm, connect, tell
+from rukpak.controller.cli.command import FAILED, confirm, connect, tell, tell_all
 from rukpak.controller.cli.deployments import (
     AWAITING_CONTROLLER,
     DONE,
     Awaited,
     Awaits,
-    Deployments,
-    Manifest,
     awaits_ready,
     check,
     conclude,
@@ -40,26 +35,20 @@ from rukpak.controller.cli.deployments import (
     select,
     wait_if_asked,
 )
-from rukpak.controller.cli.output import Cell, Color, Painted, age, dump_as, is_colored, tell_all, to_table
 from rukpak.controller.cli.parser import program
-from rukpak.controller.kube.client import Client
-from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.revisions.store import RevisionSecrets, RevisionStore
 from rukpak.controller.status.report import describe_changes, short
+from rukpak.controller.views.access import Deployments, open_store
+from rukpak.controller.views.acts import PAUSE, RESUME, Choice, find_kept, kept_revisions, make_request, send
+from rukpak.controller.views.mistakes import FailedError, MisuseError
+from rukpak.controller.views.texts import Cell, Color, Painted, age, dump_as, is_colored, to_table
 
 RETRY_SECONDS = 10.0
 """After a request that changes no condition, the failure from before it counts as that of the retry, too."""
-TRIES = 5
-"""Status may change between reading and writing; what waits usually does not."""
 _DIGEST = re.compile(r"(sha256:)?([0-9a-f]{64})").fullmatch
 _ABBREVIATED = re.compile(r"(sha256:)?([0-9a-f]{8,64})").fullmatch
 HEADING = ("REVISION", "STATE", "OUTCOME", "INSTALLED", "SOURCES", "MESSAGE")
 _OUTCOMES = {"Healthy": Color.GREEN, "Failed": Color.RED, "RolledBack": Color.RED}
 _NAMED = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch
-
-
-PAUSE: Mapping[str, Any] = {"spec": {"paused": True}}
-RESUME: Mapping[str, Any] = {"spec": {"paused": False}}
 
 
 def pause(options: argparse.Namespace) -> int:
@@ -87,11 +76,6 @@ def reconcile(options: argparse.Namespace) -> int:
     change = make_request(requested_at)
     awaits = _awaits_reconciliation(requested_at)
     return _change("reconcile", options, change, done="reconciliation requested", awaits=awaits)
-
-
-def make_request(requested_at: str) -> Mapping[str, Any]:
-    """Return the change that requests to re-resolve all sources; the time tells requests apart."""
-    return {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: requested_at}}}
 
 
 def _change(verb: str, options: argparse.Namespace, change: Mapping[str, Any], *, done: str, awaits: Awaits) -> int:
@@ -134,20 +118,6 @@ def _stalls(reason: str) -> bool:
     return any(each.value == reason and each.retry.stalls for each in Reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A revision to approve or deny, of a BundleDeployment as it was read."""
-
-    deployment: BundleDeployment
-    digest: str
-
-    @property
-    def pending(self) -> Pending | None:
-        """What status says about the revision; None if it does not wait."""
-        pending = self.deployment.status.pending
-        return pending if pending and pending.revision == self.digest else None
-
-
 def approve(options: argparse.Namespace) -> int:
     """Approve a revision; return the exit status.
 
@@ -169,7 +139,7 @@ def _decide(verb: str, options: argparse.Namespace, done: str, awaits: Awaits) -
     choice = _choose(deployments, options)
     tell_all(_describe_choice(verb, choice))
     confirm(options, f"nothing was {done}")
-    value = send(verb, deployments, choice, options)
+    value = send(verb, deployments, choice, lambda: _choose(deployments, options))
     values, failures = wait_if_asked(options, deployments, awaits, [value])
     return conclude(verb, options, values, failures, done=f"revision {short(choice.digest)} {done}")
 
@@ -226,55 +196,6 @@ def _describe_choice(verb: str, choice: Choice) -> Iterator[str]:
         yield f"  Source:    {pin.kind} {pin.resolved}"
     for problem in pending.problems:
         yield f"  Problem:   {problem}"
-
-
-def send(verb: str, deployments: Deployments, choice: Choice, options: argparse.Namespace) -> Manifest:
-    """Write the decision, unless what was shown has changed since; a new status alone changes nothing.
-
-    Args:
-        verb: `approve` or `deny`.
-        deployments: of the cluster.
-        choice: what was shown.
-        options: `name`, and `revision` if that was given.
-
-    Raises: FailedError if it has changed; ApiError.
-    """
-    for _ in range(TRIES):
-        version = choice.deployment.metadata.resource_version
-        change = {"metadata": {"resourceVersion": version}, "spec": _decision(verb, choice)}
-        try:
-            value = deployments.change(options.name, change)
-        except ApiError as error:
-            if error.status != HTTPStatus.CONFLICT:
-                raise
-        else:
-            if value is None:
-                break
-            return value
-        again = _choose(deployments, options)
-        if _shown(again) != _shown(choice):
-            break
-        choice = again
-    raise FailedError(f'"{options.name}" has changed meanwhile; run the command again')
-
-
-def _shown(choice: Choice) -> tuple[object, ...]:
-    metadata = choice.deployment.metadata
-    return metadata.uid, metadata.generation, choice.digest, choice.pending
-
-
-def _decision(verb: str, choice: Choice) -> Mapping[str, Any]:
-    """Return the fields of the spec that change; None removes one."""
-    spec, digest = choice.deployment.spec, choice.digest
-    if verb == "deny":
-        withdrawn = {"approvedRevision": None, "approvedServiceAccountName": None}
-        return {"deniedRevision": digest, **(withdrawn if spec.approved_revision == digest else {})}
-    if choice.pending:
-        account: str | None = choice.pending.service_account_name
-    else:  # the controller may complete an account that is not named
-        account = spec.service_account_name or None
-    reconsidered = {"deniedRevision": None} if spec.denied_revision == digest else {}
-    return {"approvedRevision": digest, "approvedServiceAccountName": account, **reconsidered}
 
 
 def _awaits_denial(deployment: BundleDeployment) -> Awaited:
@@ -334,22 +255,3 @@ def read_kept(options: argparse.Namespace) -> tuple[BundleDeployment, Revision]:
         kept = ", ".join(map(short, kept_revisions(deployment.status))) or "none"
         raise FailedError(f"{name}: revision {given['digest'][:12]} is not kept; kept revisions: {kept}")
     return deployment, found
-
-
-def kept_revisions(status: Status) -> list[str]:
-    """Return the digests of the revisions that status says are kept, newest first."""
-    named = [*(each.revision for each in status.history), status.revision, status.installed_revision]
-    pending = [status.pending.revision] if status.pending else []
-    return [digest for digest in dict.fromkeys([*named, *pending]) if digest]
-
-
-def find_kept(status: Status, text: str) -> str:
-    """Return the digest of the one kept revision that begins so, with or without `sha256:`; empty if there is none."""
-    beginning = text.removeprefix("sha256:")
-    found = [each for each in kept_revisions(status) if each.removeprefix("sha256:").startswith(beginning)]
-    return found[0] if len(found) == 1 else ""
-
-
-def open_store(client: Client, namespace: str) -> RevisionStore:
-    """Return the revision store in the namespace of the controller, as far as the user may read it."""
-    return RevisionStore(client, RevisionSecrets(client, namespace, lambda _: None, lambda: None))

@@ -14,16 +14,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rukpak.api import names
-from rukpak.controller.cli.command import FAILED, FailedError, connect, tell
-from rukpak.controller.cli.deployments import Deployments, Manifest, find_each, follow
-from rukpak.controller.cli.output import age, one_line, show, to_table
+from rukpak.controller.cli.command import FAILED, connect, tell
+from rukpak.controller.cli.deployments import find_each
 from rukpak.controller.cli.verbs import LEVELS
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import QUOTING, ApiError
-from rukpak.controller.kube.events import EVENTS, NAMESPACE
+from rukpak.controller.kube.events import EVENTS, NAMESPACE, count_of, last_seen, select_about
 from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.untrusted import integer, text
+from rukpak.controller.untrusted import text
+from rukpak.controller.views.access import Deployments, Manifest, follow
+from rukpak.controller.views.mistakes import FailedError
+from rukpak.controller.views.texts import age, one_line, show, to_table
 
 _HEADING = ("LAST SEEN", "TYPE", "REASON", "MESSAGE")
 _GAP = "   "
@@ -63,11 +65,6 @@ def _follow_events(client: Client, options: argparse.Namespace) -> int:
     return 0
 
 
-def select_about(name: str) -> str:
-    """Return the field selector of the Events about a BundleDeployment."""
-    return f"regarding.kind={names.KIND},regarding.name={name}"
-
-
 def _typed(event: Mapping[str, Any]) -> Manifest:
     return {"apiVersion": EVENTS.api_version, "kind": EVENTS.kind, **event}
 
@@ -86,16 +83,6 @@ def _event_line(event: Mapping[str, Any]) -> str:
 def _note(event: Mapping[str, Any]) -> str:
     count = count_of(event)
     return f"{text(event, 'note')}{f' (x{count})' if count > 1 else ''}"
-
-
-def count_of(event: Mapping[str, Any]) -> int:
-    """Return how often an Event has occurred."""
-    return integer(event, "series", "count") or 1
-
-
-def last_seen(event: Mapping[str, Any]) -> str:
-    """Return when an Event occurred last, in RFC 3339; empty if it does not say."""
-    return text(event, "series", "lastObservedTime") or text(event, "eventTime")
 
 
 def _ago(event: Mapping[str, Any], now: datetime) -> str:

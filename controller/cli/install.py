@@ -30,8 +30,7 @@ from typing import Any
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials, Limits
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.cli.command import FailedError, MisuseError, confirm, connect, read_file, tell
-from rukpak.controller.cli.comparison import Change, Comparison, outline, summarize, write
+from rukpak.controller.cli.command import confirm, connect, read_file, tell, tell_all
 from rukpak.controller.cli.content import (
     LOCAL,
     OCI,
@@ -48,12 +47,10 @@ from rukpak.controller.cli.content import (
     write_parts,
     write_with_content,
 )
-from rukpak.controller.cli.deployments import MANAGER, Deployments, Manifest, awaits_ready, conclude, wait_if_asked
+from rukpak.controller.cli.deployments import awaits_ready, conclude, wait_if_asked
 from rukpak.controller.cli.diff import compare
-from rukpak.controller.cli.output import name_of, show, tell_all
-from rukpak.controller.cli.parser import is_object_name
 from rukpak.controller.cli.permissions import describe
-from rukpak.controller.cli.render import Reviewed, network_of, new_store, read_capabilities, render_local, render_new
+from rukpak.controller.cli.render import network_of, new_store, read_capabilities, render_local, render_new
 from rukpak.controller.content.limits import quote
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import DEPLOYMENTS
@@ -63,7 +60,12 @@ from rukpak.controller.sources.config_map import MOST_BYTES
 from rukpak.controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
 from rukpak.controller.sources.image.registry import push_image
 from rukpak.controller.status.report import short
-from rukpak.controller.untrusted import mapping
+from rukpak.controller.untrusted import is_object_name, mapping
+from rukpak.controller.views.access import MANAGER, Deployments, Manifest
+from rukpak.controller.views.comparison import Change, Comparison, outline, summarize, write
+from rukpak.controller.views.dry_run import Reviewed
+from rukpak.controller.views.mistakes import FailedError, MisuseError
+from rukpak.controller.views.texts import name_of, show
 
 _AUTOMATIC = "Automatic"
 _PLACE = "image"

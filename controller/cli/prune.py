@@ -17,15 +17,15 @@ from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.order import teardown_order
 from rukpak.controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, find_strays, name_objects
 from rukpak.controller.apply.removal import delete
-from rukpak.controller.cli.changes import open_store
-from rukpak.controller.cli.command import FAILED, FailedError, attempt, confirm, connect, tell
-from rukpak.controller.cli.deployments import Deployments
+from rukpak.controller.cli.command import FAILED, confirm, connect, tell
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.revisions.store import unpack_whole
+from rukpak.controller.views.access import Deployments, attempt, open_store
+from rukpak.controller.views.mistakes import FailedError
 
 _NEEDED = frozenset({"list", "delete"})
 _STAYS = "may hold data or is marked to be kept; delete it with kubectl if nobody needs it"

@@ -18,7 +18,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -63,9 +63,8 @@ from rukpak.controller.building.request import (
 )
 from rukpak.controller.building.revision import PackedRevision, Revision
 from rukpak.controller.cli import manifest
-from rukpak.controller.cli.changes import open_store, read_kept
-from rukpak.controller.cli.command import FailedError, MisuseError, NoConsentError, attempt, connect, read_file, tell
-from rukpak.controller.cli.comparison import mask
+from rukpak.controller.cli.changes import read_kept
+from rukpak.controller.cli.command import NoConsentError, connect, read_file, tell
 from rukpak.controller.cli.content import (
     Draft,
     check_stdin,
@@ -77,9 +76,7 @@ from rukpak.controller.cli.content import (
     recognize,
     unpack,
 )
-from rukpak.controller.cli.deployments import Deployments
 from rukpak.controller.cli.manifest import SecretUse, find_secret_uses, is_consent_given
-from rukpak.controller.cli.output import list_of, name_of, to_json, to_yaml
 from rukpak.controller.cli.verbs import RENDERING
 from rukpak.controller.content.store import ContentStore
 from rukpak.controller.kube.client import Client
@@ -88,6 +85,11 @@ from rukpak.controller.observe.records import key_of
 from rukpak.controller.settings import Settings
 from rukpak.controller.sources.config_map import KEY
 from rukpak.controller.untrusted import mapping
+from rukpak.controller.views.access import Deployments, attempt, open_store
+from rukpak.controller.views.dry_run import Reviewed
+from rukpak.controller.views.masking import mask
+from rukpak.controller.views.mistakes import FailedError, MisuseError
+from rukpak.controller.views.texts import list_of, name_of, to_json, to_yaml
 
 NAME = "bundle"
 _STORE_BYTES = 1 << 40
@@ -456,29 +458,6 @@ def show_capabilities(options: argparse.Namespace) -> int:
         to_json(capabilities_file.dump(found)) if options.output == "json" else capabilities_file.write(found), end=""
     )
     return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewed:
-    """A revision, and the BundleDeployment that it is of."""
-
-    deployment: BundleDeployment
-    revision: Revision
-    client: Client | None = None
-    """Of its cluster; None for a file."""
-
-    def on_cluster(self) -> Client:
-        """Return the client.
-
-        Raises: MisuseError for a file without a cluster.
-        """
-        if self.client is None:
-            raise MisuseError("requires a cluster")
-        return self.client
-
-    def of(self, revision: Revision) -> Reviewed:
-        """Return another revision of the same BundleDeployment."""
-        return replace(self, revision=revision)
 
 
 def find(options: argparse.Namespace) -> Reviewed:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from http import HTTPStatus
 
 from rukpak.api.errors import BundleError
-from rukpak.api.v1alpha2.types import BundleDeployment, Status
-from rukpak.controller.cli.changes import find_kept, kept_revisions
-from rukpak.controller.cli.command import FailedError, MisuseError, NoConsentError, confirm, connect, tell
-from rukpak.controller.cli.deployments import Deployments, Manifest, awaits_ready, conclude, wait_if_asked
-from rukpak.controller.cli.output import one_line
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.cli.command import NoConsentError, confirm, connect, tell
+from rukpak.controller.cli.deployments import awaits_ready, conclude, wait_if_asked
 from rukpak.controller.cli.parser import program
 from rukpak.controller.kube.client import Client
-from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.status.report import short
+from rukpak.controller.views.access import Deployments, Manifest
+from rukpak.controller.views.acts import find_kept, find_previous, kept_revisions, pin
+from rukpak.controller.views.mistakes import FailedError, MisuseError
+from rukpak.controller.views.texts import one_line
 
 
 def main(options: argparse.Namespace) -> int:
@@ -58,13 +58,6 @@ def _choose_revision(deployment: BundleDeployment, text: str) -> str:
     raise FailedError(f"{name}: --to: not one of the revisions that are kept: {kept}")
 
 
-def find_previous(status: Status) -> str:
-    """Return the digest of the last revision before the desired one that was healthy; empty if there is none."""
-    return next(
-        (each.revision for each in status.history if each.outcome == "Healthy" and each.revision != status.revision), ""
-    )
-
-
 def _ask_to_undo(client: Client, options: argparse.Namespace, found: Manifest) -> None:
     """Show what the BundleDeployment leads to without the pin, and ask.
 
@@ -78,10 +71,10 @@ def _ask_to_undo(client: Client, options: argparse.Namespace, found: Manifest) -
 
 
 def _preview(client: Client, options: argparse.Namespace, found: Manifest) -> Iterator[str]:
-    from rukpak.controller.cli.comparison import summarize  # noqa: PLC0415 - slow to import, and only needed here
     from rukpak.controller.cli.content import Draft  # noqa: PLC0415
     from rukpak.controller.cli.diff import compare  # noqa: PLC0415
     from rukpak.controller.cli.render import render_new  # noqa: PLC0415
+    from rukpak.controller.views.comparison import summarize  # noqa: PLC0415 - slow to import, and only needed here
 
     unpinned = Draft(value=found, origin=f'BundleDeployment "{options.name}"').with_spec(
         {key: value for key, value in found["spec"].items() if key != "pinnedRevision"}
@@ -94,21 +87,3 @@ def _preview(client: Client, options: argparse.Namespace, found: Manifest) -> It
         yield f"warning: what follows cannot be shown: {error.reason.value}: {error.message}"
     else:
         yield from summarize(compare(reviewed, options))
-
-
-def pin(deployments: Deployments, deployment: BundleDeployment, digest: str | None) -> Manifest:
-    """Set the field, or remove it, unless the BundleDeployment has changed since it was read.
-
-    Raises: FailedError if it has changed, or does not exist; ApiError.
-    """
-    metadata = deployment.metadata
-    change = {"metadata": {"resourceVersion": metadata.resource_version}, "spec": {"pinnedRevision": digest}}
-    try:
-        value = deployments.change(metadata.name, change)
-    except ApiError as error:
-        if error.status == HTTPStatus.CONFLICT:
-            raise FailedError(f"{metadata.name}: changed meanwhile; run the command again") from None
-        raise
-    if value is None:
-        raise FailedError(f"{metadata.name}: not found")
-    return value

@@ -8,7 +8,6 @@ import os
 import signal
 import threading
 
-from rukpak.controller.cli.command import FailedError, MisuseError
 from rukpak.controller.content.store import StoreInUseError
 from rukpak.controller.kube.errors import ConfigurationError
 from rukpak.controller.manager import log
@@ -16,6 +15,7 @@ from rukpak.controller.manager.assemble import assemble
 from rukpak.controller.manager.process import return_freed_memory
 from rukpak.controller.manager.serving import ListenError
 from rukpak.controller.settings import Settings
+from rukpak.controller.views.mistakes import FailedError, MisuseError
 
 
 def main(options: argparse.Namespace) -> int:

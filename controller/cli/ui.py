@@ -17,7 +17,8 @@ from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from rukpak.controller.cli.command import FailedError, MisuseError, connect, tell
+from rukpak.controller.cli.command import connect, tell
+from rukpak.controller.views.mistakes import FailedError, MisuseError
 
 CONNECTIONS = 256
 """At the same time, one for each watch."""

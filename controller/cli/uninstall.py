@@ -20,19 +20,9 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose, is_marked_to_stay
-from rukpak.controller.cli.command import FailedError, attempt, confirm, connect, tell
-from rukpak.controller.cli.deployments import (
-    AWAITING_CONTROLLER,
-    POLL_SECONDS,
-    Deployments,
-    Manifest,
-    NoApiError,
-    read_holder,
-    read_if_exists,
-    wait_while,
-)
+from rukpak.controller.cli.command import confirm, connect, tell, tell_all
+from rukpak.controller.cli.deployments import AWAITING_CONTROLLER, POLL_SECONDS, read_holder, read_if_exists, wait_while
 from rukpak.controller.cli.installation import DEFINITION, LABEL, describe_cluster
-from rukpak.controller.cli.output import name_of, some, tell_all
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.lease import LEASES
@@ -42,6 +32,9 @@ from rukpak.controller.manager import log
 from rukpak.controller.manager.assemble import assemble
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.settings import Settings
+from rukpak.controller.views.access import Deployments, Manifest, NoApiError, attempt
+from rukpak.controller.views.mistakes import FailedError
+from rukpak.controller.views.texts import name_of, some
 
 STOP_SECONDS = 10.0
 _KEPT, _ORPHANED = "kept, without an owner", "kept, since spec.deletionPolicy is Orphan"

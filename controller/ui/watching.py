@@ -22,17 +22,24 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.cli.deployments import Manifest
-from rukpak.controller.cli.events import select_about
-from rukpak.controller.cli.tree import RUNNING, FindDrift, find_child_kinds, make_finder, read_revisions
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.kube.events import EVENTS, NAMESPACE
+from rukpak.controller.kube.events import EVENTS, NAMESPACE, select_about
 from rukpak.controller.kube.resources import DEPLOYMENTS, Resource, read_kinds
 from rukpak.controller.kube.watch import Reflector
 from rukpak.controller.processes.supervision import Kind
-from rukpak.controller.ui.model import Node, Outline, make_detail, make_nodes, make_outline, make_row, to_json
+from rukpak.controller.ui.model import make_detail, make_row, to_json
+from rukpak.controller.views.access import RUNNING, Manifest, read_revisions
+from rukpak.controller.views.objects import (
+    FindDrift,
+    Node,
+    Outline,
+    find_child_kinds,
+    make_finder,
+    make_nodes,
+    make_outline,
+)
 
 LARGE_BYTES = 16 << 10
 """Size above which an object is kept compressed."""
@@ -301,11 +308,12 @@ class View:
         notes += [
             f"{kind.kind}: {reflector.denied}" for (_, kind), reflector in self._objects.items() if reflector.denied
         ]
-        return make_nodes(
+        nodes = make_nodes(
             deployment,
             [each.outline for each in records.values()],
             lambda uid: self._find_drift(records[uid], digest, find),
         )
+        return sorted(nodes, key=lambda node: (node.namespace, node.kind, node.name))
 
     def _records(self) -> list[_Object]:
         return [record for reflector in self._objects.values() for record in reflector.records()]

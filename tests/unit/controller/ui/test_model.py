@@ -10,16 +10,8 @@ import pytest
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.ui.model import (
-    Node,
-    make_detail,
-    make_nodes,
-    make_outline,
-    make_row,
-    make_steps,
-    seal,
-    write_yaml,
-)
+from rukpak.controller.ui.model import make_detail, make_row, make_steps, seal, write_yaml
+from rukpak.controller.views.objects import Node, make_nodes, make_outline
 from tests.support.pages import DIGEST, condition, deployment, drifted, not_ready, pending, pin, ready, waiting
 
 Json = dict[str, Any]

@@ -18,7 +18,6 @@ from typing import Any
 
 import yaml
 
-from rukpak.controller.cli.command import tell
 from rukpak.controller.content.limits import visible
 
 WIDTH = 100
@@ -136,12 +135,6 @@ def some(texts: Sequence[str], most: int = SHOWN) -> str:
 def fit(lines: Iterable[str]) -> str:
     """Return lines without control characters, each broken at spaces before it exceeds the width."""
     return "".join(f"{part}\n" for line in lines for part in _break(one_line(line)))
-
-
-def tell_all(lines: Iterable[str]) -> None:
-    """Print lines that are no results to stderr, fitted."""
-    for line in fit(lines).splitlines():
-        tell(line)
 
 
 def _break(line: str) -> list[str]:
