@@ -247,22 +247,13 @@ def keep_only(
     if installed:
         past = _describe_past(context, installed, older)
         with suppress(BundleError):  # without room, what is left over is only reported
-            _write_terms(context, installed, replace(installed.terms, left=texts, past=past))
-        installed = context.memory.revisions[installed.digest]
-        _write_terms(context, installed, replace(installed.terms, left=texts))
+            installed = stored.write_terms(context, installed, replace(installed.terms, left=texts, past=past))
+        stored.write_terms(context, installed, replace(installed.terms, left=texts))
     entries = choose(context.status.history, kept, context.spec.kept_revisions)
     history = [each.revision for each in entries if each.revision not in kept]
     if MORE in texts or context.services.revisions.is_tidy(context.name, kept, history):
         return
     context.services.revisions.keep_only(context.name, kept, [each for each in history if not _is_new(context, each)])
-
-
-def _write_terms(context: Context, kept: Revision, terms: Terms) -> None:
-    if terms != kept.terms:
-        revised = replace(kept, terms=terms)
-        context.services.revisions.write(context.name, revised, context.metadata.uid)
-        context.memory.revisions[revised.digest] = revised
-        context.memory.past = None
 
 
 def _describe_past(context: Context, installed: Revision, older: Mapping[ObjectKey, RevisionObject]) -> tuple[str, ...]:
