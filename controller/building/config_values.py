@@ -144,26 +144,26 @@ def _read(reference: ConfigReference, text: bytes, place: str) -> Mapping[str, A
     except BundleError:
         if reference.kind != "Secret":
             raise
-    raise BundleError(Reason.INVALID_CONFIG, f"{what}: must be a YAML mapping; correct it, or set path")
+    raise BundleError(Reason.INVALID_CONFIG, "must be a YAML mapping; correct it, or set path", place=what)
 
 
 def _decode(text: bytes, what: str) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError:
-        raise BundleError(Reason.INVALID_CONFIG, f"{what}: not UTF-8; correct it") from None
+        raise BundleError(Reason.INVALID_CONFIG, "not UTF-8; correct it", place=what) from None
 
 
 def _check(spec: Spec, config: Mapping[str, Any]) -> None:
     check_nesting(config, _PLACE, Reason.INVALID_CONFIG)
     if len(json.dumps(config, ensure_ascii=False).encode(errors="surrogatepass")) > MOST_BYTES:
         problem = f"larger than {describe_bytes(MOST_BYTES)} of JSON together with spec.config; make it smaller"
-        raise BundleError(Reason.INVALID_CONFIG, f"{_PLACE}: {problem}")
+        raise BundleError(Reason.INVALID_CONFIG, problem, place=_PLACE)
     if not (problems := format_of(spec.format).validate(config)):
         return
     field = problems[0].partition(":")[0]
     shown = f'{field}: not accepted by the format "{spec.format}"' if _has_secret_config(spec) else problems[0]
-    raise BundleError(Reason.INVALID_CONFIG, f"{_PLACE}: the merged config is invalid: {shown}")
+    raise BundleError(Reason.INVALID_CONFIG, f"the merged config is invalid: {shown}", place=_PLACE)
 
 
 def check_nesting(value: Any, path: str, reason: Reason) -> None:
@@ -173,7 +173,7 @@ def check_nesting(value: Any, path: str, reason: Reason) -> None:
         layer = [item for each in layer for item in _items(each)]
         if not layer:
             return
-    raise BundleError(reason, f"{path}: nested more than {LEVELS} levels deep; flatten it")
+    raise BundleError(reason, f"nested more than {LEVELS} levels deep; flatten it", place=path)
 
 
 def _items(value: Any) -> Iterable[Any]:

@@ -317,7 +317,9 @@ def _charge_to(budget: TextBudget, left: Steps, place: str, cancelled: Event) ->
             left.spend(steps + text_bytes // _STEP_BYTES)
         except TooManyStepsError:
             problem = "changes too many objects in too many ways"
-            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}; change more in the bundle") from None
+            raise BundleError(
+                Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; change more in the bundle", place=place
+            ) from None
 
     return _charge
 
@@ -326,11 +328,11 @@ def _check(rendering: Rendering, place: str, budget: TextBudget) -> None:
     """Refuse what a processor must not return; `place` is where it is in the spec."""
     manifests = [*rendering.objects, *(hook.manifest for hook in rendering.hooks)]
     for index, problem in _identity_problems(manifests):
-        raise BundleError(Reason.INVALID_CONFIG, f"{place}: makes an invalid object: objects[{index}]: {problem}")
+        raise BundleError(Reason.INVALID_CONFIG, f"makes an invalid object: objects[{index}]: {problem}", place=place)
     for item in manifests:
         for mark in find_reserved_marks(item):
             problem = f"sets {mark} of {identify(item)}, which belongs to the controller"
-            raise BundleError(Reason.INVALID_CONFIG, f"{place}: {problem}; remove it")
+            raise BundleError(Reason.INVALID_CONFIG, f"{problem}; remove it", place=place)
         budget.charge_text(len(_ENCODE(item)), place, is_manifest=False)
 
 
@@ -395,7 +397,8 @@ def _withhold(error: BundleError, hidden: Sequence[str], secrets: SecretValues) 
         return error
     values = [*hidden, *find_key_words(secrets)]
     if isinstance(error, PluginError):  # names keys of objects
-        return PluginError(error.plugin, make_redactor(values)(error.message))
+        redact = make_redactor(values)
+        return PluginError(error.plugin, redact(error.problem), redact(error.place))
     if hidden:
         return withhold_values(error, values)
     return BundleError(error.reason, make_redactor(values)(error.message), retry_after=error.retry_after)

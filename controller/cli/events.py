@@ -17,6 +17,7 @@ from rukpak.api import names
 from rukpak.controller.cli.command import FAILED, connect, tell
 from rukpak.controller.cli.deployments import find_each
 from rukpak.controller.cli.verbs import LEVELS
+from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import QUOTING, ApiError
 from rukpak.controller.kube.events import EVENTS, NAMESPACE, count_of, last_seen, select_about
@@ -25,7 +26,7 @@ from rukpak.controller.kube.resources import Resource
 from rukpak.controller.untrusted import text
 from rukpak.controller.views.access import Deployments, Manifest, follow
 from rukpak.controller.views.mistakes import FailedError
-from rukpak.controller.views.texts import age, one_line, show, to_table
+from rukpak.controller.views.texts import age, show, to_table
 
 _HEADING = ("LAST SEEN", "TYPE", "REASON", "MESSAGE")
 _GAP = "   "

@@ -13,12 +13,12 @@ from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.cli.command import NoConsentError, confirm, connect, tell
 from rukpak.controller.cli.deployments import awaits_ready, conclude, wait_if_asked
 from rukpak.controller.cli.parser import program
+from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import Client
 from rukpak.controller.status.report import short
 from rukpak.controller.views.access import Deployments, Manifest
 from rukpak.controller.views.acts import find_kept, find_previous, kept_revisions, pin
 from rukpak.controller.views.mistakes import FailedError, MisuseError
-from rukpak.controller.views.texts import one_line
 
 
 def main(options: argparse.Namespace) -> int:

@@ -375,7 +375,7 @@ def read_small(path: Path, place: str, most: int) -> bytes:
     """
     if path.stat().st_size > most:
         problem = f"exceeds the limit of {describe_bytes(most)} for this file; make it smaller"
-        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}")
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, problem, place=place)
     return path.read_bytes()
 
 

@@ -189,7 +189,7 @@ class _Manifests:
         below = next((path for subfolder in subfolders for path in _list_manifests(self._root, subfolder)), "")
         if below:
             problem = f'manifests in subdirectories are not read; {_REMEDY}, or move the file to "{folder or "."}"'
-            raise BundleError(Reason.INVALID_BUNDLE, f"{below}: {problem}")
+            raise BundleError(Reason.INVALID_BUNDLE, problem, place=below)
         return files
 
     def _read_below(self, folder: str) -> Iterator[str]:
@@ -261,7 +261,7 @@ def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:
     if _is_hidden(name) or not name.endswith(MANIFEST_SUFFIXES) or entry.is_dir(follow_symlinks=False):
         return False
     if not entry.is_file(follow_symlinks=False):
-        raise BundleError(Reason.INVALID_BUNDLE, f"{name}: not a regular file; replace it with the file itself")
+        raise BundleError(Reason.INVALID_BUNDLE, "not a regular file; replace it with the file itself", place=name)
     return True
 
 
@@ -284,7 +284,7 @@ def _refuse_kustomization(document: Document) -> None:
     if str(value.get("apiVersion", "")).startswith(_KUSTOMIZE) or (is_named_so and not value.get("kind")):
         problem = "is for kustomize; set spec.format to kustomize.rukpak.io/v1 (package rukpak-kustomize)"
         problem = f'{problem}, publish the output of "kubectl kustomize", or remove the file'
-        raise BundleError(Reason.INVALID_BUNDLE, f"{document.file}: {problem}")
+        raise BundleError(Reason.INVALID_BUNDLE, problem, place=document.file)
 
 
 def _no_content(problem: str, remedy: str) -> BundleError:

@@ -58,8 +58,8 @@ def admit(subject: str, host: str, addresses: Iterable[str], network: Network, *
     admitted = [address for address, problem in problems.items() if not problem]
     if not admitted:
         problem = next(iter(problems.values()))
-        message = f"{subject}: the address of {quote(host)} is not allowed: {problem}; use another address"
-        raise BundleError(Reason.INSECURE_REFUSED, message)
+        problem = f"the address of {quote(host)} is not allowed: {problem}; use another address"
+        raise BundleError(Reason.INSECURE_REFUSED, problem, place=subject)
     return admitted
 
 

@@ -122,7 +122,7 @@ class _Data:
 
     def invalid(self, problem: str) -> BundleError:
         """Return the error for a Secret that cannot be used."""
-        return BundleError(Reason.SECRET_INVALID, f"{self._path}: Secret {quote(self._name)}: {problem}")
+        return BundleError(Reason.SECRET_INVALID, f"Secret {quote(self._name)}: {problem}", place=self._path)
 
     def text(self, key: str) -> str:
         """Return a value; '' if it is missing. Raises: BundleError (SecretInvalid), as all methods do."""

@@ -92,8 +92,8 @@ def check_host(field: str, location: Location, network: Network) -> None:
     patterns = network.allowed_hosts
     if patterns and not any(_is_match(location, pattern) for pattern in patterns):
         problem = f"host {quote(location.authority)} is not in --allowed-hosts"
-        message = f"{field}: {problem}; use an allowed host, or ask the administrator to add it"
-        raise BundleError(Reason.INSECURE_REFUSED, message)
+        problem = f"{problem}; use an allowed host, or ask the administrator to add it"
+        raise BundleError(Reason.INSECURE_REFUSED, problem, place=field)
 
 
 def _is_match(location: Location, pattern: str) -> bool:
@@ -144,16 +144,15 @@ class Place:
     def unusable(self) -> ElsewhereError:
         """Return the only error that users see about a place that was not named."""
         problem = self.named_by or f"{quote(self.host)} redirects to an address that cannot be used; check that server"
-        message = f"{self.subject}: {problem}"
-        return ElsewhereError(Reason.UNREACHABLE, message)
+        return ElsewhereError(Reason.UNREACHABLE, problem, place=self.subject)
 
     def not_followed(self) -> BundleError:
         """Return the error for a redirect that is not followed."""
-        message = (
-            f"{self.subject}: {quote(self.host)} redirects, which is followed only from https to https, or over plain "
-            "http to the same host and port; use the address that it redirects to"
+        problem = (
+            f"{quote(self.host)} redirects, which is followed only from https to https, or over plain http to the same "
+            "host and port; use the address that it redirects to"
         )
-        return self.show(BundleError(Reason.INSECURE_REFUSED, message))
+        return self.show(BundleError(Reason.INSECURE_REFUSED, problem, place=self.subject))
 
 
 def place_of(subject: str, named: str, url: str, network: Network = _DIRECT, named_by: str = "") -> Place:

@@ -108,8 +108,8 @@ def _check(subject: str, location: Location, network: Network, proxy: Proxy, *, 
 
 def _refused(subject: str, location: Location, proxy: Proxy, problem: str, remedy: str) -> BundleError:
     name, through = quote(location.host), quote(proxy.authority)
-    message = f"{subject}: {name} is not asked for through proxy {through}: {problem}; {remedy}"
-    return BundleError(Reason.INSECURE_REFUSED, message)
+    problem = f"{name} is not asked for through proxy {through}: {problem}; {remedy}"
+    return BundleError(Reason.INSECURE_REFUSED, problem, place=subject)
 
 
 def _is_below(name: str, domains: tuple[str, ...]) -> bool:
@@ -133,8 +133,8 @@ def unreachable(
 ) -> BundleError:
     """Return the error for a host that cannot be reached, or that fails; `proxy` is in between."""
     check = "check the address, the proxy and the network" if proxy else "check the address and the network"
-    message = f"{subject}: cannot read from {describe_host(host, proxy)}: {problem}; {check}"
-    return BundleError(Reason.UNREACHABLE, message, retry_after=retry_after)
+    problem = f"cannot read from {describe_host(host, proxy)}: {problem}; {check}"
+    return BundleError(Reason.UNREACHABLE, problem, place=subject, retry_after=retry_after)
 
 
 def describe_host(host: str, proxy: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from rukpak.controller.content.limits import visible
+from rukpak.controller.content.limits import one_line
 
 WIDTH = 100
 """Columns of prose."""
@@ -119,11 +119,6 @@ def show(objects: Sequence[Mapping[str, Any]], output: str) -> str:
 def _without_managed_fields(value: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {key: member for key, member in value["metadata"].items() if key != "managedFields"}
     return {key: metadata if key == "metadata" else member for key, member in value.items()}
-
-
-def one_line(text: str) -> str:
-    """Return untrusted text on one line, with control characters escaped."""
-    return visible(text.replace("\n", " "))
 
 
 def some(texts: Sequence[str], most: int = SHOWN) -> str:

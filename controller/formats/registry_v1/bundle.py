@@ -115,7 +115,7 @@ def _read(root: Path, file: str, type_: str, budget: TextBudget) -> dict[str, An
         result: dict[str, Any] = Reader(_METADATA_TYPES, folds_case=True).read(values[0], type_)
     except WrongTypeError as error:
         place = ": ".join(part for part in (file, write_path(error.path)) if part)
-        raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {error.problem}") from error
+        raise BundleError(Reason.INVALID_BUNDLE, error.problem, place=place) from error
     return result
 
 
@@ -210,7 +210,7 @@ def _read_file(root: Path, name: str, budget: TextBudget) -> bytes:
 
 def _refuse_irregular(root: Path, name: str) -> None:
     if not is_file(root / name):
-        raise BundleError(Reason.INVALID_BUNDLE, f"{name}: not a regular file; replace it with the file itself")
+        raise BundleError(Reason.INVALID_BUNDLE, "not a regular file; replace it with the file itself", place=name)
 
 
 def find_bundle(tree: ContentTree) -> Path:

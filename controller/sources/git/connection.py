@@ -308,14 +308,14 @@ def _connect_ssh(
     repository: Repository, addresses: Sequence[str], credentials: Credentials, access: Access
 ) -> Connection:
     if not credentials.ssh_private_key:
-        message = f"{access.path}.auth: ssh requires a private key; use a Secret with ssh-privatekey and known_hosts"
-        raise BundleError(Reason.UNAUTHORIZED, message)
+        problem = "ssh requires a private key; use a Secret with ssh-privatekey and known_hosts"
+        raise BundleError(Reason.UNAUTHORIZED, problem, place=f"{access.path}.auth")
     if _is_encrypted(credentials.ssh_private_key):
-        message = f"{access.path}.auth: the private key in the Secret has a passphrase; use a key without one"
-        raise BundleError(Reason.SECRET_INVALID, message)
+        problem = "the private key in the Secret has a passphrase; use a key without one"
+        raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
     if not credentials.known_hosts.strip():
         problem = f"the Secret has no known_hosts to verify the host key of {quote(repository.authority)}"
-        raise BundleError(Reason.HOST_KEY_UNKNOWN, f"{access.path}.auth: {problem}; add the key known_hosts")
+        raise BundleError(Reason.HOST_KEY_UNKNOWN, f"{problem}; add the key known_hosts", place=f"{access.path}.auth")
     key = _write(access.scratch / "identity", _lines(credentials.ssh_private_key))
     known_hosts = _write(access.scratch / "known_hosts", _lines(credentials.known_hosts))
     options = [
@@ -349,11 +349,8 @@ def _write_program(options: list[str], access: Access) -> Path:
     with STARTING:
         path = _write(access.scratch / "ssh", "\n".join((f"#!{program} -F", *options, "")), 0o700)
     if not os.access(path, os.X_OK):
-        message = (
-            f"{access.path}.repository: cannot start ssh from the content store, whose volume is mounted noexec; mount "
-            "it without noexec, or use https"
-        )
-        raise BundleError(Reason.NOT_SUPPORTED, message)
+        problem = "cannot start ssh from the content store, whose volume is mounted noexec; mount it without noexec"
+        raise BundleError(Reason.NOT_SUPPORTED, f"{problem}, or use https", place=f"{access.path}.repository")
     return path
 
 

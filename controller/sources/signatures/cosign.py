@@ -231,7 +231,7 @@ def _matches(text: str, exact: str, expression: Any) -> bool:
 
 
 def _invalid(path: str, problem: str) -> BundleError:
-    return BundleError(Reason.INVALID_VERIFICATION, f"{path}: {problem}")
+    return BundleError(Reason.INVALID_VERIFICATION, problem, place=path)
 
 
 # simple signing
@@ -550,11 +550,11 @@ def _verifier(wanted: Wanted) -> Verifier:
         return _make_verifier(wanted.trusted_root)
     except ImportError:
         problem = "signatures without keys need the Python package sigstore; install rukpak[sigstore], or use keys"
-        raise BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{wanted.path}.identities: {problem}") from None
+        raise BundleError(Reason.VERIFICATION_UNAVAILABLE, problem, place=f"{wanted.path}.identities") from None
     except Exception:  # noqa: BLE001 - as above
         if not wanted.trusted_root:
             problem = "the trusted root of the Python package sigstore cannot be read; install the package again"
-            raise BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{wanted.path}.identities: {problem}") from None
+            raise BundleError(Reason.VERIFICATION_UNAVAILABLE, problem, place=f"{wanted.path}.identities") from None
         problem = f"{quote(_ROOT)} of the ConfigMap is not a trusted root; replace it"
         raise _invalid(f"{wanted.path}.trustedRoot.configMap", problem) from None
 

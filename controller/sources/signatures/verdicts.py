@@ -15,18 +15,19 @@ class UnusableKeysError(ValueError):
 
 
 @contextmanager
-def checking(path: str, keys: str) -> Iterator[None]:
+def checking(path: str, keys: str, before: str = "") -> Iterator[None]:
     """Translate the exceptions of a block that checks a signature.
 
     Args:
         path: field path of `verify`.
         keys: of the keys, below that.
+        before: what problems start with.
 
     Raises: BundleError (VerificationFailed, InvalidVerification).
     """
     try:
         yield
     except SignatureError as error:
-        raise BundleError(Reason.VERIFICATION_FAILED, f"{path}: {error}") from None
+        raise BundleError(Reason.VERIFICATION_FAILED, f"{before}{error}", place=path) from None
     except UnusableKeysError as error:
-        raise BundleError(Reason.INVALID_VERIFICATION, f"{path}{keys}: {error}") from None
+        raise BundleError(Reason.INVALID_VERIFICATION, f"{before}{error}", place=f"{path}{keys}") from None
