@@ -27,7 +27,6 @@ from rukpak.controller.views.states import STALLING, name_of_reported
 
 Manifest = Mapping[str, Any]
 FindDrift = Callable[[Manifest], str]
-
 STRAY = "part of no revision"
 _LEVELS = 20
 """Of objects that own each other; those of Kubernetes have three."""
@@ -41,9 +40,6 @@ CHILD_KINDS: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("batch", "Job"): (("", "Pod"),),
 }
 """What workloads own: the kinds that their controllers create."""
-
-
-# its objects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,6 +183,18 @@ def test_what_is_reported_counts_more_than_what_the_object_looks_like() -> None:
     assert (node.state, node.reason, node.message) == ("failed", "Refused", "no")
 
 
+@pytest.mark.parametrize(
+    ("reason", "state"),
+    [("ProgressDeadlineExceeded", "failed"), ("Progressing", "progressing"), ("New", "progressing")],
+)
+def test_an_object_with_work_left_has_failed_once_the_controller_reports_that_a_person_must_act(
+    reason: str, state: str
+) -> None:
+    report = {"apiVersion": "v1", "kind": "Deployment", "namespace": "shop", "name": "web", "reason": reason}
+    [node] = nodes_of(ready(notReady=[report]), manifest("Deployment", "web", "1", spec={"replicas": 1}))
+    assert (node.state, node.reason) == (state, reason)
+
+
 def test_what_is_reported_and_does_not_exist_is_missing() -> None:
     report = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "a", "reason": "Missing"}
     [node] = nodes_of(ready(notReady=[report]))
