@@ -253,10 +253,10 @@ def read_values(text: bytes, place: str) -> Mapping[str, Any]:
         raise BundleError(Reason.INVALID_CONFIG, error.message) from None
     if len(documents) > 1:
         problem = "contains more than one document, of which Helm reads only the first; combine them"
-        raise BundleError(Reason.INVALID_CONFIG, problem, place=place)
+        raise BundleError(Reason.INVALID_CONFIG, f"{place}: {problem}")
     value = documents[0].value if documents else {}
     if not isinstance(value, dict):
-        raise BundleError(Reason.INVALID_CONFIG, f"must be a mapping, not {describe_type(value)}", place=place)
+        raise BundleError(Reason.INVALID_CONFIG, f"{place}: must be a mapping, not {describe_type(value)}")
     return value
 
 
