@@ -268,7 +268,7 @@ class Entry:
     data: Readable | None = None
     executable: bool = False
     target: str = ""
-    """Of a link: relative to its folder (symbolic link) or to the root of the archive (hard link)."""
+    """Where a link leads: relative to its folder (symbolic link) or to the root of the archive (hard link)."""
     layer: int = 0
     """Whiteouts only affect lower layers."""
     refusal: Refusal | None = None
@@ -315,7 +315,6 @@ class ContentTree:
 
     root: Path
     destinations: tuple[str, ...]
-    """Of the sources, in spec order, without duplicates; the root is ''."""
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     """What must not be read, by path; `root` contains nothing of it. Each problem starts with the path of its source in
     the spec."""
@@ -428,7 +427,6 @@ class RenderRequest:
     """The input of a rendering: except for `means`, the result depends on all of this and nothing else (rule 9)."""
 
     name: str
-    """Of the BundleDeployment."""
     install_namespace: str
     tree: ContentTree
     config: Mapping[str, Any]
@@ -535,7 +533,6 @@ class ProcessRequest:
     """The input of a processor: the result depends on all of this and nothing else (rule 9)."""
 
     name: str
-    """Of the BundleDeployment."""
     install_namespace: str
     parameters: Mapping[str, Any]
     """The block of the kind in the spec (`spec.processors[].patch`, `.parameters`), as the user has written it."""
@@ -586,7 +583,6 @@ class PrepareRequest:
     """The input of `prepare`: the result depends on all of this and nothing else (rule 9), except for `means`."""
 
     name: str
-    """Of the BundleDeployment."""
     parameters: Mapping[str, Any]
     path: str
     """Field path of the parameters, with which every message starts."""

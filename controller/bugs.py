@@ -12,7 +12,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 
 reconcile_id: ContextVar[str] = ContextVar("reconcile_id", default="")
-"""Of the pass that the current thread runs, or works for; in each log record."""
+"""ID of the pass that the current thread runs, or works for; in each log record."""
 
 
 Failure = TypeVar("Failure", bound=BundleError)

@@ -8,6 +8,8 @@
 # virtual environment, and $python the interpreter to use.
 
 set -euo pipefail
+# Images and editors set it. Each process then compiles whatever it imports, which takes longer than to run it.
+unset PYTHONDONTWRITEBYTECODE
 called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 environment=$PWD/.venv${RUKPAK_PYTHON:+-$RUKPAK_PYTHON}${RUKPAK_DEPENDENCIES:+-$RUKPAK_DEPENDENCIES}

@@ -27,10 +27,10 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-CODE, TESTS = "controller", "tests/unit"
+CODE, TESTS, INTEGRATION = "controller", "tests/unit", "tests/integration"
 WORKERS = 2
 RUN_SECONDS = 900
-"""Longer than all unit tests take: a change with which they take longer is found."""
+"""Longer than all unit tests take, or a file of others: a change with which they take longer is found."""
 TEST_BYTES = 4 << 30
 """Memory of each process that runs tests: a change may make a loop endless."""
 LAST_FAILED = ".pytest_cache/v/cache/lastfailed"
@@ -39,6 +39,7 @@ NO_FAILURE = {0, 5}
 _SOURCE = "{SOURCE}"
 """In what replaces a part of the code, the source of that part."""
 _MOST_SHOWN = 60
+_NAMED_TEST = re.compile(r"\btest_\w+\.py\b")
 _UNNOTICED_CALLS = re.compile(r"(self\.)?_?log\.|warnings\.")
 _UNNOTICED_FIELDS = {"annotation", "bases", "decorator_list", "returns"}
 
@@ -166,6 +167,22 @@ def choose_tests(path: str, tests: Mapping[str, str]) -> tuple[list[str], list[s
     return sorted(near, key=order), sorted(tests.keys() - near, key=order)
 
 
+def choose_integration_tests(path: str, pages: Mapping[str, str], tests: Iterable[str]) -> list[str]:
+    """Return the integration tests that show what a module promises: those that the nearest README names.
+
+    Args:
+        path: of the module.
+        pages: all README.md files of the controller, by path.
+        tests: the paths of all integration tests.
+    """
+    named = {Path(test).name: test for test in tests}
+    for folder in Path(path).parents:
+        found = _NAMED_TEST.findall(pages.get(str(folder / "README.md"), ""))
+        if chosen := [named[name] for name in dict.fromkeys(found) if name in named]:
+            return chosen
+    return []
+
+
 def _is_near(test: Path, folder: Path) -> bool:
     """Whether a test is in a folder, or below it unless all tests of the controller are."""
     return test.parent == folder or (folder != Path(TESTS, CODE) and folder in test.parents)
@@ -248,6 +265,7 @@ def main(arguments: Sequence[str]) -> int:
     survived, broken, tried = list[int](), set[str](), 0
     with copied() as copy:
         sources, tests = _read_files(copy, CODE, "*.py"), _read_files(copy, TESTS, "test_*.py")
+        pages, integration = _read_files(copy, CODE, "README.md"), _read_files(copy, INTEGRATION, "test_*.py")
         found = chain.from_iterable(find_mutations(path, source) for path, source in sources.items())
         for number, mutation in enumerate(draw(list(found), options.count, options.seed), 1):
             if (options.only and number not in options.only) or time.monotonic() > end:
@@ -257,6 +275,8 @@ def main(arguments: Sequence[str]) -> int:
                 continue
             near, others = choose_tests(mutation.path, tests)
             runs = [(near, 0)] if options.near else [(near, 0), (others, WORKERS)]
+            if options.integration:
+                runs += [([test], 0) for test in choose_integration_tests(mutation.path, pages, integration)]
             if options.tests:  # what somebody names is run, whatever it is
                 runs = [([*options.tests, "--all"], 0)]
             failed = try_out(mutation, copy, runs, broken)
@@ -282,6 +302,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="list the changes, and make none")
     parser.add_argument("--only", type=int, action="append", metavar="N", help="make only this change; may be repeated")
     parser.add_argument("--near", action="store_true", help="run only the tests of the nearest folder")
+    parser.add_argument(
+        "--integration", action="store_true", help="then run the integration tests that the nearest README names"
+    )
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no other change after so long")
     return parser.parse_args(arguments)
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler.loadfile import LoadFileScheduling  # type: ignore[import-untyped]
 
 from hack.control_plane.builds import BUILDS
 from hack.control_plane.images import obtain_tiny
@@ -27,16 +29,19 @@ from rukpak.controller.playground.programs import CONTROL_PLANE, NODE
 from rukpak.controller.playground.registry import Registry
 from rukpak.controller.playground.settings import Settings, read_settings
 from rukpak.controller.processes.programs import Mechanisms
+from tests.support.bundles import ROOT, delete_namespace
 from tests.support.charts import packaged_helm
 from tests.support.controller import Controller
 from tests.support.leftovers import Surroundings
 from tests.support.registry import LocalRegistry
+from tests.support.standing import Standing
 
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "cluster": CONTROL_PLANE,
     "fresh_cluster": CONTROL_PLANE,
     "kwok_cluster": (*CONTROL_PLANE, "kwok"),
     "fresh_kwok_cluster": (*CONTROL_PLANE, "kwok"),
+    "restricted_cluster": (*CONTROL_PLANE, "kwok"),
     "registry": ("registry",),
     "fresh_registry": ("registry",),
 }
@@ -47,6 +52,8 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {"helm": ("helm",), "helm_4": ("helm",
 """What a fixture skips tests without."""
 if os.geteuid() == 0:
     OPTIONAL = {**OPTIONAL, "node_cluster": (*CONTROL_PLANE, *NODE), "fresh_node_cluster": (*CONTROL_PLANE, *NODE)}
+TOGETHER_DEPTH = 2
+"""Folders that are deeper, such as `tests/e2e/tenancy`, stay on one worker."""
 BINARIES = pytest.StashKey[Binaries]()
 LEFT_OUT = pytest.StashKey[list[str]]()
 SURROUNDINGS = pytest.StashKey[Surroundings]()
@@ -69,14 +76,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put long files first, and leave out what takes long, and tests that could harm the user's own cluster."""
+    """Put folders and long files first; leave out what takes long, and tests that could harm the user's own cluster."""
     if not config.getoption("--all"):
         left_out = [*_find_thorough(items)]
         config.hook.pytest_deselected(items=left_out)
         chosen = set(map(id, left_out))
         items[:] = [item for item in items if id(item) not in chosen]
         _skip_without_programs(config.stash[BINARIES], items)
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)  # stable: a file's tests stay together
+    # Stable: a file's tests stay together.
+    items.sort(key=lambda item: (not _is_of_folder(item.nodeid), item.get_closest_marker("long") is None))
     rough = [item for item in items if _needs_own_cluster(item)]
     for item in rough:
         item.add_marker(RESET_BEFORE_TLS)
@@ -85,6 +93,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[LEFT_OUT] = [item.nodeid for item in rough]
     config.hook.pytest_deselected(items=rough)
     items[:] = [item for item in items if item not in rough]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """Keep the files of a folder on one worker, too, if they share what they start."""
+    return FolderScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+class FolderScheduling(LoadFileScheduling):  # type: ignore[misc]
+    """A file stays on one worker, and so do all files of a folder like `tests/e2e/tenancy`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return file.rpartition("/")[0] if _is_of_folder(nodeid) else file
+
+
+def _is_of_folder(nodeid: str) -> bool:
+    """Whether a test is in a folder below integration/, e2e/ or node/."""
+    return nodeid.partition("::")[0].count("/") > TOGETHER_DEPTH
 
 
 def _find_thorough(items: list[pytest.Item]) -> Iterator[pytest.Item]:
@@ -100,7 +127,7 @@ def _find_thorough(items: list[pytest.Item]) -> Iterator[pytest.Item]:
 
 def _skip_without_programs(binaries: Binaries, items: list[pytest.Item]) -> None:
     for fixture, programs in RARE.items():
-        needing = [item for item in items if fixture in getattr(item, "fixturenames", ())]
+        needing = [item for item in items if fixture in fixtures_of(item)]
         missing = set(programs) - binaries.find(programs).keys() if needing else set[str]()
         for item in needing if missing else []:
             reason = f"{', '.join(sorted(missing))}: missing, and takes minutes to build; hack/test --all does"
@@ -111,7 +138,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Obtain what the selected tests need, before the first of them waits for it."""
     if session.config.option.collectonly and not session.config.getoption("--obtain"):
         return
-    fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    fixtures = {name for item in session.items for name in fixtures_of(item)}
     rare = RARE if session.config.getoption("--all") else {}
     needed, optional = _needed({**PROGRAMS, **rare}, fixtures), _needed(OPTIONAL, fixtures)
     if session.config.getoption("kubeconfig"):
@@ -122,6 +149,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError(str(error)) from None
     with suppress(MissingError):
         session.config.stash[BINARIES].obtain(optional)
+
+
+def fixtures_of(item: pytest.Item) -> Collection[str]:
+    """Return the names of all fixtures that a test uses."""
+    found: Collection[str] = getattr(item, "fixturenames", ())
+    return found
 
 
 def _needed(programs: Mapping[str, tuple[str, ...]], fixtures: Collection[str]) -> dict[str, None]:
@@ -136,8 +169,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _needs_own_cluster(item: pytest.Item) -> bool:
-    fresh = {"fresh_cluster", "fresh_kwok_cluster", "node_cluster", "fresh_node_cluster"}
-    return item.get_closest_marker("own_cluster") is not None or not fresh.isdisjoint(getattr(item, "fixturenames", ()))
+    fresh = {"fresh_cluster", "fresh_kwok_cluster", "restricted_cluster", "node_cluster", "fresh_node_cluster"}
+    return item.get_closest_marker("own_cluster") is not None or not fresh.isdisjoint(fixtures_of(item))
 
 
 def _go_on_unconfined() -> None:
@@ -228,17 +261,32 @@ def own_kubeconfig(pytestconfig: pytest.Config) -> Path | None:
 
 
 @pytest.fixture(scope="session")
-def cluster(own_kubeconfig: Path | None, settings: Settings, binaries: Binaries) -> Iterator[Cluster]:
+def cluster(
+    own_kubeconfig: Path | None, settings: Settings, binaries: Binaries, standing: Standing
+) -> Iterator[Cluster]:
     """A real cluster without nodes, shared by all tests of the session: objects are stored, pods stay Pending."""
     with _cluster(own_kubeconfig, settings, binaries, CONTROL_PLANE) as started:
         yield started
+        standing.end("cluster")
 
 
 @pytest.fixture(scope="session")
-def kwok_cluster(own_kubeconfig: Path | None, settings: Settings, binaries: Binaries) -> Iterator[Cluster]:
+def kwok_cluster(
+    own_kubeconfig: Path | None, settings: Settings, binaries: Binaries, standing: Standing
+) -> Iterator[Cluster]:
     """A real cluster with a fake node, shared by all tests: pods become Ready immediately, Jobs succeed."""
     with _cluster(own_kubeconfig, settings, binaries, (*CONTROL_PLANE, "kwok")) as started:
         yield started
+        standing.end("kwok_cluster")
+
+
+@pytest.fixture(scope="session")
+def restricted_cluster(settings: Settings, binaries: Binaries, standing: Standing) -> Iterator[ControlPlane]:
+    """A control plane with a fake node and RukPak as config/restricted installs it, for all files about tenants."""
+    with _control_plane(settings, binaries, (*CONTROL_PLANE, "kwok")) as started:
+        started.kubectl("apply", "-k", str(ROOT / "config" / "restricted"))
+        yield started
+        standing.end("restricted_cluster")
 
 
 @pytest.fixture(scope="module")
@@ -269,6 +317,25 @@ def fresh_node_cluster(settings: Settings, binaries: Binaries) -> Iterator[Contr
         yield started
 
 
+STANDING: Mapping[str, str] = {"cluster": "standing_world", "kwok_cluster": "standing_kwok_world"}
+"""By the fixture of a cluster that of its standing controller."""
+
+
+@pytest.fixture(scope="session")
+def standing() -> Standing:
+    """The controllers that files of the session share; each cluster ends its own."""
+    return Standing()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _alone(request: pytest.FixtureRequest) -> None:
+    """End the standing controller of a cluster that a file uses without it, perhaps with a controller of its own."""
+    fixtures = {name for item in request.session.items if item.path == request.path for name in fixtures_of(item)}
+    for cluster, world in STANDING.items():
+        if cluster in fixtures and world not in fixtures:
+            request.getfixturevalue("standing").end(cluster)
+
+
 @pytest.fixture(scope="session")
 def cluster_client(cluster: Cluster) -> Client:
     """A client of `cluster`, with all rights."""
@@ -276,12 +343,12 @@ def cluster_client(cluster: Cluster) -> Client:
 
 
 @pytest.fixture
-def namespace(cluster_client: Client) -> Iterator[str]:
+def namespace(cluster: Cluster, cluster_client: Client) -> Iterator[str]:
     """A new namespace in `cluster`. Not by kubectl: to start it takes longer than many a test."""
     name = f"test-{uuid.uuid4().hex[:10]}"
     cluster_client.create(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
-    cluster_client.delete(NAMESPACES.path(name=name))
+    delete_namespace(cluster, cluster_client, name)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
+from functools import cache
 from itertools import pairwise
 
 from pydantic import BaseModel
@@ -23,8 +25,8 @@ def find_descriptions(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _own_descriptions(model: type[BaseModel]) -> dict[str, str]:
-    [definition] = ast.parse(inspect.getsource(model)).body
-    if not isinstance(definition, ast.ClassDef):
+    definition = _definitions(model.__module__).get(model.__name__)
+    if definition is None:
         raise OSError(f"no source of {model.__name__}")
     return {
         field.target.id: inspect.cleandoc(text.value.value)
@@ -32,3 +34,10 @@ def _own_descriptions(model: type[BaseModel]) -> dict[str, str]:
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
     }
+
+
+@cache
+def _definitions(module: str) -> dict[str, ast.ClassDef]:
+    """Return the classes of a module, which is parsed once: `inspect.getsource` does so for each class."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}

@@ -60,7 +60,7 @@ class Verified(Api):
 
     model_config = ConfigDict(json_schema_extra=atomic())
     by: Annotated[str, Field(max_length=63)]
-    """Kind of the signature: cosign, pgp, ssh, minisign or provenance."""
+    """Kind of the signature: cosign, pgp, ssh or provenance."""
     key: Annotated[str, Field(max_length=512)] = ""
     """The key that has signed: sha256:… of a public key of cosign, otherwise the fingerprint that its tools show.
     Empty: it was signed without a key."""
@@ -90,10 +90,10 @@ class SourcePin(Api):
     """Digest of the content: of the image manifest, of the http body, of the packaged chart, or sha1:<commit>."""
     spec_digest: Digest
     """Digest of the fields of the spec that identify the content. The source is re-resolved when it changes."""
-    origin: Digest = ""
+    origin: Annotated[str, Field(min_length=1, max_length=160)]
     """Digest of the server that answered and of how it was trusted: registry and repository, URL or git repository,
     certificateData, insecureSkipTLSVerify, and the name of the Secret in auth. Content is shared only between sources
-    of the same origin. Empty: recorded by an older release, and not shared."""
+    of the same origin."""
     auth_digest: Digest = ""
     """Digest of the UIDs and versions of the Secrets that the server was asked with: of auth, or the pull Secrets of
     the ServiceAccount for this registry. Content is shared only between sources that have the same. Empty: it was asked

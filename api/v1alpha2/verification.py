@@ -107,27 +107,13 @@ class GitVerification(Api):
     need not."""
 
 
-class Minisign(Api):
-    """A signature of minisign."""
-
-    public_key: Annotated[str, Field(max_length=56, pattern=r"^RW[A-Za-z0-9+/]{54}$")]
-    """The public key, in one line as minisign prints it: RW…."""
-
-
 class HttpVerification(Api):
     """Who must have signed a file."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule("has(self.minisign) != has(self.cosign)", "set either minisign or cosign, and not both")
-        )
-    )
-    minisign: Minisign | None = None
-    """A signature of minisign, at signatureURL."""
-    cosign: CosignVerification | None = None
+    cosign: CosignVerification
     """A Sigstore bundle, as cosign sign-blob --bundle writes it, at signatureURL."""
     signature_url: Annotated[str, Field(max_length=2048, pattern=r"^https?://[!-.0-~][!-~]*$")] | None = None
-    """URL of the signature. Default: the URL of the file with .minisig or .sigstore.json at its end."""
+    """URL of the signature. Default: the URL of the file with .sigstore.json at its end."""
 
 
 class ChartProvenance(Api):

@@ -187,7 +187,7 @@ class CheckFinding:
     level: Enforcement = "Error"
     """Unless a rule names its check."""
     path: str = ""
-    """Of the node in the schema, such as `^.spec.color`; may be empty."""
+    """Path of the node in the schema, such as `^.spec.color`; may be empty."""
     version: str = ""
     """`v1`, or `v1 -> v2` between two versions; empty for the whole definition."""
 

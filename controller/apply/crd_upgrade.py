@@ -100,7 +100,7 @@ MOST_UNFINISHED = 3
 MOST_STEPS = 300_000
 """For one object: every value is met with the words of its schemas."""
 MOST_VIOLATIONS = 20
-"""Of one object."""
+"""Violations of one object that are listed."""
 _TITLE = "validating upgrade for CRD"
 PAGE_ITEMS = 50
 """Each object may have 1.5 MiB, and one page at a time is in memory."""
@@ -115,10 +115,9 @@ class Trial:
     """The schema that the objects of one version must match."""
 
     version: str
-    """Of the new definition."""
     schema: Schema
     before: Schema
-    """Of the version at which they are listed, as it is now."""
+    """Schema of the version at which they are listed, as it is now."""
 
 
 def plan_trials(

@@ -325,7 +325,6 @@ def _grown(node: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
 
 
 def _tracked(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an object that an entry can claim."""
     tracked = {name: value for name, value in manifest.items() if name not in _TOP_LEVEL_SKIPPED}
     metadata = manifest.get("metadata") or {}
     tracked["metadata"] = {name: value for name, value in metadata.items() if name not in _METADATA_SKIPPED}
@@ -375,7 +374,6 @@ def _uncovered_items(node: Mapping[str, Any], items: Sequence[Any], path: str) -
 def _uncovered_keyed_items(
     keyed: list[tuple[dict[str, Any], dict[str, Any]]], items: Sequence[Any], path: str
 ) -> Iterator[str]:
-    """Give each item the child that has its keys."""
     unclaimed = UnclaimedItems([keys for keys, _ in keyed])
     for item, own_keys, match in unclaimed.claim_all(items, keyed[0][0]):
         place = path_below(path, f"[{','.join(f'{name}={json.dumps(value)}' for name, value in own_keys.items())}]")

@@ -344,7 +344,6 @@ def _not_served(task: Task, why: str = "; install its API") -> BundleError:
 
 
 def _unaddressable(task: Task, resource: Resource) -> BundleError | None:
-    """Return why an object has no path on the API server."""
     if resource.namespaced and not task.target.key.namespace:
         return _not_served(task)  # the kind appeared after the targets were made; the next pass sets the namespace
     try:

@@ -11,9 +11,10 @@ Not here: deleting holders and trying again (sender.py), and whether a refusal m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 from rukpak.api import names
@@ -32,10 +33,15 @@ from rukpak.controller.apply.targets import TargetSet
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import ObjectKey, Record
-from rukpak.controller.untrusted import text
+from rukpak.controller.untrusted import mapping, text
 
 MOST_TRIED = 10
 """Dropped objects that are tried as holders of what one needs; each takes two requests."""
+_FIND_ALLOCATED = (
+    "kubectl get services --all-namespaces --output=custom-columns="
+    "NAMESPACE:.metadata.namespace,NAME:.metadata.name,PORTS:.spec.ports[*].nodePort,HEALTH:.spec.healthCheckNodePort,"
+    "ADDRESSES:.spec.clusterIPs"
+)
 STAND_IN = "rukpak-dry-run"
 """Replaces the first label of a host name that would be taken."""
 Path = tuple[str, ...]
@@ -51,6 +57,13 @@ _SERVICE: tuple[Path, ...] = (
     ("spec", "loadBalancerIP"),
     ("spec", "externalIPs", "*"),
 )
+# Each of these is one pool: a port of a health check may be another Service's port.
+_ALLOCATED: tuple[tuple[Path, ...], ...] = (
+    (_PORTS, ("spec", "healthCheckNodePort")),
+    (("spec", "clusterIP"), ("spec", "clusterIPs", "*")),
+)
+_SEARCHED = 5000
+"""Services among which the one with a port or address is looked for."""
 _HOSTS: tuple[Path, ...] = (("spec", "rules", "*", "host"), ("spec", "tls", "*", "hosts", "*"))
 
 
@@ -128,7 +141,6 @@ class Trials:
     manager: str
     """The field manager that applies."""
     key: ObjectKey
-    """Of the object."""
 
     def read(self, record: Record) -> Candidate | None:
         """Read a dropped object; None if it is gone, or may not be read."""
@@ -157,6 +169,19 @@ class Trials:
         """Find out which of some dropped objects have what a refused one needs."""
         candidates = [found for record in dropped[:MOST_TRIED] if (found := self.read(record))]
         return find_holders(refused, candidates, self.attempt) if candidates else NO_HOLDERS
+
+    def list_services(self) -> list[Mapping[str, Any]]:
+        """Return the Services that the account may list, everywhere or at least in the namespace of the object."""
+        for namespace in ("", self.key.namespace):
+            try:
+                return list(islice(self.client.list(self.resource.path(namespace)), _SEARCHED))
+            except ApiError:
+                continue
+        return []
+
+    def describe_allocated(self, body: Mapping[str, Any], wanted: Container[ObjectKey]) -> str:
+        """Return which Service has a port or address that another one needs, and what to do; see `find_allocated`."""
+        return find_allocated(body, self.key, self.list_services(), wanted)
 
     def _path(self, key: ObjectKey) -> str:
         return self.resource.path(key.namespace, key.name)
@@ -247,8 +272,42 @@ def _find_shared(refused: Refused, candidate: Candidate) -> frozenset[Value] | N
     return (held_by(refused.body, kind) & held_by(candidate.manifest, kind)) or None
 
 
+def find_allocated(
+    body: Mapping[str, Any], key: ObjectKey, services: Iterable[Mapping[str, Any]], wanted: Container[ObjectKey]
+) -> str:
+    """Return which Services have a port or address that another one needs, and what to do.
+
+    Args:
+        body: the Service that is refused.
+        key: of it.
+        services: those that may be read.
+        wanted: the objects of its revision.
+    """
+    needed = _allocated_to(body)
+    for each in services:
+        metadata = mapping(each, "metadata")
+        found = ObjectKey("", "Service", text(metadata, "namespace"), text(metadata, "name"))
+        if found == key or needed.isdisjoint(_allocated_to(each)):
+            continue
+        if found in wanted:
+            return f"{found} of the same bundle has it: choose another value in one of the two"
+        owner = text(metadata, "labels", names.OWNER_LABEL)
+        whose = f' of {names.KIND} "{owner}"' if owner else ""
+        return f"{found}{whose} has it: choose another value, or change or delete that one"
+    return f'choose another value, or find the Service that has it with "{_FIND_ALLOCATED}"'
+
+
+def _allocated_to(manifest: Mapping[str, Any]) -> frozenset[tuple[int, str]]:
+    """Return the ports and addresses of a Service, each with the number of its pool."""
+    return frozenset(
+        (number, str(value))
+        for number, paths in enumerate(_ALLOCATED)
+        for path in paths
+        for value in _values(manifest, path)
+    )
+
+
 def _is_comparable(refused: Refused, candidate: Candidate) -> bool:
-    """Whether a quota that refuses one counts the other."""
     return not refused.by_quota or candidate.record.key.namespace == text(refused.body, "metadata", "namespace")
 
 

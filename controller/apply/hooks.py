@@ -240,7 +240,7 @@ class HookProgress:
     running: dict[str, Record] = field(default_factory=dict)
     """By run and UID, the running hooks: only a new version is read, and its failure is news."""
     health: HealthTracker = field(default_factory=HealthTracker)
-    """Of running hooks: since when they count to the deadline."""
+    """Running hooks: since when they count to the deadline."""
     next_change: float | None = None
     """Seconds after the pass until that may change without an event; None for never."""
     awaited: Record | None = None

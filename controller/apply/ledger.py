@@ -7,7 +7,7 @@ date here with each object that changes, so that a pass looks at no others.
 `status.managedState` is one digest for the state in which all objects were left (rule 6): of a sum, to which each
 object adds a number of its own. So it does not depend on their order, and changes with one object without a look at the
 others. The sum is 2,048 bits wide: for narrow ones, other sets of objects with an equal sum can be found (Wagner, A
-Generalized Birthday Problem). Earlier releases wrote `v1`, a digest of the sorted list.
+Generalized Birthday Problem).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import starmap, takewhile
 
 from rukpak.controller.apply.drift import DriftedObject
-from rukpak.controller.content.digests import digest_of, digest_of_json
+from rukpak.controller.content.digests import digest_of
 from rukpak.controller.observe.records import Journal, Look, ObjectKey, Reader, Record
 from rukpak.controller.retries import Backoff
 
@@ -75,9 +75,8 @@ class Ledger:
     complete: bool = False
     """Whether these are all objects: they were when nothing was left to do."""
     changes: Journal[ObjectKey] = field(default_factory=Journal)
-    """Of `left`."""
     reader: Reader = field(default_factory=Reader)
-    """Of the objects that are known to have drifted."""
+    """For the objects that are known to have drifted."""
     used: dict[ObjectKey, Record | None] = field(default_factory=dict)
     """Namespaces that are not ours, as they were read; None: created by this process."""
     explanations: dict[ObjectKey, tuple[str, DriftedObject | None]] = field(default_factory=dict)
@@ -89,6 +88,8 @@ class Ledger:
     as one of them is gone."""
     made_way: dict[ObjectKey, MadeWay] = field(default_factory=dict)
     """By object, those that were deleted for it, until it is applied."""
+    looked_at: dict[ObjectKey, str] = field(default_factory=dict)
+    """By object on which something is left that nobody owns, the resourceVersion at which it was last looked at."""
     fights: dict[ObjectKey, DriftedObject] = field(default_factory=dict)
     """The drift of objects that are repaired repeatedly."""
     _repairs: dict[ObjectKey, _Repair] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class Ledger:
         """
         found = {each.key: Left(each.applied_digest, each.entry_hash) for each in records}
         total = sum(starmap(_weigh, found.items())) % _MODULUS
-        is_as_left = state == (_describe_in_v1(found) if state.startswith("v1:") else _describe(total))
+        is_as_left = state == _describe(total)
         if is_as_left:
             self.expect_all(records)
         return is_as_left
@@ -260,14 +261,9 @@ def _is_as_left(record: Record | None, left: Left | None) -> bool:
 
 
 def _weigh(key: ObjectKey, left: Left) -> int:
-    """Return the number that an object adds to the sum of all."""
     text = _ENCODE((*key, left.digest, left.entry_hash))
     return int.from_bytes(hashlib.shake_128(text.encode()).digest(_BYTES), "little")
 
 
 def _describe(total: int) -> str:
     return f"v2:{digest_of(total.to_bytes(_BYTES, 'little'))}"
-
-
-def _describe_in_v1(objects: Mapping[ObjectKey, Left]) -> str:
-    return f"v1:{digest_of_json(sorted((*key, left.digest, left.entry_hash) for key, left in objects.items()))}"

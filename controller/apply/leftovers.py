@@ -10,6 +10,7 @@ Not here: the trees themselves (trees.py), and the requests (managed_fields.py, 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,8 +24,13 @@ MARK = ": not in the revision and set by nobody: "
 """In each warning about what is left."""
 KEPT = "the API server keeps it: delete the object, or add it to the bundle"
 _CLIENT_SIDE = "kubectl-client-side-apply"
-_CREATORS = ("kubectl-create", "kubectl-replace", "kubectl-run", "kubectl-expose", "kubectl-autoscale", "helm")
 _SHOWN = 5
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_STEP = re.compile(rf"\.?([^\W\d]\w*)|\[((?:{_TEXT}|[^\[\]\"])*)\]")
+_BELOW = rf"(?:\.[^\W\d]\w*|\[(?:{_TEXT}|[^\[\]\"])+\])*"
+_FIELD = re.compile(rf"([^\W\d]\w*{_BELOW})(?:: (.*?))?(?: and \d+ more)?", re.DOTALL)
+"""A path and a value as `describe_left` writes them."""
+_ITEM_KEY = re.compile(rf"([\w.-]+)=({_TEXT}|[^,]+)")
 _VALUE_CHARACTERS = 60
 _NOT_TAKEN: tuple[Path, ...] = (("metadata", "finalizers"), ("metadata", "ownerReferences"), ("status",))
 """Whoever has set these needs them: a finalizer of admission, the owner of an object, what a controller reports."""
@@ -69,7 +75,7 @@ def taken_fields(live: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[Tree
         if entry.get("operation") == "Update" and entry.get("manager") == _CLIENT_SIDE and applied is not None:
             surplus = inside(surplus, applied)
         elif surplus and entry.get("operation") == "Update":
-            is_mixed = is_mixed or text(entry, "manager").startswith((*_CREATORS, _CLIENT_SIDE))
+            is_mixed = True
         found = united_trees(found, surplus)
     return found, is_mixed
 
@@ -202,7 +208,6 @@ def _left_fields(
 
 
 def _left_items(before: Sequence[Any], after: Sequence[Any], live: Sequence[Any], owned: Tree) -> dict[str, Any]:
-    """Return the items that are left of a list whose items have owners of their own."""
     values = {identity_of(json.loads(name[2:])) for name in owned if name.startswith("v:")}
     if values:
         gone = [item for item in before if item not in after and item in live and identity_of(item) not in values]
@@ -302,25 +307,70 @@ def is_about_left(warning: str) -> bool:
     return MARK in warning
 
 
-def still_left(known: Iterable[str], made: Iterable[ObjectKey]) -> list[str]:
-    """Return the known warnings of `describe_left`, without those about objects that have been made again."""
-    names = set(map(str, made))
-    return [warning for warning in known if is_about_left(warning) and warning.partition(MARK)[0] not in names]
-
-
-def object_in(warning: str, known: Mapping[ObjectKey, Any]) -> ObjectKey | None:
-    """Return the object that a warning of `describe_left` is about; None if it is none, or the object is not known."""
+def object_in(warning: str, known: Iterable[ObjectKey]) -> ObjectKey | None:
+    """Return the object that a warning of `describe_left` is about; None if it is none of these."""
     name, mark, _ = warning.partition(MARK)
     return next((key for key in known if str(key) == name), None) if mark else None
 
 
-def sets_what_was_left(warning: str, manifest: Mapping[str, Any]) -> bool:
-    """Whether a manifest sets the first field that a warning of `describe_left` names."""
-    path = warning.partition(MARK)[2].partition(":")[0]
-    value: Any = manifest
-    for step in path.split("."):
-        value = mapping(value).get(step)
-    return value is not None
+def still_left(warning: str, live: Mapping[str, Any]) -> str:
+    """Return a warning of `describe_left` without the fields that are gone, or that a manager owns now.
+
+    Args:
+        warning: that was told before.
+        live: the object as it is now, with managedFields.
+
+    Returns: the warning; empty if nothing is left.
+    """
+    name, mark, rest = warning.partition(MARK)
+    told, semicolon, remedy = rest.rpartition("; ")
+    # A value may have the separator in it: only what begins with a field of the object is another path.
+    roots = "|".join(map(re.escape, live))
+    fields = re.split(rf", (?=(?:{roots})(?!\w){_BELOW}(?:: |, | and \d+ more$|$))", told)
+    owned = _owned(live)
+    kept = [each for each in fields if not (found := _FIELD.fullmatch(each)) or _is_as_told(found, live, owned)]
+    if len(kept) == len(fields):
+        return warning
+    return f"{name}{mark}{', '.join(kept)}{semicolon}{remedy}" if kept else ""
+
+
+def _is_as_told(told: re.Match[str], live: Mapping[str, Any], owned: Tree) -> bool:
+    """Whether an object has a field with the value that a warning names, and no manager owns it.
+
+    Args:
+        told: path and value.
+        live: the object.
+        owned: the fields of all managers.
+    """
+    value: Any = live
+    path, shown = told.groups()
+    tree: Tree | None = owned or None
+    for word, bracket in _STEP.findall(path):
+        try:
+            value, tree = _go_below(value, tree, word, bracket)
+        except ValueError:  # somebody has edited it
+            return False
+        if value is None or tree == {}:  # it is gone, or below a field that a manager owns as a whole
+            return False
+    return tree is None and shown in (None, _shown(value))
+
+
+def _go_below(value: Any, tree: Tree | None, word: str, bracket: str) -> tuple[Any, Tree | None]:
+    """Return what is below a step of a path in a warning: of a value, None if it lacks it, and of a tree likewise."""
+    if isinstance(value, dict):
+        name = word or json.loads(bracket)
+        return value.get(name), (tree or {}).get(f"f:{name}")
+    keys = {key: json.loads(part) for key, part in _ITEM_KEY.findall(bracket)}
+    member = None if keys or not bracket else json.loads(bracket)
+    items = value if isinstance(value, list) else ()
+    found = next((item for item in items if item == member or (keys and _has_keys(item, keys))), None)
+    step, expected = ("k:", keys) if keys else ("v:", member)
+    trees = (child for name, child in (tree or {}).items() if name[:2] == step and json.loads(name[2:]) == expected)
+    return found, next(trees, None)
+
+
+def _has_keys(item: Any, keys: Mapping[str, Any]) -> bool:
+    return isinstance(item, dict) and keys.items() <= item.items()
 
 
 def _described(tree: Tree, value: Any, path: str, *, conceals: bool) -> Iterator[str]:

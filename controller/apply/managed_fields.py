@@ -38,7 +38,7 @@ _ANNOTATIONS = (LAST_APPLIED, names.RELEASED_FROM)
 PROBE = "rukpak-probe"
 """Name of what is created by dry run only."""
 _MOST_FIELDS = 32
-"""Of those that a reply refuses, which may be a webhook's: how many are looked for, apart from the indexes of items."""
+"""Refused fields that are looked for, apart from the indexes of items; a reply may be a webhook's."""
 _ITEM = 0
 """Any item of a list: the server counts those of the merged list, which we do not know."""
 _STEP = re.compile(r"([^.\[\]]+)|\[([^\[\]]*)\]")
@@ -510,7 +510,6 @@ def _paired(ours: list[Any], live: list[Any], known: Tree) -> Iterator[tuple[str
 
 
 def _add(tree: dict[str, Any], other: Tree) -> None:
-    """Add the fields of another tree to a tree."""
     for name, child in other.items():
         _add(tree.setdefault(name, {}), child)
 
@@ -550,7 +549,6 @@ def _stray_items_by_value(ours: list[Any], live: list[Any], path: Path, keys: Se
 
 
 def _item_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """Return the name of a list item in a tree of fields."""
     found = {key: item[key] for key in keys if key in item}
     return f"k:{json.dumps(found, sort_keys=True, separators=(',', ':'))}"
 
@@ -584,7 +582,6 @@ def _is_replaced(entry: Entry, owner: str, *, adopted: bool, leaves: bool) -> bo
 
 
 def _strays(ours: Tree, theirs: Tree, value: Any) -> Tree:
-    """Return the part of their tree that stands for items that replaced ours."""
     if isinstance(value, dict):
         below = {
             f"f:{name}": _strays(ours.get(f"f:{name}", {}), theirs[f"f:{name}"], item)

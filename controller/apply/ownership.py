@@ -72,7 +72,7 @@ class Owner:
     name: str
     uid: str
     shard: str = ""
-    """Of its controller; empty: the default one."""
+    """Shard of its controller; empty: the default one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,6 @@ class Judgement:
     owner: str = ""
     """Its owner if not ours, for messages: `Helm release "x"`; empty if it has none."""
     message: str = ""
-    """Of a collision."""
     evicts: bool = False
     """Whether another controller reference must be removed first: two of them are a 422."""
     handed_to: str = ""
@@ -321,7 +320,6 @@ def _was_ours(record: Record, owner: Owner, exists: Exists) -> bool:
 
 
 def _is_free(record: Record, owner: Owner, exists: Exists) -> bool:
-    """Whether no other object controls it and no other BundleDeployment owns it."""
     stale = (
         _is_deployment(record)
         and record.controller_name == owner.name

@@ -116,7 +116,7 @@ class ApplyOptions:
     """The wave that the revision has come to: objects of lower ones need not become healthy any more. `math.inf`: it
     has been through all of them."""
     started: Collection[str] = ()
-    """Of the Jobs with a TTL that have been created, as `Target.started_as` says."""
+    """The Jobs with a TTL that have been created, as `Target.started_as` says."""
     ledger: Ledger
     """How the last apply left the objects."""
     retries: Retries = field(default_factory=Retries)

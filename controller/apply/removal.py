@@ -75,7 +75,6 @@ def delete(client: Client, resource: Resource, record: Record, *, propagation: s
 
 
 def _ownership(record: Record) -> tuple[str, ...]:
-    """Return what decides whether an object is deleted."""
     return (record.owner, record.owner_uid, record.controller_uid, record.prune, record.resource_policy)
 
 

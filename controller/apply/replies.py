@@ -24,7 +24,7 @@ from rukpak.controller.observe.records import ObjectKey
 
 MESSAGE_CHARACTERS = 1000
 MATCHED_CHARACTERS = 8 << 10
-"""Of a message that are searched: some patterns take time in proportion to its square."""
+"""Characters of a message that are searched: some patterns take time in proportion to its square."""
 DATABASE_FULL_SECONDS = 60.0
 """A full etcd is read-only until a person makes room: retrying sooner is useless."""
 _WEBHOOK_DENIAL = re.compile(
@@ -130,7 +130,7 @@ class Recovery(Enum):
     TAKE_OVER_FIELDS = "take over fields"
     """Fields that the bundle lacks may be in the way: take over those that nobody applies."""
     LEAVE_FIELDS = "leave fields"
-    """Of an object that is adopted: leave what is refused of the fields that earlier managers have set."""
+    """Of an adopted object, leave what is refused of the fields that earlier managers have set."""
     RECREATE = "recreate"
     """A field is immutable: delete the object, if its annotation allows that, and create it again."""
 
@@ -140,6 +140,8 @@ class Contest(Enum):
 
     NONE = "none"
     VALUE = "value"
+    ALLOCATED = "allocated"
+    """A port or address, which only another Service can have."""
     QUOTA = "quota"
     """Too many objects are counted."""
 
@@ -263,6 +265,7 @@ def _refused_by_plugin(reply: _Reply) -> ApplyFailure:
     if said.startswith("exceeded quota"):
         # The amounts in use change with every pod.
         said, contest = re.sub(r", used: .*?, limited: ", ", limited: ", said), Contest.QUOTA
+        said = f"{said}; raise the quota, or delete what it counts"
     elif said.startswith(_CANNOT_GROW):
         said = f"{said}; revert the size in the bundle, or set allowVolumeExpansion on its StorageClass"
     return replace(reply.to_failure(Reason.REFUSED, conceal_quotes(said) if reply.conceals else said), contest=contest)
@@ -321,7 +324,7 @@ def _invalid(reply: _Reply) -> ApplyFailure:
     if reply.key[:2] == _JOB and any(cause.field in _OF_JOB_CONTROLLER for cause in causes):
         said = f"{said}; {_EXPORTED_JOB}"
     if any(text.endswith(_ALLOCATED) for text in texts):
-        return replace(reply.to_failure(Reason.REFUSED, said), contest=Contest.VALUE)
+        return replace(reply.to_failure(Reason.REFUSED, said), contest=Contest.ALLOCATED)
     duplicate = any(cause.reason == "FieldValueDuplicate" for cause in causes)
     recovery = Recovery.TAKE_OVER_ITEMS if duplicate else Recovery.TAKE_OVER_FIELDS
     failure = reply.to_failure(Reason.REFUSED, said, recovery=recovery)
@@ -350,7 +353,7 @@ def _server_error(reply: _Reply) -> ApplyFailure:
         return _too_large(reply)
     if _HEALTH_CHECK_PORT.search(message):
         text = "spec.healthCheckNodePort: provided port is already allocated"
-        return replace(reply.to_failure(Reason.REFUSED, text), contest=Contest.VALUE)
+        return replace(reply.to_failure(Reason.REFUSED, text), contest=Contest.ALLOCATED)
     return _webhook_not_called(reply) or _unavailable(reply)
 
 

@@ -327,6 +327,15 @@ class ObjectReader:
             return None if error.status == HTTPStatus.NOT_FOUND else error
         return project(value, key.group, key.kind)
 
+    def read_whole(self, item: tuple[ObjectKey, Resource], user: User | None) -> Mapping[str, Any] | None:
+        """Read all of one object on the caller's thread; None if it does not exist, or cannot be read."""
+        key, resource = item
+        try:
+            value: Mapping[str, Any] = self._client.acting_as(user).get(resource.path(key.namespace, key.name)).value
+        except ApiError:
+            return None
+        return value
+
     def compare(self, tasks: Sequence[tuple[Task, Resource]], options: ApplyOptions) -> ComparedObjects:
         """Return which objects are as this revision has them, without a known hash (README.md, Drift).
 

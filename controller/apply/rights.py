@@ -34,7 +34,7 @@ FindResource = Callable[[GroupVersionKind], Resource]
 _ADMISSION = "admissionregistration.k8s.io"
 _POLICIES = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
 MOST_RIGHTS = 50_000
-"""Of one role that are looked at."""
+"""Rights of one role that are looked at."""
 _BINDINGS = ("RoleBinding", "ClusterRoleBinding")
 # For judging, applying and deleting an object.
 _VERBS = ("create", "delete", "get", "patch")
@@ -81,7 +81,6 @@ def find_rights(revision: Revision, find_resource: FindResource) -> list[RbacRig
 
 
 def _place(item: Manifest, revision: Revision, find_resource: FindResource) -> tuple[str, Resource]:
-    """Return the namespace and the resource of an object."""
     namespace, resource = key_of(item).namespace, find_resource(GroupVersionKind.of(item))
     return namespace or (revision.terms.install_namespace if resource.namespaced else ""), resource
 
@@ -135,7 +134,6 @@ def _to_read_parameters(manifests: Iterable[Manifest], find_resource: FindResour
 
 
 def _is_included(right: RbacRight, others: set[RbacRight]) -> bool:
-    """Return whether another right includes one."""
     wheres = {right.namespace, ""}
     found = (_make(*each) for each in including(_key(right), right.verbs[0], wheres))
     return any(each != right and each in others for each in found)

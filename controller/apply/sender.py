@@ -72,7 +72,7 @@ OVERTAKEN_SECONDS = 1.0
 NOT_NOTICED_YET_SECONDS = 0.5
 """After a holder was deleted, webhooks and policies may refuse its successor for a moment."""
 LOGGED_FIELDS = 10
-"""Of an object that has drifted."""
+"""Fields of a drifted object that are logged."""
 log = logging.getLogger(__name__)
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _STATEFUL_SET = ("apps", "StatefulSet")
@@ -488,6 +488,8 @@ class Sender:
         supposed = (*holders.known, *holders.supposed)
         options.ledger.holders[key] = frozenset(record.key for record in supposed)
         told = [describe_supposed(record, key, makes_way=options.makes_way) for record in supposed[:1]]
+        if failure.contest is Contest.ALLOCATED and not told:
+            told = [request.trials().describe_allocated(request.whole_body(), options.wanted.by_key)]
         error = self._error(replace(failure, message="; ".join([failure.message, *told])), task, options)
         return replace(self.fail(task, error, options), made_way=request.made_way, contested=True)
 
@@ -528,7 +530,6 @@ class Sender:
         return remaining
 
     def _find_holders(self, request: ApplyRequest, failure: ApplyFailure) -> Holders:
-        """Find out which dropped objects have what a refused one needs."""
         options, target = request.options, request.task.target
         observed, owner = self._watches.managed(options.owner.name), options.owner
         dropped = find_dropped(target.key, options.wanted.by_key, options.older, observed, owner, orphan=options.orphan)
@@ -757,7 +758,6 @@ def _about(task: Task, options: ApplyOptions) -> dict[str, str]:
 
 
 def _describe(drift: DriftedObject | None) -> dict[str, str]:
-    """Return what a log line says about a repair."""
     if drift is None:
         return {}
     holders = dict.fromkeys(field.holder for field in drift.fields if field.holder)

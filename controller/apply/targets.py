@@ -57,14 +57,14 @@ _LEFT_BEHIND = {
 TARGETS_IN_BLOCK = (32, 1)
 """On average; the second number if blocks of the first are too large."""
 MOST_BYTES = 2 << 20
-"""Of one block, and of the targets that are unpacked at once; more would need a reservation (revisions/large.py)."""
+"""Limit of one block, and of targets unpacked at once; more would need a reservation (revisions/large.py)."""
 ALWAYS_BYTES, BYTES_EACH = 64 << 10, 1 << 10
 """What the compressed targets of a revision may take, the second for each of them: about as much as its record. Those
 of few large objects take more, and are read again as quickly."""
 UNMATCHED = "matches no object of the bundle"
 """Part of a warning about a selector of the spec."""
 _LEVEL = 1
-"""Of compression: targets of one kind are alike, and a higher level saves little."""
+"""Level of compression: targets of one kind are alike, and a higher level saves little."""
 _Packed = tuple[int, tuple[str, str, str, str], bytes]
 """The position of a target in its bundle, its key, and the target."""
 
@@ -76,7 +76,7 @@ class Target:
     key: ObjectKey
     kind: GroupVersionKind
     digest: str
-    """Of the body as it is sent: the value of the applied-digest annotation."""
+    """Digest of the body as it is sent: the value of the applied-digest annotation."""
     carries_reference: bool
     manifest: Mapping[str, Any]
     """As it is applied, without ignored fields and without our marks."""

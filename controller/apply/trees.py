@@ -17,7 +17,7 @@ from rukpak.controller.apply.drift import UnclaimedItems, identity_of
 from rukpak.controller.observe.records import Tree
 
 _MOST_REFUSED = 50
-"""Of the fields that a refusal names, how many are looked for."""
+"""Fields named by a refusal that are looked for."""
 
 
 def united_trees(left: Tree, right: Tree) -> Tree:

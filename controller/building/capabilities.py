@@ -8,14 +8,16 @@ discovery. Without the record, a chart that asks for such a kind would render ot
 Kubernetes and of CustomResourceDefinitions cannot fail, and are not recorded.
 
 Of a custom kind whose definition decides about fields of the bundle's objects it records what the cluster said: this
-counts while the cluster does not tell.
+counts while the cluster does not tell. The file has this of all custom kinds.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from importlib.resources import files
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,11 +25,10 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Capabilities, CustomKind
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.building.revision import PackedRevision, RecordedCustomKind, RecordedKind, Revision
-from rukpak.controller.formats.applicable import Kind
+from rukpak.controller.formats.applicable import Kind, reduce_schema
 from rukpak.controller.formats.manifests import read_documents
 
 SHIPPED = "capabilities.yaml"
-_EMPTY = '""'
 
 
 def record_kinds(
@@ -82,6 +83,16 @@ class _Kind(_Model):
     version: str
     kind: str
     scope: str = Field(pattern="^(Namespaced|Cluster)$")
+    hasStatus: bool | None = None  # noqa: N815 - as it is written
+    """Of a custom kind whose definition was read."""
+    nulls: dict[str, Any] = {}
+    """The part of its schema that says where null is allowed."""
+
+    def as_custom(self) -> CustomKind | None:
+        """Return what is known of a custom kind."""
+        if self.hasStatus is None:
+            return None
+        return CustomKind(has_status=self.hasStatus, schema=reduce_schema(self.nulls))
 
 
 class _File(_Model):
@@ -109,7 +120,10 @@ def parse(data: bytes, name: str) -> Capabilities:
         first = error.errors(include_url=False, include_input=False)[0]
         raise _invalid(name, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     kinds = {(kind.group, kind.version, kind.kind): kind.scope == "Namespaced" for kind in read.kinds}
-    return Capabilities(kubernetes_version=read.kubernetesVersion, kinds=kinds, unknown=frozenset(read.unknownGroups))
+    custom = {(kind.group, kind.version, kind.kind): known for kind in read.kinds if (known := kind.as_custom())}
+    return Capabilities(
+        kubernetes_version=read.kubernetesVersion, kinds=kinds, unknown=frozenset(read.unknownGroups), custom=custom
+    )
 
 
 def _invalid(name: str, problem: str) -> BundleError:
@@ -124,12 +138,25 @@ def dump(capabilities: Capabilities) -> dict[str, object]:
 
 def write(capabilities: Capabilities) -> str:
     """Return capabilities as YAML, a line for each kind."""
-    lines = [", ".join(f"{key}: {value or _EMPTY}" for key, value in kind.items()) for kind in _kinds(capabilities)]
+    lines = [", ".join(f"{key}: {_in_flow(value)}" for key, value in kind.items()) for kind in _kinds(capabilities)]
     unknown = f"unknownGroups: [{', '.join(sorted(capabilities.unknown))}]\n" if capabilities.unknown else ""
     head = f"kubernetesVersion: {capabilities.kubernetes_version}\n{unknown}kinds:\n"
     return head + "".join(f"- {{{line}}}\n" for line in lines)
 
 
-def _kinds(capabilities: Capabilities) -> Iterator[dict[str, str]]:
+def _in_flow(value: object) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value)
+
+
+def _kinds(capabilities: Capabilities) -> Iterator[dict[str, object]]:
     for (group, version, kind), namespaced in sorted(capabilities.kinds.items()):
-        yield {"group": group, "version": version, "kind": kind, "scope": "Namespaced" if namespaced else "Cluster"}
+        known = capabilities.custom.get((group, version, kind))
+        more: dict[str, object] = {"hasStatus": known.has_status} if known else {}
+        yield {
+            "group": group,
+            "version": version,
+            "kind": kind,
+            "scope": "Namespaced" if namespaced else "Cluster",
+            **more,
+            **({"nulls": known.schema} if known and known.schema else {}),
+        }

@@ -29,9 +29,9 @@ from rukpak.controller.formats.helm.failures import HIDDEN, make_redactor
 from rukpak.controller.formats.helm.values import merge_values, read_values, scalars_of
 
 LEVELS = 100
-"""Of nesting in a config, or in the parameters of a source or processor."""
+"""Depth of nesting in a config, or in the parameters of a source or processor."""
 MOST_BYTES = MEBIBYTE
-"""Of the merged config as JSON."""
+"""Size of the merged config as JSON."""
 _PLACE = "spec.configFrom"
 # The chart, the template and the line.
 _PLACE_OF_FAILURE = re.compile(r'((?:the chart|"[^"]*"): [^\s:]+:\d+(?::\d+)?: )')
@@ -177,7 +177,6 @@ def check_nesting(value: Any, path: str, reason: Reason) -> None:
 
 
 def _items(value: Any) -> Iterable[Any]:
-    """Return the mappings and lists in a mapping or a list."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return (item for item in items if isinstance(item, dict | list))
 
@@ -232,7 +231,6 @@ LEAST = 4
 _START = 8
 _WORD = re.compile(r"[0-9a-z]+")
 _LONG_WORD = re.compile(r"[0-9A-Za-z+/=]{24,}")
-"""Of a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -284,7 +282,6 @@ def secret_finder(confidential: Confidential, public: Iterable[str] = ()) -> Cal
 
 
 def _beginning_of(one: str, other: str) -> str:
-    """Return what two texts have in common at their beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     return one[: next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))]
 

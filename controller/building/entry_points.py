@@ -38,7 +38,6 @@ class Installed:
     name: str
     package: str
     version: str
-    """Of the package."""
     api: tuple[str, ...]
     """The versions of the contract that the package names."""
     entry: EntryPoint
@@ -82,7 +81,6 @@ def _find(group: str, name: str | None = None) -> list[Installed]:
 
 
 def _package_of(entry: EntryPoint) -> tuple[str, str]:
-    """Return the name and version of the package that an entry point belongs to."""
     return (entry.dist.name, entry.dist.version) if entry.dist else ("", "")
 
 

@@ -280,7 +280,6 @@ class Fetcher:
     def _checked(
         self, source: Source, resolution: Resolution, access: Access, previous: SourcePin | None
     ) -> dict[str, Any]:
-        """Return the fields of a pin that tell who has signed the content."""
         if resolution.signer is None:
             return {}
         is_known = previous is not None and resolution.signer is access.known_signer(resolution.digest)

@@ -548,8 +548,6 @@ def _guard_find_program(calls: Calls, method: Callable[..., Any], place: str) ->
 
 
 def _rendered(name: str, check: Callable[[Any, Limits], Any]) -> _Guard:
-    """Guard a method that gets a request with means."""
-
     def _guard(calls: Calls, method: Callable[..., Any], place: str) -> Callable[..., Any]:
         def _call(request: RenderRequest | ProcessRequest | PrepareRequest) -> Any:
             means, given = request.means, _own(request)

@@ -132,7 +132,6 @@ def without_secrets(warning: str, confidential: Confidential) -> str:
 
 
 def _names_in(rendering: Rendering) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of everything that names something."""
     for index, item in enumerate(rendering.objects):
         yield from _names_of(item, f"objects[{index}]")
     for index, hook in enumerate(rendering.hooks):
@@ -254,7 +253,6 @@ def _replace_files(request: RenderRequest, files: Mapping[str, bytes], path: str
 
 
 def _secrets_of(plugin: object, processor: Processor, secrets: SecretValues) -> SecretValues:
-    """Return the Secrets that a processor needs."""
     names = plugin.find_secrets(processor.parameters_json) if isinstance(plugin, ReadsSecrets) else ()
     return {name: secrets[name] for name in names if name in secrets}
 
@@ -459,7 +457,10 @@ def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities)
 def _describe_unknown(kind: tuple[str, str, str]) -> str:
     group, version, name = kind
     problem = "nulls and status are left out of its objects, since its CustomResourceDefinition is not known"
-    remedy = "put it into the bundle, or render again once the cluster has it: rukpak reconcile"
+    remedy = (
+        "put it into the bundle, or render again once the cluster has it (rukpak reconcile), or without a cluster with "
+        'the file that "rukpak capabilities" has written'
+    )
     return f"{name} {group}/{version}: {problem}; {remedy}"
 
 
@@ -523,7 +524,6 @@ def render_in_child(
 
 
 def _run(folder: Path, means: Means) -> int:
-    """Run the child and return its exit status."""
     limits = {"as": address_space(means.limits), "core": 0, "cpu": int(means.seconds) + 1}
     # A processor in it may run a program, which has limits of its own.
     command = confined([sys.executable, "-P", "-m", __name__, str(folder)], raisable=True, **limits)

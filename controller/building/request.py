@@ -7,9 +7,8 @@ the content is unchanged. It records its origin, which is part of the key in the
 give access to stored content, since any server may claim to have any digest.
 
 The origin is the server and repository, how they were trusted, and which Secret is named. If the spec has changed since
-(another Secret, another authority), the key contains both origins, and the content is fetched again. A pin without an
-origin, from an older release, shares content with no other BundleDeployment. Content of a plug-in that reports no
-origin is shared among equal parameters only.
+(another Secret, another authority), the key contains both origins, and the content is fetched again. Content of a
+plug-in that reports no origin is shared among equal parameters only.
 
 The name of a Secret does not tell what it contains: its namespace may have been deleted, and created again for another
 tenant. So a pin also records the UIDs and versions of the Secrets that the source was asked with, and the key contains
@@ -19,6 +18,14 @@ content only. They are not read again for content that is stored (rule 1).
 A source with `verify` has a pin only if its signature was checked: the pin records the digest of the `verify` that it
 has passed. Since content is fetched, and taken from the store, by a pin, none is used without that. If only `verify`
 has changed, the signature of the recorded digest is checked, and the name is not resolved again.
+
+What is asked, what is recorded as resolved, and by what content is stored, in addition to the origin:
+
+    image      HEAD of the manifest, for a range the tags first; ref@digest; digest and platform
+    git        ls-remote; repository@commit; repository, directory and commit
+    http       conditional GET with the content; the URL; sha256, stripComponents and name
+    configMap  GET of each ConfigMap with the content; name@digest; digest
+    chart      conditional GET of the index, or the tags and a manifest; repository/name:version@digest; digest
 
 Not here: how sources are resolved (fetching.py).
 """
@@ -64,7 +71,7 @@ from rukpak.controller.sources.versions import is_version, parse_version
 _ANYWHERE = Network()
 _USUAL = Means()
 CONFIG_BYTES = 256 << 10
-"""Of JSON."""
+"""Size of a config as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +145,6 @@ class Call:
     cancelled: threading.Event
     context: BuildContext
     use: Use
-    """Of the disk."""
 
 
 def check(spec: Spec) -> None:
@@ -280,7 +286,7 @@ def store_keys(request: Request) -> list[str]:
     spec = request.spec
     asked = [origin_of(source_of(source.kind), source, spec.install_namespace) for source in spec.sources]
     return [
-        store_key(key, origin, pin.origin or f"BundleDeployment/{request.name}", pin.auth_digest)
+        store_key(key, origin, pin.origin, pin.auth_digest)
         for key, origin, pin in zip(_content_keys(request), asked, request.pins, strict=True)
     ]
 
@@ -477,7 +483,7 @@ def record_pins(pins: Iterable[SourcePin]) -> tuple[dict[str, str], ...]:
 
 
 def recall_pins(recorded: Iterable[Mapping[str, Any]]) -> tuple[SourcePin, ...]:
-    """Return recorded pins; none if an older release recorded them, without the source that they belong to."""
+    """Return recorded pins; none if one of them cannot be read."""
     try:
         return tuple(map(SourcePin.model_validate, recorded))
     except ValidationError:

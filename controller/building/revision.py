@@ -152,10 +152,6 @@ def pack_terms(revision: Revision | PackedRevision) -> bytes:
     """Return everything in a revision except objects and hooks, as canonical JSON."""
     fields = {"format": FORMAT, "warnings": revision.warnings, "namespace": revision.namespace}
     fields |= asdict(revision.terms)
-    # So that older releases, which do not know these fields, can read the rest.
-    for name in ("account", "held", "left", "past", "kinds", "custom"):
-        if not fields[name]:
-            del fields[name]
     return canonical_json(fields)
 
 
@@ -169,12 +165,12 @@ def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
         fields = json.loads(terms)
         if fields.pop("format") != FORMAT:
             raise ValueError("format of the terms")
-        warnings, namespace = tuple(fields.pop("warnings", ())), dict(fields.pop("namespace", {}))
+        warnings, namespace = tuple(fields.pop("warnings")), dict(fields.pop("namespace"))
         fields["pins"], fields["optional"] = tuple(fields["pins"]), tuple(fields["optional"])
-        fields["left"], fields["past"] = tuple(fields.get("left", ())), tuple(fields.get("past", ()))
-        fields["kinds"] = tuple((*kind, scope) for *kind, scope in fields.get("kinds", ()))
+        fields["left"], fields["past"] = tuple(fields["left"]), tuple(fields["past"])
+        fields["kinds"] = tuple((*kind, scope) for *kind, scope in fields["kinds"])
         fields["custom"] = tuple(
-            (*kind, CustomKind(**known) if known is not None else None) for *kind, known in fields.get("custom", ())
+            (*kind, CustomKind(**known) if known is not None else None) for *kind, known in fields["custom"]
         )
         objects_, hooks = tuple(content["objects"]), tuple(content["hooks"])
         return Revision(

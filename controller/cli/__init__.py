@@ -110,7 +110,6 @@ def _translate_errors(run: Callable[[], int]) -> int:
 
 
 def _refuse(words: Sequence[str]) -> int:
-    """Report a missing or unknown verb."""
     if not words:
         print(_usage(), file=sys.stderr)
         return MISUSE

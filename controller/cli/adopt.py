@@ -150,7 +150,6 @@ class Adoption(ABC):
     client: Client
     """Acts as the user."""
     name: str
-    """Of the BundleDeployment that takes objects."""
     draft: Draft | None
     """The same as a file or flags describe it; None: it is on the cluster."""
     findings: Sequence[Finding]
@@ -161,7 +160,7 @@ class Adoption(ABC):
     done: list[str] = field(default_factory=list)
     """A line for each step that stays done if a later one fails."""
     key: bytes = field(default_factory=secrets.token_bytes)
-    """Of the hashes of values of Secrets."""
+    """Key of the hashes of values of Secrets."""
 
     @property
     def is_refused(self) -> bool:
@@ -307,7 +306,6 @@ def _count(number: int) -> str:
 
 
 def _kubectl(verb: str, key: ObjectKey) -> str:
-    """Return the command that does something with an object."""
     kind = f"{key.kind.lower()}.{key.group}" if key.group else key.kind.lower()
     return f"kubectl {verb} {kind} {key.name}{f' --namespace {key.namespace}' if key.namespace else ''}"
 
@@ -378,7 +376,6 @@ class ToolAdoption(Adoption):
     rivals: Sequence[Rival]
     comparison: Comparison
     release: Release | None = None
-    """Of Helm."""
     lacking: Sequence[ObjectKey] = ()
     """Objects of the release that exist and are not in the revision."""
     left_out: Mapping[ObjectKey, str] = field(default_factory=dict)
@@ -425,7 +422,6 @@ class ToolAdoption(Adoption):
         yield from others
 
     def _set_by(self, finding: Finding) -> str:
-        """Return the field managers of the tool that have set fields of an object."""
         entries = (finding.metadata or {}).get("managedFields") or []
         found = dict.fromkeys(str(each.get("manager", "")) for each in entries if not each.get("subresource"))
         theirs = [manager for manager in found if self.origin.is_manager(manager)][:SHOWN_MANAGERS]

@@ -65,7 +65,7 @@ _URLS = ("https://", "http://")
 _GIT_PLUS = "git+"
 _GIT = ("git@", "ssh://", "git://")
 _KINDS = ("image", "git", "http", "chart")
-"""Of sources that have a flag."""
+"""Kinds of sources that have a flag."""
 _DESCRIBING = (
     *("file", "format", "install_namespace", "service_account"),
     *("config", "values", "set", "set_string", "set_file"),
@@ -90,7 +90,6 @@ _CHOOSING = {
 LOCAL = "configMap"
 """The kind of a source whose content was on a machine."""
 _DIGITS = 12
-"""Of the digest in names."""
 _EXECUTABLE, _MODE = 0o111, 0o644
 _STDIN = "stdin.yaml"
 
@@ -102,7 +101,7 @@ class Draft:
     value: Manifest
     """As it is to be written."""
     origin: str
-    """Of the BundleDeployment, for messages and questions."""
+    """Where the BundleDeployment is from, for messages and questions."""
     recognizes: bool = False
     """Whether spec.format is not known yet, and to be recognized in the content."""
     parts: Sequence[tuple[str, Part, bytes]] = ()

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from rukpak.controller.cli.command import FAILED, connect, read_file
+from rukpak.controller.cli.command import FAILED, connect, read_file, tell
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.observe.health.expressions import evaluate, find_problem
+from rukpak.controller.observe.health.expressions import MISSING, evaluate, find_problem, is_available
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import key_of
@@ -47,9 +47,12 @@ def main(options: argparse.Namespace) -> int:
 def _read_checks(options: argparse.Namespace) -> tuple[Mapping[str, Any], ...]:
     """Return the health check that the flags describe, in the form of `spec.healthChecks`, if they do.
 
-    Raises: MisuseError for an expression that is not well-formed.
+    Raises: MisuseError for an expression that is not well-formed, as far as that can be checked.
     """
     given = {name: value for name, flag in _FLAGS.items() if (value := getattr(options, flag))}
+    if given and not is_available():
+        tell(f"warning: not checked: {MISSING}")
+        return ({"expressions": given},)
     for name, value in given.items():
         if problem := find_problem(value):
             raise MisuseError(f"--{_FLAGS[name].replace('_', '-')}: {problem}")

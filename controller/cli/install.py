@@ -49,6 +49,7 @@ from rukpak.controller.cli.content import (
 )
 from rukpak.controller.cli.deployments import awaits_ready, conclude, wait_if_asked
 from rukpak.controller.cli.diff import compare
+from rukpak.controller.cli.other_tools import name_origin
 from rukpak.controller.cli.permissions import describe
 from rukpak.controller.cli.render import network_of, new_store, read_capabilities, render_local, render_new
 from rukpak.controller.content.limits import quote
@@ -97,7 +98,7 @@ def install(options: argparse.Namespace) -> int:
     if found and (pinned := found["spec"].get("pinnedRevision")) and not draft.value["spec"].get("pinnedRevision"):
         tell(f"  Rollback: to {short(pinned)}, is undone")
     if comparison.is_refused and not options.force:
-        raise FailedError(f"nothing was {'changed' if found else 'created'}: {_refusal(draft, comparison, options)}")
+        raise FailedError(f"nothing was {'changed' if found else 'created'}: {_refusal(reviewed, comparison, options)}")
     if options.dry_run:
         spec = _merged_spec(deployments, draft, found) if options.file else draft.value["spec"]
         done = "created" if not found else "unchanged" if found["spec"] == spec else "configured"
@@ -211,13 +212,16 @@ def _describe_recursion(spec: Mapping[str, Any]) -> str:
     return ", with manifests in subdirectories (spec.config.recursive)" if is_recursive else ""
 
 
-def _refusal(draft: Draft, comparison: Comparison, options: argparse.Namespace) -> str:
+def _refusal(reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> str:
     """Return why nothing is done, and the ways out."""
     adopt = ""
     is_described = bool(options.file) or is_named(options)
-    if is_described and any(each.change is Change.REFUSED for each in comparison.objects):
-        words = ["rukpak", "adopt", draft.value["metadata"]["name"], *repeat(options), "--from", "kubectl"]
-        adopt = f'"{shlex.join(words)}" takes over objects that kubectl has applied; '
+    namespace = reviewed.revision.terms.install_namespace
+    holders = [each.holder for each in comparison.objects if each.change is Change.REFUSED]
+    origins = {name_origin(each, namespace) if each else "" for each in holders}
+    if is_described and len(origins) == 1 and (origin := origins.pop()):
+        words = ["rukpak", "adopt", reviewed.deployment.metadata.name, *repeat(options), "--from", origin]
+        adopt = f'"{shlex.join(words)}" takes over what {origin} has installed; '
     return f"some of it would be refused; {adopt}--force installs it all the same"
 
 

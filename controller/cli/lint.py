@@ -50,7 +50,7 @@ class Report:
     """What was found in a bundle."""
 
     version: str
-    """Of Kubernetes, such as 1.36."""
+    """Version of Kubernetes, such as 1.36."""
     objects: int
     findings: Sequence[Finding]
     unchecked: Mapping[Kind, int]

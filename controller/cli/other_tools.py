@@ -39,8 +39,8 @@ from rukpak.controller.formats.objects import collect_objects
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of
-from rukpak.controller.untrusted import mapping
+from rukpak.controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of, project
+from rukpak.controller.untrusted import is_object_name, mapping, mappings, strings
 from rukpak.controller.views.access import MANAGER, REQUESTS, attempt
 from rukpak.controller.views.comparison import SERVER_METADATA, clean
 from rukpak.controller.views.mistakes import FailedError, MisuseError
@@ -51,7 +51,7 @@ RELEASE_NAME, RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/rel
 KUSTOMIZATION = "kustomize.toolkit.fluxcd.io"
 HELM_RELEASE = "helm.toolkit.fluxcd.io"
 MOST_BYTES = 64 << 20
-"""Of a release as JSON; etcd limits what is stored of it to 1.5 MiB."""
+"""Size of a release as JSON; etcd limits what is stored of it to 1.5 MiB."""
 _BUSY = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")
 _FLUX_KINDS = {KUSTOMIZATION: "Kustomization", HELM_RELEASE: "HelmRelease"}
 Tree = Mapping[str, Any]
@@ -94,7 +94,6 @@ class Origin:
 
     tool: Tool
     name: str = ""
-    """Of the release or Kustomization; kubectl has none."""
     namespace: str = ""
     managers: tuple[str, ...] = ()
     """More field managers that it has used."""
@@ -161,16 +160,44 @@ def read_origin(text: str, install_namespace: str, managers: tuple[str, ...]) ->
     return Origin(tool=Tool.FLUX, name=name, namespace=namespace or FLUX_NAMESPACE, managers=managers)
 
 
+def name_origin(live: Mapping[str, Any], install_namespace: str) -> str:
+    """Return what `--from` names to take over an object; empty if it has another owner, or nothing shows who made it.
+
+    Args:
+        live: the object.
+        install_namespace: the namespace of a release by default.
+    """
+    metadata = mapping(live, "metadata")
+    labels, annotations = strings(metadata, "labels"), strings(metadata, "annotations")
+    if names.OWNER_LABEL in labels or any(each.get("controller") for each in mappings(metadata, "ownerReferences")):
+        return ""
+    if release := annotations.get(RELEASE_NAME):
+        return _name_tool(Tool.HELM, release, annotations.get(RELEASE_NAMESPACE, ""), install_namespace)
+    if name := labels.get(f"{KUSTOMIZATION}/name"):
+        return _name_tool(Tool.FLUX, name, labels.get(f"{KUSTOMIZATION}/namespace", ""), FLUX_NAMESPACE)
+    kubectl = Origin(tool=Tool.KUBECTL)
+    is_known = LAST_APPLIED in annotations or any(kubectl.is_manager(each["manager"]) for each in entries_of(live))
+    return Tool.KUBECTL.value if is_known and not project(live, "", "").marks else ""
+
+
+def _name_tool(tool: Tool, name: str, namespace: str, default: str) -> str:
+    if not is_object_name(name) or not is_object_name(namespace or default):
+        return ""
+    # A name with a dot is only told from a namespace by another one.
+    is_short = namespace in ("", default) and "." not in name
+    return f"{tool.value}/{name}" if is_short else f"{tool.value}/{name}.{namespace or default}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """A release of Helm."""
 
     paths: tuple[str, ...]
-    """Of the Secrets or ConfigMaps, the oldest revision first."""
+    """Paths of the Secrets or ConfigMaps, the oldest revision first."""
     names: tuple[str, ...]
-    """Of the same: `Secret blog/sh.helm.release.v1.blog.v1`."""
+    """Their names: `Secret blog/sh.helm.release.v1.blog.v1`."""
     objects: Mapping[ObjectKey, Mapping[str, Any]]
-    """Of its latest revision, as Helm has rendered them, without hooks."""
+    """Objects of its latest revision, as Helm has rendered them, without hooks."""
 
 
 def find_release(client: Client, discovery: Discovery, origin: Origin) -> Release:

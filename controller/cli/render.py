@@ -79,7 +79,7 @@ from rukpak.controller.cli.content import (
 from rukpak.controller.cli.manifest import SecretUse, find_secret_uses, is_consent_given
 from rukpak.controller.cli.verbs import RENDERING
 from rukpak.controller.content.store import ContentStore
-from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.settings import Settings
@@ -449,7 +449,17 @@ def show_capabilities(options: argparse.Namespace) -> int:
 
     Raises: ApiError, ConfigurationError.
     """
-    found = Discovery(connect(options)).capabilities()
+    discovery = Discovery(connect(options))
+    found = discovery.capabilities()
+    try:
+        found = discovery.with_custom_kinds(found)
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        tell(
+            "warning: you may not list customresourcedefinitions, so what custom resources store of null and status is "
+            "missing"
+        )
     for group in sorted(found.unknown):
         tell(
             f'warning: API group "{group}": discovery failed, so its kinds are missing; repair or delete its APIService'

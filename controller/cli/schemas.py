@@ -137,7 +137,6 @@ class Schemas:
 
 
 def _correct(definitions: dict[str, dict[str, Any]]) -> None:
-    """Make published schemas say what the API server does."""
     definitions |= _CLOSED
     # Below "items" and "additionalProperties" of a CustomResourceDefinition, unknown fields are dropped without a word.
     nested = json.loads(json.dumps(definitions[_EXTENSIONS]).replace(f'{_EXTENSIONS}"', f'{_NESTED}"'))

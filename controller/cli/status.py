@@ -343,7 +343,6 @@ def _is_in(message: str, text: str) -> bool:
 
 
 def _conditions(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
-    """Yield the conditions with something to report that no line has said."""
     found = [deployment.status.condition(kind) for kind in (*_FALSE, *_TRUE)]
     for condition in found:
         if condition is None or condition.reason == Reason.NOT_INSTALLED:

@@ -53,7 +53,7 @@ from rukpak.controller.views.texts import Cell, Painted, dump_as, is_colored, to
 
 _HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")
 _NESTED = 10
-"""Of BundleDeployments that contain each other."""
+"""Depth of BundleDeployments that contain each other."""
 _FORK, _LAST, _LINE, _NOTHING = "├─ ", "└─ ", "│  ", "   "
 
 

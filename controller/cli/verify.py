@@ -26,7 +26,9 @@ from rukpak.controller.views.mistakes import MisuseError
 from rukpak.controller.views.states import describe_signer
 from rukpak.controller.views.texts import dump_as
 
-_NOT_ASKED = SourcePin(kind="", resolved="", digest="", spec_digest="", resolved_at=datetime.fromtimestamp(0, UTC))
+_NOT_ASKED = SourcePin(
+    kind="", resolved="", digest="", spec_digest="", origin="-", resolved_at=datetime.fromtimestamp(0, UTC)
+)
 """In place of the pin of a source that is not asked."""
 
 

@@ -57,14 +57,14 @@ class Node:
     children: dict[str, Node] = field(default_factory=dict)
     executable: bool = False
     target: str = ""
-    """Of a link: a path from `origin`."""
+    """Where a link leads: a path from `origin`."""
     origin: Node | None = None
     refusal: Refusal | None = None
-    """Of a link: why it must not be read."""
+    """Why a link must not be read."""
     cleared: int = -1
     """The last layer whose whiteouts were applied here: to apply them again would be quadratic."""
     resolved: Node | None = None
-    """Of a link: where it leads, once `is_resolved`; None for nowhere, a refused link for what must not be read."""
+    """Where a link leads, once `is_resolved`; None for nowhere, a refused link for what must not be read."""
     is_resolved: bool = False
 
     @property
@@ -345,7 +345,6 @@ class _Writer:
             self._remove(node)
 
     def _clear(self, node: Node | None, layer: int) -> None:
-        """Remove the nodes of lower layers below a node."""
         if node is None or node.cleared == layer:
             return
         node.cleared = layer

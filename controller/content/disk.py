@@ -130,7 +130,7 @@ class Spool:
 
     @property
     def digest(self) -> str:
-        """Of what was written, as `sha256:…`."""
+        """Digest of what was written, as `sha256:…`."""
         return f"sha256:{self._hash.hexdigest()}"
 
     def append(self, data: bytes) -> None:

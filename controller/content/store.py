@@ -235,7 +235,6 @@ class ContentStore:
                 log.warning("content store was removed or replaced; opened it again", extra={"folder": str(self._root)})
 
     def _is_open(self) -> bool:
-        """Return whether the folder is there and locked by this store."""
         held = self._lock_file
         try:
             is_locked = held is not None and os.path.samestat(os.fstat(held), (self._root / "lock").stat())
@@ -516,7 +515,6 @@ def kept_whole(parts: Parts, root: Path) -> Iterator[None]:
 
 
 def _is_whole(parts: Parts, root: Path) -> bool:
-    """Whether a tree contains everything that its parts contained when they were stored."""
     try:
         wanted = {"/".join([target, path] if target else [path]) for _, target, folder in parts
                   for path in read_paths(folder.parent)}  # fmt: skip

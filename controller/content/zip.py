@@ -81,7 +81,7 @@ class Record:
     compressed: int
     size: int
     offset: int
-    """Of its local header."""
+    """Where its local header begins."""
     is_special: bool
     """Neither a file, a directory nor a link."""
 
@@ -111,7 +111,6 @@ def find_end(file: Seekable) -> End:
 
 
 def _is_end(tail: bytes, at: int) -> bool:
-    """Return whether exactly an end record and its comment start there."""
     comment = len(tail) - at - _END.size
     return comment >= 0 and _END.unpack_from(tail, at)[-1] == comment
 

@@ -25,7 +25,7 @@ MAGIC = b"\x28\xb5\x2f\xfd"
 _WINDOW_LOG = 25
 _WINDOW_BYTES = 1 << _WINDOW_LOG
 _HEADER_BYTES = 18
-"""Of a frame, at most (RFC 8878, section 3.1.1.1)."""
+"""Size of the header of a frame, at most (RFC 8878, section 3.1.1.1)."""
 _SINGLE_SEGMENT = 0x20
 _INPUT_BYTES = 8192  # what a frame leaves of it is copied: with large pieces, often for small frames
 # zstd:chunked writes a frame for the header of each file and for each 64 KiB of its content.

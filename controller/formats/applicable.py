@@ -291,7 +291,6 @@ def _check_lists(value: Mapping[str, Any], path: str, lists: Mapping[str, _Keys]
 
 
 def _check_items(items: Any, path: str, keys: _Keys) -> Iterator[str]:
-    """Yield a problem for each null and each duplicate in a keyed list."""
     if not isinstance(items, list) or _are_distinct(items, next(iter(keys))):
         return
     seen: dict[tuple[Any, ...], int] = {}

@@ -153,7 +153,6 @@ class _Manifests:
         return _no_content(looked, remedy + self._tree.describe_refused())
 
     def _folder(self, destination: str) -> str:
-        """Return the folder with the manifests of a destination."""
         manifests = join(destination, _FOLDER)
         has_manifests = is_folder(self._root / manifests)
         folder = manifests if has_manifests else destination
@@ -193,7 +192,6 @@ class _Manifests:
         return files
 
     def _read_below(self, folder: str) -> Iterator[str]:
-        """Return the subfolders that are read with a folder."""
         return _walk_below(self._root, folder, self._starts) if self._recursive else iter(())
 
     def _is_read(self, path: str, folder: str, *, is_deep: bool) -> bool:
@@ -266,7 +264,6 @@ def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:
 
 
 def _is_own(folder: str) -> bool:
-    """Return whether a folder is there for manifests."""
     return folder.rpartition("/")[2] == _FOLDER
 
 

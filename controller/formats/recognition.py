@@ -30,9 +30,7 @@ _LINE_BYTES, _MOST_TYPES = 4096, 100
 """Before a media type, of which a comment is looked for; and media types that are looked at."""
 _PACKAGE = (b"packageName", b"channels", b"currentCSV")
 MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
-"""Of files with manifests."""
 CHART_SUFFIXES = (".tgz", ".tar.gz")
-"""Of packaged charts."""
 _ENTRIES = 10_000
 """Entries of an archive that are checked; `helm package` writes Chart.yaml first."""
 _HEADER_BYTES = 512
@@ -66,7 +64,6 @@ class Archives:
         return (path for path in list_files(root, folder, CHART_SUFFIXES) if self._is_chart(root / path))
 
     def _is_chart(self, path: Path) -> bool:
-        """Return whether a file is a gzipped tar archive with Chart.yaml one folder down."""
         if self._left <= 0:
             return False
         with path.open("rb") as file:

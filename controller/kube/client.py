@@ -147,9 +147,9 @@ Query = Iterable[tuple[str, str | int]]
 DEFAULT_TIMEOUT: Timeout = (5, 30)
 PAGE_ITEMS = 500
 PAGE_BYTES = 8 << 20
-"""Of a page, which takes several times as much memory once it is read. Where objects are larger, pages have fewer."""
+"""Size of a page, which takes several times as much memory when read. Where objects are larger, pages have fewer."""
 REPLY_BYTES = 64 << 20
-"""Of any other reply."""
+"""Size of any other reply."""
 RELIST_SECONDS = 36_000.0
 
 
@@ -417,7 +417,7 @@ class Page:
 
     items: Objects
     resource_version: str
-    """Of the whole list."""
+    """Version of the whole list."""
     more: bool
     restarted: bool = False
     """Whether the list expired, so that this page contains all objects again."""

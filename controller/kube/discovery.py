@@ -18,6 +18,7 @@ from typing import Any
 
 from rukpak.api.plugins import Capabilities, CustomKind
 from rukpak.controller.formats.applicable import custom_kinds, reduce_schema
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.encoding import JSON
 from rukpak.controller.kube.errors import ApiError
@@ -27,6 +28,7 @@ AGGREGATED = ",".join(
     f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")
 )
 ROOTS = ("/api", "/apis")
+_OF_ANOTHER_SERVER = CustomKind(has_status=True, schema={})
 
 MISS_SECONDS = 5.0
 """Minimum age of a snapshot before an unknown kind causes a refresh."""
@@ -206,15 +208,27 @@ class Discovery:
                         raise
         return found
 
+    def with_custom_kinds(self, found: Capabilities) -> Capabilities:
+        """Return capabilities with what is known of all custom kinds, as `custom_kinds` does, by one list.
+
+        Raises: ApiError if the definitions cannot be listed.
+        """
+        listed = self._client.list(DEFINITIONS.path())
+        defined = _read_definitions(listed)
+        names = {(group, kind) for group, _, kind in defined}
+        others = {kind for kind in found.kinds if kind[0] not in BUILT_IN_GROUPS and kind[::2] not in names}
+        served = {kind: known for kind, known in defined.items() if kind in found.kinds}
+        return replace(found, custom={**served, **dict.fromkeys(others, _OF_ANOTHER_SERVER)})
+
     def _ask_definition(self, kind: GroupVersionKind, resource: Resource) -> dict[tuple[str, str, str], CustomKind]:
         # A list, since the controller may watch definitions, which is enough for that, but not get them.
         name = f"{resource.plural}.{kind.group}"
         listed = self._client.list(DEFINITIONS.path(), field_selector=f"metadata.name={name}")
-        definitions = [{"apiVersion": DEFINITIONS.api_version, "kind": DEFINITIONS.kind, **item} for item in listed]
+        definitions = list(listed)
         if not definitions:
-            return {kind: CustomKind(has_status=True, schema={})}
-        known = custom_kinds(definitions).get(kind)
-        return {kind: replace(known, schema=reduce_schema(known.schema))} if known else {}
+            return {kind: _OF_ANOTHER_SERVER}
+        known = _read_definitions(definitions).get(kind)
+        return {kind: known} if known else {}
 
     def _may_show_more(self, snapshot: _Snapshot) -> bool:
         """Whether kinds were added or removed since the snapshot, or so shortly before that it may lag behind."""
@@ -302,7 +316,6 @@ def _parse_resources(group: str, version: str, items: Iterable[Mapping[str, Any]
 
 
 def _list_versions(value: Mapping[str, Any]) -> Iterable[GroupVersion]:
-    """Yield the versions in an APIVersions or an APIGroupList."""
     yield from (("", version) for version in value.get("versions") or [])
     for group in value.get("groups") or []:
         yield from ((group["name"], version["version"]) for version in group["versions"])
@@ -313,3 +326,11 @@ def _parse_walked(group: str, version: str, items: Iterable[Mapping[str, Any]]) 
         if "/" not in item["name"]:  # a subresource
             verbs = frozenset(item.get("verbs") or [])
             yield Resource(group, version, item["kind"], item["name"], item["namespaced"], verbs)
+
+
+def _read_definitions(listed: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], CustomKind]:
+    """Return what definitions say about the fields that are stored; items of a list have no kind."""
+    defined = custom_kinds(
+        [{"apiVersion": DEFINITIONS.api_version, "kind": DEFINITIONS.kind, **each} for each in listed]
+    )
+    return {kind: replace(known, schema=reduce_schema(known.schema)) for kind, known in defined.items()}

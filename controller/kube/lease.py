@@ -335,7 +335,6 @@ class Election:
                 raise
 
     def _release(self) -> None:
-        """Let another process take over immediately."""
         spec = {**self._spec(), "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time()}
         body = {**(self._lease or {}), "spec": spec}
         try:

@@ -41,7 +41,7 @@ from rukpak.controller.manager.serving import METRICS, PROBES, ListenError, Prot
 from rukpak.controller.manager.survey import ShardSurvey
 from rukpak.controller.manager.workers import Dispatcher, Workers
 from rukpak.controller.observe.explanations import Explainer
-from rukpak.controller.observe.following import ContestedWatches, GrantWatches, NamedWatches, ObjectFollower
+from rukpak.controller.observe.following import GrantWatches, ObjectFollower, Topic
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.processes.memory_limit import MemoryLimit
 from rukpak.controller.processes.programs import Mechanisms
@@ -84,9 +84,7 @@ class _Process:
     store: ContentStore
     memory: MemoryLimit
     limits: Limits
-    """Of one bundle, scaled to the memory."""
     admission: Admission
-    """Of memory."""
     quarantine: Quarantine
 
 
@@ -105,7 +103,18 @@ def assemble(settings: Settings) -> Manager:
         return share_of(policy.complete(found)) if found else ""  # deleted or unreadable: done quickly
 
     queue = WorkQueue(workers=settings.workers, share=_share, on_waited=metrics.waited, on_worked=metrics.worked)
-    dispatcher, follower = Dispatcher(queue), ObjectFollower(client)
+    dispatcher = Dispatcher(queue)
+    follower = ObjectFollower(
+        client,
+        {
+            Topic.SOURCES: dispatcher.secret_changed,
+            Topic.CONFIG: dispatcher.config_changed,
+            Topic.ACCOUNTS: dispatcher.ended,
+            Topic.CONTESTED: dispatcher.contested_changed,
+            Topic.DEPENDENCIES: dispatcher.deployment_changed,
+            Topic.GIVERS: dispatcher.contested_changed,
+        },
+    )
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
     sweeper = Sweeper(
         partial(remove_orphans, client, settings.namespace), partial(client.supervisor.note, Kind.OTHER, "sweep")
@@ -222,7 +231,7 @@ def _make_services(
     background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed, process.metrics)
     access = SourceAccess(
         SecretReader(client, settings.readable_namespaces(), settings.network(in_pod=is_in_pod()).registry_mirrors),
-        NamedWatches(follower, dispatcher.secret_changed),
+        follower,
         dispatcher.ended,
         process.admission,
         process.quarantine,
@@ -236,25 +245,17 @@ def _make_services(
         builder=builder,
         background=background,
         access=access,
-        configs=ConfigObjects(client, NamedWatches(follower, dispatcher.config_changed)),
+        configs=ConfigObjects(client, follower),
         poller=Poller(builder, background, access),
         large=LargeRevisions(process.admission, process.limits, dispatcher.ended),
         signatures=settings.signatures(),
-        accounts=Accounts(
-            client,
-            accounts,
-            NamedWatches(follower, dispatcher.ended),
-            GrantWatches(client, dispatcher.rights_changed),
-        ),
+        accounts=Accounts(client, accounts, follower, GrantWatches(client, dispatcher.rights_changed)),
         applier=applier,
         remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
         hook_runner=HookRunner(client, discovery, watches),
         follower=follower,
-        contested=ContestedWatches(follower, discovery, dispatcher.contested_changed),
         explainer=Explainer(client, dispatcher.health_explained),
         dependencies=DependencyReader(client, discovery, watches),
-        elsewhere=NamedWatches(follower, dispatcher.deployment_changed),
-        givers=NamedWatches(follower, dispatcher.contested_changed),
         writer=StatusWriter(client, watches, events),
         observer=process.metrics,
         takeovers=_make_takeovers(process, dispatcher.ended),
@@ -350,7 +351,6 @@ def _make_survey(process: _Process, services: Services) -> ShardSurvey:
 def _measure(
     process: _Process, services: Services, queue: WorkQueue, survey: ShardSurvey, elected: threading.Event
 ) -> None:
-    """Have scrapes include the state of the process."""
     settings = process.settings
     process.metrics.serve(
         ProcessState(

@@ -1,4 +1,11 @@
-"""Starts and stops a controller. Not here: how its parts are created and connected (assemble.py)."""
+"""Starts and stops a controller.
+
+A standby watches the kinds that `status.managedKinds` names. Before it becomes active, it lists all BundleDeployments
+and all kinds again, so that it does not overwrite what the previous leader has just written. Passes wait for these
+lists; a deletion waits even while one of them fails.
+
+Not here: how its parts are created and connected (assemble.py).
+"""
 
 from __future__ import annotations
 

@@ -347,7 +347,6 @@ def _write_conditions(deployments: Iterable[BundleDeployment], shard: str) -> by
 
 
 def _family(name: str, values: Mapping[tuple[str, ...], float]) -> Metric:
-    """Return a gauge or counter with its values by labels."""
     described = DESCRIBED[name]
     family = _FAMILIES[described.type](name, described.help, labels=described.labels)
     for labels, value in values.items():

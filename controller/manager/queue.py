@@ -34,9 +34,8 @@ class RetryRate:
     """How fast failures are retried."""
 
     backoff: Backoff = _BACKOFF
-    """Of one key."""
     retries_per_second: float = 10.0
-    """Of all keys together."""
+    """For all keys together."""
     burst: int = 100
     """Retries that may exceed that rate at once."""
 

@@ -46,7 +46,7 @@ class ConnectionLimits:
 
     total: int
     per_peer: int
-    """Of one address. A kubelet has one short connection for each running probe, so two."""
+    """Connections of one address. A kubelet has one short connection for each running probe, so two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ Route = Callable[[], Reply]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
-    """Of what a server serves."""
+    """How a server protects what it serves."""
 
     context: Callable[[], ssl.SSLContext] | None = None
     """Returns the TLS settings of a new connection; None: plain http."""

@@ -5,7 +5,6 @@ BundleDeployments to reconcile. Not here: what to do about it (`apply`, `reconci
 
     watches          START HERE: everything that a pass asks; connects the modules below
     deployments      the latest known BundleDeployments
-    statuses         the status of each as the controller left it
     relations        which of them depend on which, or take over objects of which
     kinds            managed objects: watched kinds, objects by owner
     records          the part of a managed object that is kept, and what has changed since a reader last looked

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import marshal
+import re
 import time
 import zlib
 from collections import Counter
@@ -25,16 +26,17 @@ from sys import intern
 from typing import Any
 
 from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import ConditionType, Reason
 from rukpak.api.v1alpha2.policies import CrdUpgradeSafety, Drift
 from rukpak.api.v1alpha2.reading import read, try_to_read
 from rukpak.api.v1alpha2.sources import Source
-from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta
+from rukpak.api.v1alpha2.types import BundleDeployment, Condition, ObjectMeta
+from rukpak.controller.content.digests import is_digest
 from rukpak.controller.kube.cache import parse_version
 from rukpak.controller.kube.client import ApiError, Client
-from rukpak.controller.kube.resources import DEPLOYMENTS
-from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
+from rukpak.controller.kube.resources import DEPLOYMENTS, read_kinds
+from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard, is_unclaimed, wanted_shard
 from rukpak.controller.kube.watch import Pace, Reflector
-from rukpak.controller.observe.statuses import Writers, writers_of
 
 log = logging.getLogger(__name__)
 INSTALL_API = "rukpak crd | kubectl apply --server-side -f -"
@@ -54,6 +56,9 @@ _LEFT_OUT: Mapping[str, Any] = {
 }
 """What an outline has in place of what a spec may have much of."""
 
+_STATE = re.compile(r"v[0-9]{1,9}:(?P<digest>.*)")
+_TYPES, _REASONS = frozenset(each.value for each in ConditionType), frozenset(each.value for each in Reason)
+
 HealthCheck = Mapping[str, Any]
 """An entry of `spec.healthChecks`, as written."""
 
@@ -67,8 +72,6 @@ class SeenDeployment:
     resource_version: str
     outline: BundleDeployment | None
     """The whole; if its spec or metadata are large, without what is free in form or number in them."""
-    writers: Writers
-    """Of its status."""
     packed: bytes = b""
     """The whole, compressed, if that is more than the outline."""
     checks: tuple[HealthCheck, ...] = ()
@@ -76,11 +79,11 @@ class SeenDeployment:
 
     @property
     def deployment(self) -> BundleDeployment | None:
-        """The whole, unpacked on each call: do not keep it longer than needed."""
+        """The whole, `usable`, unpacked on each call: do not keep it longer than needed."""
         if not self.packed:
-            return self.outline
+            return usable(self.outline) if self.outline else None
         # Our own bytes. Not JSON: deeply nested values can be parsed, but not serialized.
-        return read(marshal.loads(zlib.decompress(self.packed)))  # noqa: S302
+        return usable(read(marshal.loads(zlib.decompress(self.packed))))  # noqa: S302
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,7 +366,6 @@ def make_seen(manifest: dict[str, Any]) -> SeenDeployment:
         outline=outline,
         packed=packed,
         checks=tuple(check.model_dump(mode="json", by_alias=True, exclude_defaults=True) for check in checks),
-        writers=writers_of(manifest),
     )
 
 
@@ -399,9 +401,48 @@ def _outline_metadata(metadata: ObjectMeta) -> ObjectMeta:
     )
 
 
+def usable(deployment: BundleDeployment) -> BundleDeployment:
+    """Return a BundleDeployment without what its status has that the controller never writes; itself if that is all.
+
+    What is missing is found out again, from the revision store and from all kinds that it names.
+    """
+    status = deployment.status
+    state = _STATE.fullmatch(status.managed_state)
+    kept: dict[str, Any] = {
+        "revision": status.revision if is_digest(status.revision) else "",
+        "installed_revision": status.installed_revision if is_digest(status.installed_revision) else "",
+        "managed_state": status.managed_state if state and is_digest(state["digest"]) else "",
+        "managed_kinds": tuple(map(str, read_kinds(status.managed_kinds))),
+        "skipped_kinds": tuple(map(str, read_kinds(status.skipped_kinds))),
+        "conditions": tuple(filter(_is_known, status.conditions)),
+    }
+    changes = {name: value for name, value in kept.items() if value != getattr(status, name)}
+    return deployment.model_copy(update={"status": status.model_copy(update=changes)}) if changes else deployment
+
+
+def _is_known(condition: Condition) -> bool:
+    return condition.type in _TYPES and condition.reason in _REASONS
+
+
+def is_damaged(deployment: BundleDeployment) -> bool:
+    """Return whether another client has garbled the status or removed the finalizer."""
+    lacks_finalizer = (
+        names.FINALIZER not in deployment.metadata.finalizers and deployment.metadata.deletion_timestamp is None
+    )
+    return lacks_finalizer or bool(deployment.status_problem) or usable(deployment) is not deployment
+
+
 def needs_pass(old: SeenDeployment | None, new: SeenDeployment | None) -> bool:
     """Return whether a change needs a pass; the controller's own writes to status do not."""
-    return old is None or new is None or _pass_inputs(old) != _pass_inputs(new)
+    return old is None or new is None or _pass_inputs(old) != _pass_inputs(new) or _is_wiped(old, new)
+
+
+def _is_wiped(old: SeenDeployment, new: SeenDeployment) -> bool:
+    return not _lacks_status(old) and _lacks_status(new)
+
+
+def _lacks_status(seen: SeenDeployment) -> bool:
+    return seen.outline is None or is_unclaimed(seen.outline.status)
 
 
 def _pass_inputs(seen: SeenDeployment) -> tuple[object, ...]:

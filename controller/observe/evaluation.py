@@ -60,7 +60,7 @@ class Evaluator:
         self._lock = threading.Lock()
         self._idle: list[_Child] = []
         self._problems: dict[str, str] = {}
-        """Of well-formed and other expressions that were asked about."""
+        """What was answered about expressions, well-formed or not."""
         self._is_stopped = False
 
     def find_problem(self, expression: str) -> str:

@@ -18,14 +18,15 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
 from http import HTTPStatus
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
-from weakref import WeakSet
+from typing import Any
 
-from rukpak.controller.kube.cache import Cache, Change, Key, RecordT, Trace, make_trace
+from rukpak.controller.kube.cache import Cache, Change, Trace, make_trace
 from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.encoding import METADATA
@@ -43,16 +44,30 @@ from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.sharing import Shares
 
-__all__ = ["Followed", "ObjectFollower", "Subscription"]
 log = logging.getLogger(__name__)
 WATCHES = 32
 TIMEOUT = (2.0, 5.0)
 """Seconds to connect, and of silence: how long a slow request of one tenant may delay the others."""
-ExpectedT_contra = TypeVar("ExpectedT_contra", contravariant=True)
-KeyT = TypeVar("KeyT", bound=Hashable)
 MOST = 5
-"""How many objects are followed for one BundleDeployment; the others are retried periodically."""
+"""How many contested objects are followed for one BundleDeployment; the others are retried periodically."""
 RESOURCES = (ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+
+
+class Topic(Enum):
+    """What an object is followed for, which decides what happens when it changes."""
+
+    SOURCES = auto()
+    """Secrets and local content that sources have read."""
+    CONFIG = auto()
+    """What `spec.configFrom` refers to."""
+    ACCOUNTS = auto()
+    """Missing ServiceAccounts."""
+    CONTESTED = auto()
+    """Wanted objects that have another owner or are being deleted."""
+    DEPENDENCIES = auto()
+    """BundleDeployments of other shards, and other objects, that are waited for."""
+    GIVERS = auto()
+    """BundleDeployments of other shards that objects are taken from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,171 +80,198 @@ class PollingPace:
     """Between two requests for the same object."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription(Generic[RecordT]):
-    """An object to follow, of which only metadata is read.
+@dataclass(frozen=True, slots=True)
+class ObjectReference:
+    """An object, and the user that reads it."""
 
-    Attributes:
-        project: returns the record of an object, which it must not keep.
-        user: to act as; None for the controller.
-        on_change: gets (old, new) on a thread of the follower; keep it short.
-        on_synced: called on that thread once it is known whether the object exists.
-    """
-
-    resource: Resource
     namespace: str
     name: str
-    project: Callable[[dict[str, Any]], RecordT]
-    user: User | None = None
-    on_change: Callable[[RecordT | None, RecordT | None], None]
-    on_synced: Callable[[], None] = lambda: None
-
-    @property
-    def key(self) -> Key:
-        """The key of its record."""
-        return self.namespace, self.name
+    user: str = ""
+    """Empty: the controller."""
+    resource: Resource = SECRETS
 
 
-class Followed(Protocol[RecordT]):
-    """An object that is followed."""
-
-    @property
-    def synced(self) -> bool:
-        """Whether it is known if the object exists."""
-
-    def get(self, key: Key) -> RecordT | None:
-        """Return the newest known record."""
-
-    def learn(self, record: RecordT) -> None:
-        """Keep the record of a reply, if it is newer."""
-
-    def start(self) -> None:
-        """Start; only once."""
-
-    def stop(self) -> None:
-        """Stop; returns immediately."""
+Seen = str | Record
+"""How a pass saw an object: its resourceVersion, empty if it did not exist; or all that decides who owns it."""
 
 
 class ObjectFollower:
-    """Thread-safe.
+    """Thread-safe; a BundleDeployment has one pass at a time.
 
     Args:
+        client: acts as the user of each reference.
+        handlers: called with the name of a BundleDeployment when an object is not as its pass saw it.
         watches: how many objects are watched; the others are polled.
+        pace: of polling.
     """
 
-    def __init__(self, client: Client, *, watches: int = WATCHES, pace: PollingPace = PollingPace()) -> None:
-        self._client = client
-        self._places = Shares(watches)
-        self._lock = threading.Lock()
+    def __init__(
+        self,
+        client: Client,
+        handlers: Mapping[Topic, Callable[[str], None]],
+        *,
+        watches: int = WATCHES,
+        pace: PollingPace = PollingPace(),
+    ) -> None:
+        self._client, self._handlers = client, handlers
+        self._watches = Shares(watches)
         self._poller = _Poller(pace, client.supervisor)
-        self._followed: WeakSet[_ByWatch[Any] | _ByPolling[Any]] = WeakSet()
-        self._objects: list[FollowedObjects[Any, Any]] = []
+        self._followed: dict[str, dict[tuple[Topic, ObjectReference], _Followed]] = {}
+        self._lock = threading.Lock()
 
-    def make(self, share: str, subscription: Subscription[RecordT]) -> Followed[RecordT]:
-        """Return a follower of an object, charged to a share; the caller starts it."""
-        client = self._client.acting_as(subscription.user)
+    def followed(self, name: str, topic: Topic) -> Collection[ObjectReference]:
+        """Return the objects that a BundleDeployment follows."""
         with self._lock:
-            has_place = self._places.take(share)
-        made: _ByWatch[RecordT] | _ByPolling[RecordT] = (
-            _ByWatch(client, subscription, lambda: self._give_back(share))
-            if has_place
-            else _ByPolling(client, subscription, self._poller, share)
-        )
-        with self._lock:
-            self._followed.add(made)
-        return made
+            return {reference for found, reference in self._followed.get(name, ()) if found is topic}
 
-    def include(self, objects: FollowedObjects[Any, Any]) -> None:
-        """Let `release` end what is followed there, too."""
-        self._objects.append(objects)
+    def follow(
+        self, name: str, topic: Topic, objects: Mapping[ObjectReference, Seen | None], *, share: str = ""
+    ) -> None:
+        """Have a BundleDeployment follow exactly these objects.
+
+        Args:
+            name: of the BundleDeployment.
+            topic: what for; objects of other topics remain followed.
+            objects: how the pass saw each; None: not again, which is for one that is followed already.
+            share: that is charged for it.
+        """
+        with self._lock:
+            before = self._followed.pop(name, {})
+            kept = {key: each for key, each in before.items() if key[0] is not topic or key[1] in objects}
+            ended = [each for key, each in before.items() if key not in kept]
+            started = {
+                (topic, reference): self._open(reference, seen, partial(self._handlers[topic], name), share)
+                for reference, seen in objects.items()
+                if seen is not None and (topic, reference) not in kept
+            }
+            if current := kept | started:
+                self._followed[name] = current
+        self._stop(ended)
+        for reference, seen in objects.items():
+            if seen is not None:
+                current[topic, reference].expect(seen)
+        for each in started.values():
+            each.source.start()
 
     def release(self, name: str) -> None:
         """Follow nothing for a BundleDeployment any more."""
-        for objects in self._objects:
-            objects.release(name)
+        with self._lock:
+            ended = self._followed.pop(name, {})
+        self._stop(ended.values())
 
     def drop(self) -> None:
         """Forget all records, and read the objects again: the cluster is in another state than known."""
         with self._lock:
-            followed = list(self._followed)
+            followed = [each for objects in self._followed.values() for each in objects.values()]
         for each in followed:
-            each.drop()
+            each.source.drop()
 
-    def _give_back(self, share: str) -> None:
-        with self._lock:
-            self._places.give_back(share)
+    def _open(self, reference: ObjectReference, seen: Seen, changed: Callable[[], None], share: str) -> _Followed:
+        followed = _Followed(reference, seen, changed, share)
+        client = self._client.acting_as(User(reference.user) if reference.user else None)
+        if self._watches.take(share):
+            followed.source = Reflector(
+                client,
+                reference.resource.path(reference.namespace),
+                field_selector=f"metadata.name={reference.name}",
+                metadata=True,
+                project=followed.project,
+                on_change=followed.compare,
+                on_synced=followed.note_synced,
+            )
+        else:
+            followed.source = _Polled(client, followed, self._poller)
+        return followed
+
+    def _stop(self, ended: Iterable[_Followed]) -> None:
+        for each in ended:
+            each.source.stop()
+            if isinstance(each.source, Reflector):
+                with self._lock:
+                    self._watches.give_back(each.share)
 
 
-class _ByWatch(Reflector[RecordT]):
-    """Follows by a watch, whose place is given back when it stops."""
+class _Followed:
+    """An object that is followed for one BundleDeployment, and how its pass saw it."""
 
-    def __init__(self, client: Client, subscription: Subscription[RecordT], ended: Callable[[], None]) -> None:
-        self._ended = ended
-        super().__init__(
-            client,
-            subscription.resource.path(subscription.namespace),
-            field_selector=f"metadata.name={subscription.name}",
-            metadata=True,
-            project=subscription.project,
-            on_change=subscription.on_change,
-            on_synced=subscription.on_synced,
-        )
+    source: Reflector[Trace | Record] | _Polled
 
-    def stop(self) -> None:
-        """Stop, and give the place back."""
-        super().stop()
-        self._ended()
+    def __init__(self, reference: ObjectReference, seen: Seen, changed: Callable[[], None], share: str) -> None:
+        self.reference, self.share = reference, share
+        self._seen, self._changed = seen, changed
 
+    def project(self, manifest: dict[str, Any]) -> Trace | Record:
+        """Return as much of the object as decides whether it is as it was seen."""
+        if isinstance(self._seen, str):
+            return make_trace(manifest)
+        return project(manifest, self._seen.key.group, self._seen.key.kind)
 
-class _ByPolling(Generic[RecordT]):
-    """Follows by polling."""
-
-    def __init__(self, client: Client, subscription: Subscription[RecordT], poller: _Poller, share: str) -> None:
-        self._client, self._subscription, self._poller = client, subscription, poller
-        self.share = share
-        self._cache: Cache[RecordT] = Cache()
-        self._synced = False
+    def expect(self, seen: Seen) -> None:
+        """Learn how the pass saw the object; notify if it differs now."""
+        self._seen = seen
+        if isinstance(seen, Record) and self.source.synced:
+            self.source.learn(seen)  # the watch may lag behind
+            self.compare(None, self._known)
+        elif known := self._known:
+            self.compare(None, known)
 
     @property
-    def synced(self) -> bool:
-        """See Followed."""
-        return self._synced
+    def _known(self) -> Trace | Record | None:
+        return self.source.get((self.reference.namespace, self.reference.name))
 
-    def get(self, key: Key) -> RecordT | None:
-        """See Followed."""
-        return self._cache.get(key)
+    def note_synced(self) -> None:
+        """Notify if the object was deleted before it was followed: then there will be no event."""
+        known = self._known
+        if known is None or isinstance(self._seen, Record):  # which may have been judged again during the first list
+            self.compare(None, known)
 
-    def learn(self, record: RecordT) -> None:
-        """See Followed."""
-        self._cache.learn(record)
+    def compare(self, _old: Trace | Record | None, new: Trace | Record | None) -> None:
+        """Notify if the object is not as it was seen."""
+        if _differs(self._seen, new):
+            self._changed()
 
-    def start(self) -> None:
-        """See Followed."""
-        self._poller.add(self)
 
-    def stop(self) -> None:
-        """See Followed."""
-        self._poller.remove(self)
+def _differs(seen: Seen, now: Trace | Record | None) -> bool:
+    if isinstance(seen, Record):
+        return not isinstance(now, Record) or _owner_inputs(now) != _owner_inputs(seen)
+    # Versions compare as integers, see kube/cache.py.
+    return int(now.resource_version) > int(seen or 0) if now else bool(seen)
+
+
+def _owner_inputs(record: Record) -> tuple[object, ...]:
+    """Return the fields that decide whether an object may be applied."""
+    owner = (record.owner, record.owner_uid, record.applied_digest, record.released_from)
+    return (record.uid, record.deleting, *owner, record.controller_uid, record.marks)
+
+
+class _Polled:
+    """Follows by polling, as a Reflector does by a watch."""
+
+    def __init__(self, client: Client, followed: _Followed, poller: _Poller) -> None:
+        self._client, self._followed = client, followed
+        self._cache: Cache[Trace | Record] = Cache()
+        self.synced, self.share = False, followed.share
+        self.get, self.learn = self._cache.get, self._cache.learn
+        self.start, self.stop = partial(poller.add, self), partial(poller.remove, self)
 
     def drop(self) -> None:
-        """Forget the record."""
         self._cache.drop()
-        self._synced = False
+        self.synced = False
 
     def poll(self) -> None:
         """Send one request, and report changes; a failed one is retried in its turn."""
-        subscription = self._subscription
-        path = subscription.resource.path(subscription.namespace, subscription.name)
+        reference = self._followed.reference
+        path = reference.resource.path(reference.namespace, reference.name)
         try:
             reply = self._client.request("GET", path, accept=METADATA, timeout=TIMEOUT)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 self._take(None)
             return
-        self._take(subscription.project(reply.value))
+        self._take(self._followed.project(reply.value))
 
-    def _take(self, record: RecordT | None) -> None:
-        known = self._cache.get(self._subscription.key)
+    def _take(self, record: Trace | Record | None) -> None:
+        known = self.get((self._followed.reference.namespace, self._followed.reference.name))
         if record is not None:
             changes = self._cache.put(record)
         elif known is not None:
@@ -237,10 +279,10 @@ class _ByPolling(Generic[RecordT]):
         else:
             changes = []
         for change in changes:
-            self._subscription.on_change(change.old, change.new)
-        if not self._synced:
-            self._synced = True
-            self._subscription.on_synced()
+            self._followed.compare(change.old, change.new)
+        if not self.synced:
+            self.synced = True
+            self._followed.note_synced()
 
 
 class _Poller:
@@ -248,12 +290,12 @@ class _Poller:
 
     def __init__(self, pace: PollingPace, supervisor: Supervisor) -> None:
         self._pace, self._supervisor = pace, supervisor
-        self._lines: OrderedDict[str, OrderedDict[_ByPolling[Any], float]] = OrderedDict()
+        self._lines: OrderedDict[str, OrderedDict[_Polled, float]] = OrderedDict()
         """Shares in order of their turns; for each its objects, least recently polled first, and when each is due."""
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def add(self, polled: _ByPolling[Any]) -> None:
+    def add(self, polled: _Polled) -> None:
         """Start to poll an object, soon for the first time."""
         with self._changed:
             line = self._lines.setdefault(polled.share, OrderedDict())
@@ -264,7 +306,7 @@ class _Poller:
                 self._thread.start()
             self._changed.notify()
 
-    def remove(self, polled: _ByPolling[Any]) -> None:
+    def remove(self, polled: _Polled) -> None:
         """Stop polling an object."""
         with self._changed:
             line = self._lines.get(polled.share, OrderedDict())
@@ -281,7 +323,7 @@ class _Poller:
                 log.exception("object not polled", extra={"share": polled.share})
             time.sleep(self._pace.between)
 
-    def _next(self) -> _ByPolling[Any] | None:
+    def _next(self) -> _Polled | None:
         """Wait for the next object that is due, and return it; None, and no thread is left, if there is no object."""
         with self._changed:
             while self._lines:
@@ -298,148 +340,6 @@ class _Poller:
             return None
 
 
-class FollowedObject(Protocol[ExpectedT_contra]):
-    """An object that is followed for one BundleDeployment."""
-
-    @property
-    def followed(self) -> Followed[Any]:
-        """Its follower."""
-
-    def expect(self, expected: ExpectedT_contra) -> None:
-        """Note how the pass saw the object; notify if it differs now."""
-
-
-class FollowedObjects(Generic[KeyT, ExpectedT_contra]):
-    """Thread-safe; a BundleDeployment has one pass at a time."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, dict[KeyT, FollowedObject[ExpectedT_contra]]] = {}
-        self._lock = threading.Lock()
-
-    def of(self, name: str) -> Collection[KeyT]:
-        """Return the objects that a BundleDeployment follows."""
-        with self._lock:
-            return set(self._by_name.get(name, ()))
-
-    def follow(
-        self,
-        name: str,
-        expected: Mapping[KeyT, ExpectedT_contra],
-        make: Callable[[KeyT], FollowedObject[ExpectedT_contra]],
-    ) -> None:
-        """Have a BundleDeployment follow exactly these objects.
-
-        Args:
-            name: of the BundleDeployment.
-            expected: how the pass saw each of them.
-            make: returns the follower of an object, not started yet; called under the lock.
-        """
-        with self._lock:
-            before = self._by_name.pop(name, {})
-            ended = [each for key, each in before.items() if key not in expected]
-            started = {key: make(key) for key in expected if key not in before}
-            current = {key: each for key, each in before.items() if key in expected} | started
-            if current:
-                self._by_name[name] = current
-        for each in ended:
-            each.followed.stop()
-        for key, each in current.items():
-            each.expect(expected[key])
-        for each in started.values():
-            each.followed.start()
-
-    def release(self, name: str) -> None:
-        """Have a BundleDeployment follow nothing."""
-        with self._lock:
-            ended = self._by_name.pop(name, {})
-        for each in ended.values():
-            each.followed.stop()
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedObject:
-    """An object, and the user that reads it."""
-
-    namespace: str
-    name: str
-    user: str = ""
-    """Empty: the controller."""
-    resource: Resource = SECRETS
-
-
-class NamedWatches:
-    """Thread-safe.
-
-    Args:
-        follower: follows the objects.
-        changed: called with the name of a BundleDeployment when an object differs from the version that it read.
-    """
-
-    def __init__(self, follower: ObjectFollower, changed: Callable[[str], None]) -> None:
-        self._follower, self._changed = follower, changed
-        self._objects = FollowedObjects[WatchedObject, str]()
-        follower.include(self._objects)
-
-    def of(self, name: str) -> Collection[WatchedObject]:
-        """Return the objects that are watched for a BundleDeployment."""
-        return self._objects.of(name)
-
-    def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
-        """Watch exactly these objects for a BundleDeployment.
-
-        Args:
-            name: of the BundleDeployment.
-            objects: with the resourceVersion that was read; empty if the object did not exist.
-            share: that is charged for it.
-        """
-
-        def _make(watched: WatchedObject) -> _NamedObject:
-            return _NamedObject(self._follower, share, watched, lambda: self._changed(name))
-
-        self._objects.follow(name, objects, _make)
-
-
-class _NamedObject:
-    """An object that is followed for its version, for one BundleDeployment."""
-
-    def __init__(
-        self, follower: ObjectFollower, share: str, watched: WatchedObject, changed: Callable[[], None]
-    ) -> None:
-        self._key = (watched.namespace, watched.name)
-        self._changed = changed
-        self._version = ""
-        subscription = Subscription(
-            resource=watched.resource,
-            namespace=watched.namespace,
-            name=watched.name,
-            user=User(watched.user) if watched.user else None,
-            project=make_trace,
-            on_change=self._compare,
-            on_synced=self._note_absence,
-        )
-        self.followed = follower.make(share, subscription)
-
-    def expect(self, version: str) -> None:
-        """Note the version that was read; notify if a later one is already known."""
-        self._version = version
-        known = self.followed.get(self._key)
-        if known is not None and _is_later(known, version):
-            self._changed()
-
-    def _note_absence(self) -> None:
-        if self._version and self.followed.get(self._key) is None:
-            self._changed()  # deleted before it was followed, so there will be no event
-
-    def _compare(self, _old: Trace | None, new: Trace | None) -> None:
-        if _is_later(new, self._version) if new else self._version:
-            self._changed()
-
-
-def _is_later(trace: Trace, version: str) -> bool:
-    """Compare versions as integers, see kube/cache.py."""
-    return int(trace.resource_version) > int(version or 0)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contested:
     """An object that a BundleDeployment wants but must not apply, since it has another owner."""
@@ -450,85 +350,26 @@ class Contested:
     """As it was judged; None if it was not read again."""
 
 
-class ContestedWatches:
-    """Thread-safe.
+def follow_contested(
+    follower: ObjectFollower, discovery: Discovery, name: str, contested: Iterable[Contested], *, share: str = ""
+) -> None:
+    """Have a BundleDeployment follow exactly these objects that it must not apply, at most `MOST`.
 
-    Args:
-        follower: follows the objects.
-        changed: called with the name of a BundleDeployment when an object that it wants has another owner, or none.
+    Raises: ApiError if discovery fails; then nothing changes.
     """
-
-    def __init__(self, follower: ObjectFollower, discovery: Discovery, changed: Callable[[str], None]) -> None:
-        self._follower, self._discovery, self._changed = follower, discovery, changed
-        self._objects = FollowedObjects[ObjectKey, Record | None]()
-        follower.include(self._objects)
-
-    def watch(self, name: str, contested: Iterable[Contested], *, share: str = "") -> None:
-        """Watch exactly these objects for a BundleDeployment, at most `MOST`.
-
-        Args:
-            name: of the BundleDeployment.
-            contested: objects that it must not apply.
-            share: that is charged for it.
-
-        Raises: ApiError if discovery fails.
-        """
-        wanted = {each.key: each for each in islice(contested, MOST)}
-        kept = self._objects.of(name)
-        # May send a request, and fail: nothing changes then.
-        added = {
-            key: (resource, each.record)
-            for key, each in wanted.items()
-            if key not in kept and (resource := self._discovery.resource(each.kind)) and each.record
-        }
-
-        def _make(key: ObjectKey) -> _ContestedObject:
-            resource, record = added[key]
-            return _ContestedObject(self._follower, share, resource, record, lambda: self._changed(name))
-
-        followed = {key: each.record for key, each in wanted.items() if key in kept or key in added}
-        self._objects.follow(name, followed, _make)
+    known = {_key_of(reference): reference for reference in follower.followed(name, Topic.CONTESTED)}
+    objects: dict[ObjectReference, Seen | None] = {}
+    for each in {each.key: each for each in islice(contested, MOST)}.values():
+        if reference := known.get(each.key):
+            objects[reference] = each.record
+        elif each.record and (resource := discovery.resource(each.kind)):  # may send a request
+            objects[ObjectReference(each.key.namespace, each.key.name, resource=resource)] = each.record
+    follower.follow(name, Topic.CONTESTED, objects, share=share)
 
 
-class _ContestedObject:
-    """An object that is followed for its owner, for one BundleDeployment."""
-
-    def __init__(
-        self, follower: ObjectFollower, share: str, resource: Resource, record: Record, changed: Callable[[], None]
-    ) -> None:
-        self._changed, self._judged = changed, record
-        key = record.key
-        subscription = Subscription(
-            resource=resource,
-            namespace=key.namespace,
-            name=key.name,
-            project=lambda manifest: project(manifest, key.group, key.kind),
-            on_change=self._compare,
-            on_synced=self._compare_known,
-        )
-        self.followed = follower.make(share, subscription)
-
-    def expect(self, record: Record | None) -> None:
-        """Note the record that was judged last; notify if the owner has changed since."""
-        if record is None:
-            return
-        self._judged = record
-        if self.followed.synced:
-            self.followed.learn(record)  # the watch may lag behind
-            self._compare_known()
-
-    def _compare_known(self) -> None:
-        self._compare(None, self.followed.get((self._judged.key.namespace, self._judged.key.name)))
-
-    def _compare(self, _old: Record | None, new: Record | None) -> None:
-        if new is None or _owner_inputs(new) != _owner_inputs(self._judged):
-            self._changed()
-
-
-def _owner_inputs(record: Record) -> tuple[object, ...]:
-    """Return the fields that decide whether an object may be applied."""
-    owner = (record.owner, record.owner_uid, record.applied_digest, record.released_from)
-    return (record.uid, record.deleting, *owner, record.controller_uid, record.marks)
+def _key_of(reference: ObjectReference) -> ObjectKey:
+    resource = reference.resource
+    return ObjectKey(resource.group, resource.kind, reference.namespace, reference.name)
 
 
 class GrantWatches:

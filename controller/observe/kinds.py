@@ -544,21 +544,31 @@ class Projection:
             return project(manifest, group, kind)
         manifest = {**manifest, "apiVersion": resource.api_version, "kind": kind}
         owner = (manifest["metadata"].get("labels") or {}).get(names.OWNER_LABEL, "")
-        verdict = self.judge(owner, manifest, resource, evaluate)
+        checks = matching(self._deployments.checks_of(owner), manifest)
+        verdict = self._judge(checks, manifest, resource, evaluate)
         record = project(manifest, group, kind, verdict, pods_of(manifest, verdict))
         rollout = rollout_of(manifest, record.applied_at)
-        reported = reported_of(manifest, checked=bool(matching(self._deployments.checks_of(owner), manifest)))
+        reported = reported_of(manifest, checked=bool(checks))
         return replace(record, rollout=rollout, reported=reported) if rollout or reported else record
 
     def judge(
         self, name: str, manifest: Mapping[str, Any], resource: Resource, evaluate: Evaluate | None = None
     ) -> Verdict:
         """Return the health of an object by the health checks of a BundleDeployment; see `project`."""
+        return self._judge(matching(self._deployments.checks_of(name), manifest), manifest, resource, evaluate)
+
+    def _judge(
+        self,
+        checks: tuple[HealthCheck, ...],
+        manifest: Mapping[str, Any],
+        resource: Resource,
+        evaluate: Evaluate | None,
+    ) -> Verdict:
         context = Context(
             storage_class=self._classes.find,
             reports_status=self._definitions.reports_status(resource.group, resource.version, resource.kind),
             evaluate=evaluate,
-            checks=matching(self._deployments.checks_of(name), manifest),
+            checks=checks,
         )
         return self._definitions.name_holder(manifest, assess(manifest, context))
 
@@ -599,7 +609,6 @@ def _falls(before: Record, now: Record) -> bool:
 
 
 def _plan_inputs(record: Record | None) -> tuple[object, ...] | None:
-    """Return the fields that a plan depends on."""
     if record is None:
         return None
     owners = (record.owner, record.owner_uid, record.controller_uid)
@@ -625,6 +634,7 @@ class ManagedKinds:
         self._evaluations = Evaluations(self._judge, share, lambda: client.supervisor)
         self._client, self._registry = client, registry
         self._served, self._projection, self._listener = served, projection, listener
+        self._heeded: dict[str, frozenset[ObjectKey]] = {}
 
     def stop(self) -> None:
         """Judge no more objects by expressions; returns at once. The watches are stopped one by one."""
@@ -662,8 +672,16 @@ class ManagedKinds:
         if missing is not None:
             self._start(name, recorded, missing)
 
+    def heed(self, name: str, keys: frozenset[ObjectKey]) -> None:
+        """Notify a BundleDeployment of any change of exactly these of its objects."""
+        if keys:
+            self._heeded[name] = keys
+        else:
+            self._heeded.pop(name, None)
+
     def withdraw(self, name: str) -> None:
         """Stop watching what `prepare` started for a BundleDeployment that is gone; a pass does so for `require`."""
+        self.heed(name, frozenset())
         self._registry.withdraw(name)
 
     def find_unknown(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
@@ -720,7 +738,6 @@ class ManagedKinds:
     # objects
 
     def _changed(self, old: Record | None, new: Record | None) -> None:
-        """Handle an event of a watch."""
         record = new or old
         watch = self._registry.find((record.key.group, record.key.kind)) if record else None
         if record and watch:
@@ -730,13 +747,18 @@ class ManagedKinds:
         """Update the index from a reflector, and notify the owners, old and new."""
         before, now = self._registry.file(key, reflector)
         urgent = _plan_inputs(before) != _plan_inputs(now)
-        if urgent or _health_inputs(before) != _health_inputs(now):
+        if urgent or _health_inputs(before) != _health_inputs(now) or self._is_heeded(before, now):
             for name in {record.owner for record in (before, now) if record and record.owner}:
                 self._listener.objects_changed(name, urgent=urgent)
         if now is None or (before and before.owner != now.owner):
             self._listener.cluster_changed()  # others that collided with it may be able to apply it now
         if now and now.verdict == NOT_EVALUATED:
             self._evaluations.add(now.owner, key)
+
+    def _is_heeded(self, before: Record | None, now: Record | None) -> bool:
+        if before is None or now is None or before.resource_version == now.resource_version:
+            return False
+        return now.key in self._heeded.get(now.owner, ())
 
     def _judge(self, key: ObjectKey) -> None:
         """Read an object that is not evaluated yet, and judge it; if it has changed since, its event does that again.

@@ -278,7 +278,6 @@ class HealthTracker:
         return rollout.seconds_to_change(judged.record.rollout, now)
 
     def _since(self, key: ObjectKey, verdict: Verdict, record: Record | None, now: float) -> float:
-        """Return when the deadline of an object started."""
         if verdict.state is State.HEALTHY:
             self._healthy.add(key)
             self._left_healthy.pop(key, None)
@@ -354,7 +353,6 @@ def _with_deadline(judged: _Judged, now: float, deadline: float) -> Verdict:
 
 
 def _is_timed(judged: _Judged) -> bool:
-    """Whether a deadline turns the verdict into Failed."""
     verdict = judged.verdict
     return verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline and not judged.held
 

@@ -42,11 +42,13 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 REPLACED_MANAGERS = frozenset({"kubectl-client-side-apply", "helm", BEFORE_FIRST_APPLY})
 """Field managers whose Update entries would keep fields that an object's next owner drops."""
 _PASSING_ON = re.compile(
-    r"kubectl(?!-rollout$)(-.+)?|helm[0-9]*|helm-controller|terraform-provider-helm.*|kustomize-controller|flux"
-    r"|argocd-controller"
+    r"kubectl(?!-rollout$)(-.+)?|oc|helm[0-9]*|helm-controller|terraform-provider-helm.*|kustomize-controller|flux"
+    r"|argocd-(application-)?controller|kapp(-server-side-apply)?|HashiCorp|Terraform"
+    r"|pulumi-(resource-)?kubernetes(-.+)?|k9s|Lens|Mozilla"
 )
 """Field managers by which people and tools have written an object before a BundleDeployment adopts it: what they have
-set and the bundle lacks goes. Not the time of `kubectl rollout restart`, whose removal would restart pods once more."""
+set and the bundle lacks goes. `HashiCorp` is the provider of Terraform, and `Mozilla` a dashboard in a browser. Not the
+time of `kubectl rollout restart`, whose removal would restart pods once more."""
 _LONGEST_MANAGER = 128  # the API server refuses a longer name
 _NAMESPACE = ("", "Namespace")
 # Labels and annotations by which other tools claim an object, with the kind of owner. The first that is set counts.
@@ -70,7 +72,7 @@ _UID, _NAME, _MOST = 128, 256, 64
 """Characters of what identifies something, characters of a name, and members of a list that are kept: anybody may write
 longer ones, which then are those of nothing that we know."""
 _TREE_LEVELS = 220
-"""Of fields that are read: objects of bundles have less, and others must not exhaust the stack."""
+"""Depth of fields that are read: objects of bundles have less, and others must not exhaust the stack."""
 _SHARD_FIELD = f"f:{names.OWNER_SHARD}"
 
 
@@ -123,9 +125,9 @@ class Look:
 
     records: Mapping[ObjectKey, Record]
     number: int
-    """Of this snapshot in the journal of the objects."""
+    """Number of this snapshot in the journal of the objects."""
     since: int
-    """Of the previous one, as the reader gave it."""
+    """Number of the previous one, as the reader gave it."""
     changed: Collection[ObjectKey] | None
     """Objects that have changed, appeared or disappeared in between; None if any may have."""
 
@@ -184,8 +186,8 @@ class Record:
     applied_digest: str = ""
     released_from: str = ""
     entry_hash: str = ""
-    """Of the managedFields entry of the owner's field manager; see `entry_hash`. If all entries were wiped, it is the
-    generation instead, or the resourceVersion for kinds without generation."""
+    """Hash of the managedFields entry of the owner's field manager; see `entry_hash`. If all entries were wiped, it is
+    the generation instead, or the resourceVersion for kinds without generation."""
     co_managers: tuple[str, ...] = ()
     """Field managers whose entries must be removed if the object is adopted, and some of them at any time."""
     passed_on: bool = False
@@ -209,13 +211,13 @@ class Record:
     verdict: Verdict | None = None
     """Health; None for kinds that are healthy by existence."""
     labels: tuple[tuple[str, str], ...] = ()
-    """Of a Namespace only: an existing one may lack labels of the bundle."""
+    """For a Namespace only: an existing one may lack labels of the bundle."""
     annotations: tuple[tuple[str, str], ...] = ()
-    """Of a Namespace only, too."""
+    """For a Namespace only."""
     pods: str = ""
     """Label selector of the pods that may explain why it is not healthy; empty if it has none."""
     rollout: Rollout | None = None
-    """Of a workload whose pods have to stay."""
+    """For a workload whose pods have to stay."""
     reported: Reported | None = None
     """What tells whether its status is about its spec, if the object does not say that."""
     outdated: bool = False

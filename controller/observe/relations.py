@@ -1,4 +1,4 @@
-"""What BundleDeployments have to do with each other: `spec.dependsOn` and `spec.takeOver`. Pure, but for two indexes.
+"""What BundleDeployments have to do with each other: `spec.dependsOn` and `spec.takeOver`. Pure, but for the indexer.
 
 Not here: what waits for a dependency (reconcile/gates.py), which objects pass (apply/ownership.py), and how one of
 another shard is followed (reconcile/inventory.py).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from rukpak.api.v1alpha2.conditions import ConditionType
@@ -74,55 +74,6 @@ def _way_to(name: str, dependents: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(way[::-1])
 
 
-class Dependents:
-    """Thread-safe: an index of the BundleDeployments that depend on each one, also on those that do not exist."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Dependency] = {}
-        self._dependents: defaultdict[str, set[str]] = defaultdict(set)
-        self._lock = threading.Lock()
-
-    def learn(self, name: str, now: Dependency | None) -> set[str]:
-        """Learn the latest state of a BundleDeployment; None if it is gone.
-
-        Returns: the names of those that this concerns: the ones that wait for it, or may be in a cycle with it.
-        """
-        with self._lock:
-            before = self._known.pop(name, None)
-            if now:
-                self._known[name] = now
-            if before == now:
-                return set()
-            old, new = (before.depends_on if before else ()), (now.depends_on if now else ())
-            if old == new:
-                return set(self._dependents.get(name, ()))
-            self._index(name, old, new)
-            return self._all_dependents(name)
-
-    def _index(self, name: str, old: Collection[str], new: Collection[str]) -> None:
-        for each in old:
-            self._dependents[each].discard(name)
-            if not self._dependents[each]:
-                del self._dependents[each]
-        for each in new:
-            self._dependents[each].add(name)
-
-    def _all_dependents(self, name: str) -> set[str]:
-        """Return those that depend on one, directly or through others."""
-        found: set[str] = set()
-        left = [name]
-        while left:
-            new = self._dependents.get(left.pop(), set()) - found
-            found |= new
-            left.extend(new)
-        return found - {name}
-
-    def of(self, name: str) -> list[str]:
-        """Return the names of those that depend on a BundleDeployment directly, in order."""
-        with self._lock:
-            return sorted(self._dependents.get(name, ()))
-
-
 @dataclass(frozen=True, slots=True)
 class Party:
     """What those that a BundleDeployment takes from, or that take from it, need to know."""
@@ -163,37 +114,94 @@ def find_hindrance(deployment: BundleDeployment) -> str:
     return ""
 
 
-class Takers:
-    """Thread-safe: an index of the BundleDeployments that take from each one, also from those that do not exist."""
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """What others need to know of a BundleDeployment."""
+
+    dependency: Dependency
+    party: Party | None
+    """None if it cannot be read."""
+
+
+def _giver_names(party: Party | None) -> frozenset[str]:
+    return party.takes_from if party else frozenset()
+
+
+DEPENDENTS = "spec.dependsOn"
+TAKERS = "spec.takeOver"
+_INDEX_FUNCTIONS: Mapping[str, Callable[[Relations], Collection[str]]] = {
+    DEPENDENTS: lambda each: each.dependency.depends_on,
+    TAKERS: lambda each: _giver_names(each.party),
+}
+
+
+class RelationsIndexer:
+    """Thread-safe: what is known of each BundleDeployment, indexed by the others that it names, which need not exist.
+
+    As client-go's Indexer, it has an index function for each index.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[str, Party] = {}
-        self._takers: defaultdict[str, set[str]] = defaultdict(set)
-        self._lock = threading.Lock()
+        self._known: dict[str, Relations] = {}
+        self._indexes = {name: defaultdict[str, set[str]](set) for name in _INDEX_FUNCTIONS}
+        self._lock = threading.RLock()
 
-    def learn(self, name: str, now: Party | None) -> set[str]:
+    def index(self, index: str, name: str) -> list[str]:
+        """Return the names of those that name a BundleDeployment in a field, in order.
+
+        Args:
+            index: `DEPENDENTS` or `TAKERS`.
+            name: of the BundleDeployment.
+        """
+        with self._lock:
+            return sorted(self._indexes[index].get(name, ()))
+
+    def put(self, name: str, now: Relations | None) -> tuple[set[str], set[str]]:
         """Learn the latest state of a BundleDeployment; None if it is gone.
 
-        Returns: the names of those that this concerns: the ones that take from it, and those that it takes from, or
-        does not any more.
+        Returns: the names of those that this concerns: as dependents, the ones that wait for it, or may be in a cycle
+            with it; and the ones that take from it, and those that it takes from, or does not any more.
         """
         with self._lock:
             before = self._known.pop(name, None)
             if now:
                 self._known[name] = now
-            if before == now:
-                return set()
-            old, new = (before.takes_from if before else frozenset()), (now.takes_from if now else frozenset())
-            for each in old - new:
-                self._takers[each].discard(name)
-                if not self._takers[each]:
-                    del self._takers[each]
-            for each in new - old:
-                self._takers[each].add(name)
-            same = before and now and before.uid == now.uid
-            return {*self._takers.get(name, ()), *((old ^ new) if same else (old | new))} - {name}
+            if before == now:  # most writes of a status change nothing of it
+                return set(), set()
+            for index, function in _INDEX_FUNCTIONS.items():
+                self._update(
+                    self._indexes[index], name, function(before) if before else (), function(now) if now else ()
+                )
+            return self._find_dependents(name, before, now), self._find_parties(name, before, now)
 
-    def of(self, name: str) -> list[str]:
-        """Return the names of those that take from a BundleDeployment, in order."""
-        with self._lock:
-            return sorted(self._takers.get(name, ()))
+    @staticmethod
+    def _update(index: defaultdict[str, set[str]], name: str, old: Collection[str], new: Collection[str]) -> None:
+        for each in old:
+            index[each].discard(name)
+        for each in new:
+            index[each].add(name)
+        for each in old:
+            if not index[each]:
+                del index[each]
+
+    def _find_dependents(self, name: str, before: Relations | None, now: Relations | None) -> set[str]:
+        old, new = before.dependency if before else None, now.dependency if now else None
+        if old == new:
+            return set()
+        if (old.depends_on if old else ()) == (new.depends_on if new else ()):
+            return set(self.index(DEPENDENTS, name))
+        found: set[str] = set()
+        left = [name]
+        while left:  # directly or through others
+            further = set(self.index(DEPENDENTS, left.pop())) - found
+            found |= further
+            left.extend(further)
+        return found - {name}
+
+    def _find_parties(self, name: str, before: Relations | None, now: Relations | None) -> set[str]:
+        old, new = before.party if before else None, now.party if now else None
+        if old == new:
+            return set()
+        givers, same = (_giver_names(old), _giver_names(new)), old and new and old.uid == new.uid
+        changed = givers[0] ^ givers[1] if same else givers[0] | givers[1]
+        return {*self.index(TAKERS, name), *changed} - {name}

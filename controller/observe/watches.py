@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from rukpak.api import names
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.kube.cache import Trace, make_trace
 from rukpak.controller.kube.client import ApiError, Client
@@ -25,7 +24,7 @@ from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, Resou
 from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
 from rukpak.controller.kube.watch import Reflector
 from rukpak.controller.observe.definitions import Definition, Definitions, StorageClasses
-from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
+from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, is_damaged, needs_pass, usable
 from rukpak.controller.observe.evaluation import Evaluator
 from rukpak.controller.observe.health.verdict import Verdict
 from rukpak.controller.observe.kinds import (
@@ -38,8 +37,15 @@ from rukpak.controller.observe.kinds import (
     group_kind_of,
 )
 from rukpak.controller.observe.records import Look, ObjectKey, Record
-from rukpak.controller.observe.relations import Dependency, Dependents, Takers, dependency_of, party_of
-from rukpak.controller.observe.statuses import OwnStatuses
+from rukpak.controller.observe.relations import (
+    DEPENDENTS,
+    TAKERS,
+    Dependency,
+    Relations,
+    RelationsIndexer,
+    dependency_of,
+    party_of,
+)
 from rukpak.controller.sharing import share_of
 
 API_SERVICES = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False)
@@ -59,15 +65,13 @@ class Watches:
     ) -> None:
         self._discovery, self._listener, self.shard = discovery, listener, shard
         self.evaluator = Evaluator()
-        """Of the expressions of users."""
-        self.statuses = OwnStatuses()
         self.unserved: frozenset[str] | None = None
         """The other shards that nobody serves now; None while the default shard does not know yet."""
         self.abandoned: frozenset[str] = frozenset()
         """Those that nobody has served for a while."""
         self.history = 0
         """How often `refresh` was called: what was read before does not count any more."""
-        self._dependents, self._takers = Dependents(), Takers()
+        self._relations = RelationsIndexer()
         self._deployments = SeenDeployments(
             client, self._deployment_changed, self._deployments_synced, shard, self._notify_dependents
         )
@@ -141,13 +145,9 @@ class Watches:
         return self._deployments.synced
 
     def deployment(self, name: str) -> BundleDeployment | None:
-        """Return the latest known state of a BundleDeployment; None if it does not exist or cannot be read.
-
-        Its status is as the controller left it, whatever other clients have changed.
-        """
+        """Return the latest known state of a BundleDeployment; None if it does not exist or cannot be read."""
         seen = self._deployments.get(name)
-        found = seen.deployment if seen else None
-        return self.statuses.restore(found, seen.writers) if seen and found else None
+        return seen.deployment if seen else None
 
     def outline(self, name: str) -> BundleDeployment | None:
         """Return the same, with the status on the cluster, and without `config` and parameters if it is large.
@@ -179,7 +179,7 @@ class Watches:
             return None
         if seen.outline is None:
             return Dependency((), "cannot be read")
-        return dependency_of(self.statuses.restore(seen.outline, seen.writers))
+        return dependency_of(usable(seen.outline))
 
     def may_be_elsewhere(self, name: str) -> bool:
         """Return whether another shard may have a BundleDeployment that this one does not know; sends no request."""
@@ -194,12 +194,12 @@ class Watches:
 
     def dependents(self, name: str) -> list[str]:
         """Return the names of the BundleDeployments of the shard that depend on one and stay, in order."""
-        known = {each: self.outline(each) for each in self._dependents.of(name)}
+        known = {each: self.outline(each) for each in self._relations.index(DEPENDENTS, name)}
         return [each for each, found in known.items() if not (found and found.metadata.deletion_timestamp)]
 
     def takers(self, name: str) -> list[str]:
         """Return the names of the BundleDeployments of the shard that take over objects of one, in order."""
-        return self._takers.of(name)
+        return self._relations.index(TAKERS, name)
 
     def takers_elsewhere(self, name: str) -> list[BundleDeployment]:
         """Read the BundleDeployments of other shards that take over objects of one.
@@ -237,13 +237,13 @@ class Watches:
     def confirm(self, name: str, seconds: float) -> BundleDeployment | None:
         """Return the outline of a BundleDeployment as the API server had it so many seconds ago at most.
 
-        Its status is as the controller left it. It is read, unless the reply to a write is as new.
+        It is read, unless the reply to a write is as new.
 
         Raises: ApiError.
         """
         self._deployments.confirm(name, seconds)
         seen = self._deployments.get(name)
-        return self.statuses.restore(seen.outline, seen.writers) if seen and seen.outline else None
+        return usable(seen.outline) if seen and seen.outline else None
 
     def learn_deployment_gone(self, name: str, uid: str) -> None:
         """Learn from the reply to a write of ours that a BundleDeployment is gone."""
@@ -260,7 +260,6 @@ class Watches:
         for reflector in self._reflectors():
             reflector.refresh()
         self._registry.drop_objects()
-        self.statuses.clear()
 
     # managed objects
 
@@ -280,10 +279,14 @@ class Watches:
         """Watch exactly these kinds for a BundleDeployment, so far as they are watched already."""
         self._registry.require_only(name, map(group_kind_of, kinds))
 
+    def heed(self, name: str, keys: frozenset[ObjectKey]) -> None:
+        """Notify the listener of any change of exactly these objects of a BundleDeployment."""
+        self._kinds.heed(name, keys)
+
     def release(self, name: str) -> None:
         """Stop watching for a BundleDeployment that is gone."""
         self._registry.release(name)
-        self.statuses.drop(name)
+        self._kinds.heed(name, frozenset())
 
     def has_unwatched(self, name: str) -> bool:
         """Return whether a kind of a BundleDeployment is not watched because it is not known to be served."""
@@ -360,15 +363,13 @@ class Watches:
     def _learn_relations(self, name: str) -> set[str]:
         """Learn what others depend on, and what may be taken over; returns the names of those that this concerns."""
         seen = self._deployments.get(name)  # one that moves between shards is reported twice
-        outline = seen.outline if seen else None
-        unreadable = Dependency((), "cannot be read") if seen else None
-        parties = self._takers.learn(name, party_of(outline) if outline else None)
+        dependents, parties = self._relations.put(name, _relations_of(seen) if seen else None)
         if parties:
             self._listener.cluster_changed()  # what collided may be taken over now
-        return parties | self._dependents.learn(name, dependency_of(outline) if outline else unreadable)
+        return parties | dependents
 
     def _notify_dependents(self, name: str) -> None:
-        for each in self._dependents.of(name):
+        for each in self._relations.index(DEPENDENTS, name):
             self._listener.deployment_changed(each)
 
     def _prepare(self, outline: BundleDeployment) -> None:
@@ -378,13 +379,8 @@ class Watches:
             self._kinds.prepare(outline.metadata.name, recorded)
 
     def _is_damaged(self, name: str) -> bool:
-        """Whether another client has changed the status or removed the finalizer, also one that no event has shown."""
         seen = self._deployments.get(name)  # a reply to a write of ours may be newer than the event
-        if seen is None or seen.outline is None:
-            return False
-        metadata = seen.outline.metadata
-        lacks_finalizer = names.FINALIZER not in metadata.finalizers and metadata.deletion_timestamp is None
-        return lacks_finalizer or self.statuses.is_foreign(seen.outline, seen.writers)
+        return seen is not None and seen.outline is not None and is_damaged(seen.outline)
 
     def _definition_changed(self, old: Definition | None, new: Definition | None) -> None:
         self._served_kinds_changed()
@@ -416,6 +412,12 @@ class Watches:
         for reflector in reflectors:
             if reflector.denied:
                 reflector.wake()
+
+
+def _relations_of(seen: SeenDeployment) -> Relations:
+    if seen.outline is None:
+        return Relations(Dependency((), "cannot be read"), None)
+    return Relations(dependency_of(seen.outline), party_of(seen.outline))
 
 
 def _watch_changes(

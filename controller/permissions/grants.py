@@ -49,7 +49,7 @@ _KINDS = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
 
 
 class RoleName(NamedTuple):
-    """Of a role, also one that the bundle does not bring."""
+    """Name of a role, also one that the bundle does not bring."""
 
     kind: str
     namespace: str
@@ -65,7 +65,7 @@ class Role:
     rules: Sequence[Mapping[str, Any]]
     labels: Mapping[str, Any]
     selectors: Sequence[Mapping[str, Any]]
-    """Of the ClusterRoles that are aggregated into it."""
+    """Selectors of the ClusterRoles that are aggregated into it."""
 
     @property
     def aggregated_to(self) -> list[str]:
@@ -191,7 +191,6 @@ def _content(item: Mapping[str, Any]) -> list[Any]:
 
 
 def _bound(item: Mapping[str, Any]) -> Iterator[_Grant]:
-    """Yield what a binding grants."""
     if not is_kind(item, RBAC, "RoleBinding", "ClusterRoleBinding"):
         return
     namespace = "" if item["kind"] == "ClusterRoleBinding" else str(mapping(item["metadata"]).get("namespace") or "")

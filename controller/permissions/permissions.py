@@ -86,7 +86,6 @@ def _look_up(statement: Statement, find_rules: FindRules) -> Iterator[Statement]
 
 
 def _including(statement: Statement) -> Iterator[tuple[str, str, str, Right]]:
-    """Yield the rights of the same holder that include one."""
     wheres = {statement.where, EVERYWHERE} if statement.where.startswith(_IN) else {statement.where}
     for verb, where, right in including(statement.right, statement.verb, wheres):
         yield statement.who, verb, where, right

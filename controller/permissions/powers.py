@@ -267,7 +267,7 @@ def _text(value: Any, *path: str) -> Iterator[str]:
 
 ADMISSION = "admissionregistration.k8s.io"
 MAX_RESOURCES = 2_000
-"""Of one rule, times its operations; a rule that is larger is stated as a whole."""
+"""Resources of one rule, times its operations; a rule that is larger is stated as a whole."""
 MAX_REQUESTS = 20_000
 """Statements about the rules of one bundle."""
 _WEBHOOKS = {"MutatingWebhookConfiguration": "may change", "ValidatingWebhookConfiguration": "may refuse"}

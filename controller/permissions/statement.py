@@ -22,9 +22,9 @@ from rukpak.controller.untrusted import mapping
 MAX_ITEMS = 12
 """What a line lists; more become further lines."""
 SHOWN_NAMES = 5
-"""Of objects of one kind."""
+"""Names of objects of one kind that are shown."""
 MAX_CHARACTERS = 160
-"""Of a single name or selector; what exceeds them is cut off."""
+"""Length of a single name or selector; what exceeds them is cut off."""
 _ODD = re.compile(r"[\s,;()]")
 EVERYWHERE = "in all namespaces"
 LONGEST = 512

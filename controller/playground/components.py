@@ -25,7 +25,7 @@ CLIENTS = ("kube-controller-manager", "kube-scheduler", "kwok", "node")
 VALID = timedelta(days=365)
 """For so long the certificates are valid."""
 SERVICE_ADDRESS = "10.0.0.1"
-"""Of the Service `kubernetes`: the first address of its range."""
+"""Address of the Service `kubernetes`: the first address of its range."""
 _NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 _ADDRESSES = ("127.0.0.1", SERVICE_ADDRESS)
 _USES = (

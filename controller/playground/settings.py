@@ -19,7 +19,7 @@ class Settings:
 
     kubernetes_version: str = "1.36.3"
     etcd_version: str = "3.6.8"
-    """Of downloads; a build uses the version in Kubernetes' go.mod."""
+    """Version of downloads; a build uses the version in Kubernetes' go.mod."""
     registry_version: str = "3.1.2"
     kwok_version: str = "0.8.0"
     prometheus_version: str = "3.15.0"

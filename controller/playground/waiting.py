@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 Value = TypeVar("Value")
-INTERVAL_SECONDS = 0.02
+SHORTEST_SECONDS = 0.02
+LONGEST_SECONDS = 0.25
+SHARE = 0.1
+"""Part of the time that it took so far: most conditions are requests, and asking all the time keeps a core busy."""
 
 
 def wait_for(condition: Callable[[], Value | None], timeout: float, describe: str | Callable[[], str]) -> Value:
@@ -20,10 +23,11 @@ def wait_for(condition: Callable[[], Value | None], timeout: float, describe: st
 
     Raises: TimeoutError.
     """
-    deadline = time.monotonic() + timeout
+    begun = time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        taken = time.monotonic() - begun
+        if taken > timeout:
             described = describe if isinstance(describe, str) else describe()
             raise TimeoutError(f"timed out after {timeout:g} s: {described}")
-        time.sleep(INTERVAL_SECONDS)
+        time.sleep(min(max(SHARE * taken, SHORTEST_SECONDS), LONGEST_SECONDS))
     return value

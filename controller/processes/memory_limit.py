@@ -33,7 +33,6 @@ class MemoryLimit:
 
     bytes: int
     origin: str
-    """Of the limit: a file, an option or the machine."""
 
     @property
     def work_bytes(self) -> int:

@@ -21,7 +21,6 @@ _IMAGES = (
     ("spec", "ephemeralContainers", "image"),
     ("spec", "volumes", "image", "reference"),
 )
-"""Of a pod template."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

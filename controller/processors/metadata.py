@@ -47,7 +47,6 @@ class MetadataProcessor:
 
 
 def _check_selector(item: Object, labels: Mapping[str, str], path: str) -> None:
-    """Refuse labels of pods that the selector of their workload would no longer match."""
     selector = mapping(item, "spec", "selector")
     needed = mapping(selector.get("matchLabels", selector))
     for name, value in labels.items():

@@ -188,7 +188,7 @@ def select(target: Mapping[str, Any], request: ProcessRequest) -> Callable[[Obje
 
 
 COPIED_BYTES = 1 << 20
-"""Of JSON that one patch may copy: copies of copies would grow exponentially."""
+"""JSON that one patch may copy: copies of copies would grow exponentially."""
 
 
 def merge(value: Any, patch: Any) -> Any:

@@ -37,7 +37,7 @@ class Field:
     """How a field of a type is merged."""
 
     type_name: str = ""
-    """Of its value, or of the items of its list; '' if nothing is special about it."""
+    """Type of its value, or of the items of its list; '' if nothing is special about it."""
     strategy: str = ""
     """merge: lists are merged. replace: mappings are replaced. Empty: mappings are merged and lists replaced."""
     key: str = ""
@@ -131,7 +131,6 @@ def _merge(value: Mapping[str, Any], patch: Mapping[str, Any], type_name: str, p
 
 
 def _change(result: dict[str, Any], name: str, change: Any, field: Field, path: str, *, is_deletion: bool) -> None:
-    """Change one field of the result."""
     live = result.get(name)
     if is_deletion:
         if isinstance(live, list) and isinstance(change, list):

@@ -28,7 +28,7 @@ from rukpak.controller.kube.lease import Takeovers
 from rukpak.controller.kube.resources import GroupVersionKind, read_kinds
 from rukpak.controller.kube.shard import wanted_shard
 from rukpak.controller.observe.explanations import Explainer
-from rukpak.controller.observe.following import ContestedWatches, NamedWatches, ObjectFollower
+from rukpak.controller.observe.following import ObjectFollower
 from rukpak.controller.observe.records import ObjectKey, Record
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.reconcile.memory import InstalledTargetsCache, Memory
@@ -68,14 +68,9 @@ class Services:
     remover: Remover
     hook_runner: HookRunner
     follower: ObjectFollower
-    """Of the objects that all the watches below watch."""
-    contested: ContestedWatches
+    """Watches what BundleDeployments wait for besides their own objects."""
     explainer: Explainer
     dependencies: DependencyReader
-    elsewhere: NamedWatches
-    """Of BundleDeployments of other shards, and other objects, that BundleDeployments wait for."""
-    givers: NamedWatches
-    """Of those that others take objects from."""
     writer: StatusWriter
     retries: Callable[[], Retries] = Retries
     """Creates the register of failures of a BundleDeployment."""
@@ -125,22 +120,22 @@ class Context:
 
     @property
     def metadata(self) -> ObjectMeta:
-        """Of the BundleDeployment."""
+        """Metadata of the BundleDeployment."""
         return self.deployment.metadata
 
     @property
     def name(self) -> str:
-        """Of the BundleDeployment."""
+        """Name of the BundleDeployment."""
         return self.deployment.metadata.name
 
     @property
     def spec(self) -> Spec:
-        """Of the BundleDeployment."""
+        """Spec of the BundleDeployment."""
         return self.deployment.spec
 
     @property
     def status(self) -> Status:
-        """Of the BundleDeployment, as this pass knows it."""
+        """Status of the BundleDeployment, as this pass knows it."""
         return self.deployment.status
 
     @property
@@ -156,13 +151,13 @@ class Context:
     @property
     def is_config_known(self) -> bool:
         """Whether what `spec.configFrom` refers to was read for this spec, and has not changed since."""
-        known = self.memory.config
+        known = self.memory.sources.config
         return not needs_objects(self.spec) or (known is not None and known.version == self.config_version)
 
     @property
     def config_version(self) -> str:
         """Identifies the spec, and what its `configFrom` refers to as far as changes are known."""
-        return f"{self.spec_version} {self.memory.config_changes}"
+        return f"{self.spec_version} {self.memory.sources.config_changes}"
 
     @property
     def spec_version(self) -> str:

@@ -76,8 +76,8 @@ def tear_down(context: Context) -> Requeue:
     if names.FINALIZER not in context.metadata.finalizers:
         return NEVER
     _report_dependents(context)
-    context.memory.orphaned |= ORPHAN_FINALIZER in context.metadata.finalizers
-    context.memory.orphaned |= context.services.watches.was_orphaned(context.name, context.metadata.uid)
+    context.memory.deletion.orphaned |= ORPHAN_FINALIZER in context.metadata.finalizers
+    context.memory.deletion.orphaned |= context.services.watches.was_orphaned(context.name, context.metadata.uid)
     kinds = sorted({*context.recorded_kinds, *named_kinds(context)})
     if context.services.watches.require(context.name, kinds):
         return UNLISTED
@@ -97,9 +97,9 @@ def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
         return _fail(context, BundleError(Reason.API_UNAVAILABLE, message))
     mandate = find_mandate(context)
     left = _left(context, mandate)
-    context.memory.orphaned |= is_orphaned(left.values(), context.owner)
+    context.memory.deletion.orphaned |= is_orphaned(left.values(), context.owner)
     # What --cascade=orphan has stripped of references is kept, but is nobody's to give.
-    is_stripped = context.memory.orphaned and not context.orphan
+    is_stripped = context.memory.deletion.orphaned and not context.orphan
     if awaited := "" if is_stripped else describe_awaited_takers(context, left.keys()):
         _write(context, Deletion(remaining=len(left), handing_over=awaited))
         context.memory.awaits_change = True
@@ -107,7 +107,7 @@ def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
     if mandate.hindrance:
         return _abandon(context, mandate, mandate.hindrance)
     _abandon_denied(context, mandate.unreadable)
-    left = {key: each for key, each in left.items() if key not in context.memory.abandoned}
+    left = {key: each for key, each in left.items() if key not in context.memory.deletion.abandoned}
     teardown = plan_teardown(left, context.owner, orphan=_orphans(context))
     event = HookEvent.PRE_DELETE if teardown.remaining else HookEvent.POST_DELETE
     runs_hooks = not (_orphans(context) or mandate.without_hooks)
@@ -154,7 +154,9 @@ def _left(context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
     named = observed if mandate.named is None else mandate.named
     look_for_strays(context, observed, named)
     context.record(notes_on_strays(context))
-    return {key: each for key, each in observed.items() if key in named and key not in context.memory.abandoned}
+    return {
+        key: each for key, each in observed.items() if key in named and key not in context.memory.deletion.abandoned
+    }
 
 
 def _abandon(context: Context, mandate: Mandate, hindrance: BundleError) -> Requeue:
@@ -222,7 +224,7 @@ def _finish(context: Context) -> Requeue:
 
 def _orphans(context: Context) -> bool:
     """Whether the objects are kept: by the spec, or by `--cascade=orphan` at the deletion."""
-    return context.orphan or context.memory.orphaned
+    return context.orphan or context.memory.deletion.orphaned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +299,7 @@ def _remove_now(context: Context, teardown: Teardown, cause: RemovalCause, user:
 def _abandon_denied(context: Context, failures: Mapping[ObjectKey, BundleError]) -> None:
     """Abandon the objects that the account may not read, and report each once."""
     denied = {key: each for key, each in failures.items() if each.reason is Reason.FORBIDDEN}
-    known = context.memory.abandoned
+    known = context.memory.deletion.abandoned
     _give_up(
         context,
         [Removal(record=Record(key=key), error=each) for key, each in denied.items() if key not in known],
@@ -305,7 +307,7 @@ def _abandon_denied(context: Context, failures: Mapping[ObjectKey, BundleError])
 
 
 def _give_up(context: Context, removals: list[Removal]) -> None:
-    context.memory.abandoned |= {each.record.key for each in removals}
+    context.memory.deletion.abandoned |= {each.record.key for each in removals}
     context.record(notes_on_abandoned(removals))
 
 

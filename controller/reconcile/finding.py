@@ -36,6 +36,7 @@ from rukpak.controller.building.request import (
 )
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms, has_objects
 from rukpak.controller.formats.applicable import Kind
+from rukpak.controller.observe.health import expressions
 from rukpak.controller.reconcile import stored
 from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.memory import PREPARATION
@@ -49,7 +50,7 @@ from rukpak.controller.status.report import Held, Report, list_some, short
 log = logging.getLogger(__name__)
 
 NAMED = 10
-"""Of the kept revisions, how many a message names."""
+"""Kept revisions that a message names."""
 CONFIG = "config"
 RESOLVE, BUILD = PURPOSES = ("resolve", "build")
 RESOLVING = "resolving the sources"
@@ -164,7 +165,7 @@ def _find_wanted(context: Context) -> Wanted:
         work = _describe_work(context, BUILD if sources else RESOLVE)
         last = stored.last_good(context)
         return Wanted(revision=last, current=_is_renewed(context, last, sources), fetching=work, sources=sources)
-    context.memory.source_progress = SourceProgress()
+    context.memory.sources.progress = SourceProgress()
     stored.drop_replaced(context, revision.digest)
     return Wanted(revision=revision, current=True, sources=sources)
 
@@ -176,7 +177,7 @@ def _recall_revision(context: Context, digest: str, sources: Sources | None) -> 
     """
     _cancel(context)
     _note_success(context)
-    context.memory.source_progress = SourceProgress()
+    context.memory.sources.progress = SourceProgress()
     revision = stored.recall(context, digest)
     if revision is None:
         kept = ", ".join(short(each.revision) for each in context.status.history[:NAMED]) or "none"
@@ -200,23 +201,25 @@ def _check(context: Context) -> None:
         _check_expressions(context)
     except BundleError:
         _cancel(context)
-        context.memory.source_progress = SourceProgress()
+        context.memory.sources.progress = SourceProgress()
         raise
 
 
 def _check_expressions(context: Context) -> None:
-    """Refuse expressions that are not well-formed.
+    """Refuse expressions that are not well-formed, or all of them without what evaluates them.
 
-    Raises: BundleError (InvalidConfig).
+    Raises: BundleError (InvalidConfig, NotSupported).
     """
+    given = list(_expressions(context))
+    if given and not expressions.is_available():
+        raise BundleError(Reason.NOT_SUPPORTED, f"{list_some([path for path, _ in given])}: {expressions.MISSING}")
     find_problem = context.services.watches.evaluator.find_problem
-    problems = [f"{path}: {problem}" for path, text in _expressions(context) if (problem := find_problem(text))]
+    problems = [f"{path}: {problem}" for path, text in given if (problem := find_problem(text))]
     if problems:
         raise BundleError(Reason.INVALID_CONFIG, f"{list_some(problems)}; correct the expression")
 
 
 def _expressions(context: Context) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each expression of the spec."""
     for index, each in enumerate(context.spec.health_checks):
         given = each.expressions.model_dump(by_alias=True, exclude_none=True) if each.expressions else {}
         yield from ((f"spec.healthChecks[{index}].expressions.{name}", text) for name, text in given.items())
@@ -230,7 +233,7 @@ def poll_sources(context: Context) -> Context:
 
     Raises: ApiError.
     """
-    poller, memory = context.services.poller, context.memory.poll
+    poller, memory = context.services.poller, context.memory.sources.poll
     if not _may_poll(context):
         poller.stop(context.deployment, memory)
         return context
@@ -242,7 +245,9 @@ def poll_sources(context: Context) -> Context:
 def seconds_to_poll(context: Context) -> float | None:
     """Return the seconds until the next poll; None without one, or while one is active."""
     return (
-        context.services.poller.seconds_to_next(context.deployment, context.memory.poll) if _may_poll(context) else None
+        context.services.poller.seconds_to_next(context.deployment, context.memory.sources.poll)
+        if _may_poll(context)
+        else None
     )
 
 
@@ -282,7 +287,7 @@ def _sources(context: Context) -> Sources | None:
     known = match_pins(spec, () if renew else status.sources)
     if None not in known:
         return Sources(pins=tuple(pin for pin in known if pin), requested_at=requested)
-    remembered = context.memory.resolved
+    remembered = context.memory.sources.resolved
     before = remembered[1] if remembered and remembered[0] == context.spec_version else None
     if not status.sources and (recalled := _recall(context)):
         # A new revision may be stored before status has its pins; only those in memory have the validators.
@@ -297,7 +302,7 @@ def _sources(context: Context) -> Sources | None:
         raise failure if renew else _UnresolvedError(failure, resolved.found)
     _note_success(context)
     sources = Sources(pins=resolved.found, requested_at=requested)
-    context.memory.resolved = (context.spec_version, sources)
+    context.memory.sources.resolved = (context.spec_version, sources)
     return sources
 
 
@@ -319,13 +324,13 @@ def _revision(context: Context, sources: Sources) -> Revision | None:
     inputs = inputs_digest(request)
     # Until its kinds are known a revision is named only in memory, not in status.
     others: list[Revision | PackedRevision] = []
-    for digest in dict.fromkeys((*stored.named(context), *context.memory.digests)):
+    for digest in dict.fromkeys((*stored.named(context), *context.memory.stored.digests)):
         found = stored.read(context, digest)
         if found and found.terms.inputs == inputs:
             _cancel(context)
             _note_success(context)
             return stored.revise(context, request, found)
-        others.extend([context.memory.packed.get(digest, found)] if found else [])
+        others.extend([context.memory.stored.packed.get(digest, found)] if found else [])
     made = _build_in_background(context, request, others)
     return _keep(context, request, made) if made else None
 
@@ -438,7 +443,7 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
     """
     request, memory = make_request(context, sources), context.memory
     if not needs_objects(context.spec):
-        memory.config = None
+        memory.sources.config = None
         memory.retries.succeeded(CONFIG)
         context.services.configs.release(context.name)
         return request
@@ -446,13 +451,13 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
     if held := memory.retries.holding(CONFIG, version):
         raise held
     try:
-        found = context.services.configs.read(context.deployment, version, memory.config, context.share)
+        found = context.services.configs.read(context.deployment, version, memory.sources.config, context.share)
     except BundleError as error:
-        memory.config = None
+        memory.sources.config = None
         memory.retries.failed(CONFIG, version, error)
         raise
     memory.retries.succeeded(CONFIG)
-    memory.config = found
+    memory.sources.config = found
     spec = context.spec.model_copy(update={"config": found.config})
     return replace(request, spec=spec, confidential=found.confidential, secrets=found.secrets)
 
@@ -461,16 +466,15 @@ def _describe_work(context: Context, purpose: str) -> str:
     """Return what is being done for a purpose, for status."""
     if context.services.background.is_queued(context.name, purpose):
         return QUEUED
-    text = context.memory.source_progress.text
+    text = context.memory.sources.progress.text
     return f"{FETCHING if purpose == BUILD else RESOLVING}{text and f' ({text})'}"
 
 
 def _watch_secrets(context: Context) -> None:
-    """Watch the Secrets of sources that fail."""
     # Not while sources are retried because of a changed Secret: that change would be reported over and over.
     if context.services.background.is_busy(context.name):
         return
-    progress = (context.memory.source_progress, context.memory.poll.progress)
+    progress = (context.memory.sources.progress, context.memory.sources.poll.progress)
     context.services.access.watch_secrets(context.name, progress, share=context.share)
 
 
@@ -486,7 +490,6 @@ def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleEr
 
 
 def _note_success(context: Context) -> None:
-    """Forget the recorded failure."""
     context.memory.retries.succeeded(PREPARATION)
 
 
@@ -550,9 +553,9 @@ def _take(
     name, tried = context.name, _tried(context, ticket)
     if held := context.memory.retries.holding(PREPARATION, tried):
         raise held
-    if context.memory.source_progress.ticket != context.spec_version:
-        context.memory.source_progress = SourceProgress(context.spec_version)
-    build_context = context.services.access.build_context(context.deployment, context.memory.source_progress)
+    if context.memory.sources.progress.ticket != context.spec_version:
+        context.memory.sources.progress = SourceProgress(context.spec_version)
+    build_context = context.services.access.build_context(context.deployment, context.memory.sources.progress)
     try:
         place = Place(share=context.share, purpose=purpose)
         result = context.services.background.take(name, ticket, lambda cancelled: work(cancelled, build_context), place)

@@ -22,7 +22,7 @@ from rukpak.api.v1alpha2.types import NewPermissions, Pending
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.content.limits import visible
 from rukpak.controller.kube.resources import DEPLOYMENTS
-from rukpak.controller.observe.following import WatchedObject
+from rukpak.controller.observe.following import ObjectReference, Topic
 from rukpak.controller.observe.relations import MISSING, Dependency, dependency_of, find_cycle
 from rukpak.controller.permissions.permissions import added, digest_of, permissions_of, summarize
 from rukpak.controller.reconcile import hook_phases, stored
@@ -263,7 +263,7 @@ class _Found:
 
     known: dict[str, Dependency | None] = field(default_factory=dict)
     """By name; None: it does not exist."""
-    read: dict[WatchedObject, str] = field(default_factory=dict)
+    read: dict[ObjectReference, str] = field(default_factory=dict)
     """Those that no watch reports, and other objects, with the resourceVersion that was read; empty: none existed."""
 
 
@@ -303,7 +303,8 @@ def find_dependency_hindrance(context: Context) -> BundleError | None:
         error = _cyclic(context, found.known) or _unready(context, found)
     except BundleError as refusal:
         error = refusal
-    context.services.elsewhere.watch(context.name, found.read if error else {}, share=context.share)
+    read = found.read if error else {}
+    context.services.follower.follow(context.name, Topic.DEPENDENCIES, read, share=context.share)
     return error
 
 
@@ -329,7 +330,7 @@ def _collect(context: Context, *, asks: bool) -> _Found:
 
 def _read(context: Context, name: str, found: _Found) -> Dependency | None:
     seen = context.services.watches.read_elsewhere(name)
-    found.read[WatchedObject("", name, resource=DEPLOYMENTS)] = seen.resource_version if seen else ""
+    found.read[ObjectReference("", name, resource=DEPLOYMENTS)] = seen.resource_version if seen else ""
     if seen is None:
         return None
     return dependency_of(seen.outline) if seen.outline else Dependency((), "cannot be read")

@@ -125,7 +125,7 @@ def _run(revision: Revision, event: HookEvent, context: Context) -> BundleError 
     name, account = context.name, account_of(revision.terms)
     if hindrance := context.services.accounts.hindrance(context.deployment, account, [revision.terms]):
         return hindrance
-    context.memory.unapplied.discard(revision.digest)  # it names its hooks until these are tidied up
+    context.memory.stored.unapplied.discard(revision.digest)  # it names its hooks until these are tidied up
     context.services.watches.require(name, kinds_of(revision))  # the watches report when a hook has finished
     options = replace(
         _options(context, revision, account.user if account else None),

@@ -38,7 +38,7 @@ from rukpak.controller.building.config_values import reads_secrets
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.kube.events import Note
 from rukpak.controller.kube.resources import GroupVersionKind
-from rukpak.controller.observe.following import Contested
+from rukpak.controller.observe.following import Contested, follow_contested
 from rukpak.controller.observe.progress import Explain, Progress
 from rukpak.controller.observe.records import Look, ObjectKey, Reader, Record, key_of
 from rukpak.controller.observe.watches import Watches
@@ -82,7 +82,7 @@ def announce(work: Work) -> Work:
     if work.only_compare:
         return work
     context, options = work.context, work.options
-    context.memory.unapplied.discard(options.wanted.revision)  # even if it only removes objects
+    context.memory.stored.unapplied.discard(options.wanted.revision)  # even if it only removes objects
     if not work.plan.writes:
         return work
     status = context.status
@@ -134,7 +134,7 @@ def find_installed(context: Context) -> InstalledTargets | None:
 def keep_installed(context: Context, revision: Revision, wanted: TargetSet) -> None:
     """Keep the targets of a revision that is installed now, for repairs."""
     ledger = context.memory.ledger
-    packed = None if wanted.skipped or context.memory.older else pack_targets(wanted, ledger.used)
+    packed = None if wanted.skipped or context.memory.stored.older else pack_targets(wanted, ledger.used)
     targets = None
     if packed is not None:
         targets = InstalledTargets(
@@ -203,7 +203,8 @@ def watch_contested(context: Context, outcomes: Iterable[Outcome] = ()) -> None:
     Raises: ApiError if discovery fails.
     """
     contested = (*_contested_by_hooks(context), *_contested_in(outcomes))
-    context.services.contested.watch(context.name, contested, share=context.share)
+    services = context.services
+    follow_contested(services.follower, services.discovery, context.name, contested, share=context.share)
 
 
 def survey_drift(context: Context, plan: Plan, options: ApplyOptions) -> Survey:
@@ -376,8 +377,9 @@ def _warnings(work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None
     unmatched = {each for each in options.warnings if UNMATCHED in each}
     is_new = not set(lacking) <= told or unmatched != {each for each in told if UNMATCHED in each}
     outcomes = list(outcomes)
-    ours += _warnings_on_leftovers(work.context.status.warnings, outcomes, options.wanted)
-    return collect_warnings(outcomes, ours, is_due=is_empty or is_new)
+    left = review_leftovers(work.context, outcomes)
+    found = collect_warnings(outcomes, [*ours, *left], is_due=is_empty or is_new)
+    return with_leftovers(work.context.status.warnings, left) if found is None else found
 
 
 def _settle(work: Work, kinds: Collection[GroupVersionKind], observed: Mapping[ObjectKey, Record]) -> str:
@@ -471,7 +473,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
         waiting = [removal.record for removal in removals if removal.error]
         waiting += [record for record in surplus if record.key not in last]
     waiting += terminating
-    context.memory.older = frozenset(record.key for record in waiting)
+    context.memory.stored.older = frozenset(record.key for record in waiting)
     return removals, waiting
 
 
@@ -577,7 +579,6 @@ def _trust_status(context: Context, revision: str) -> None:
 
 
 def _version(context: Context, revision: str) -> str:
-    """Return what restarts all deadlines when it changes."""
     return f"{revision} {context.metadata.generation}"
 
 
@@ -597,21 +598,53 @@ def collect_warnings(
     return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)]))
 
 
-def _warnings_on_leftovers(known: Iterable[str], outcomes: Iterable[Outcome], wanted: TargetSet) -> list[str]:
-    """Return the known warnings about leftovers that still hold: their object is neither gone nor made again.
+def review_leftovers(context: Context, outcomes: Iterable[Outcome] = ()) -> list[str]:
+    """Return the known warnings about what is left on objects that still hold; the watches tell of the next changes.
+
+    Objects are read if they have changed since, or this process has not read them.
 
     Args:
-        known: of status.
-        outcomes: of the pass.
-        wanted: the objects, as the revision has them now.
+        context: of the pass.
+        outcomes: of the pass, whose own warnings replace those about the same object; one that was made again has none.
     """
+    watches, looked_at = context.services.watches, context.memory.ledger.looked_at
+    known = [text for text in context.status.warnings if leftovers.is_about_left(text)]
+    outcomes = list(outcomes)
+    told = {o.task.target.key for o in outcomes if any(map(leftovers.is_about_left, o.warnings))}
     made = {o.task.target.key for o in outcomes if o.tried and not o.error and o.task.action is Action.CREATE}
-    return [
-        text
-        for text in leftovers.still_left(known, made)
-        if (key := leftovers.object_in(text, wanted.by_key)) is not None
-        and not leftovers.sets_what_was_left(text, wanted.by_key[key].manifest)
-    ]
+    observed = watches.managed(context.name) if known or told else {}
+    kinds = context.recorded_kinds if known else ()
+    unseen = tuple(f"{kind.kind} " for kind in kinds if watches.is_forbidden(kind.group, kind.kind))
+    still: dict[ObjectKey, list[str]] = {key: [] for key in told if key in observed}
+    kept: list[str] = []
+    for text in known:
+        key = leftovers.object_in(text, observed)
+        if key is None and text.startswith(unseen):
+            kept.append(text)
+        elif key is not None and key not in told | made and (left := _still_left(context, observed[key], text)):
+            still.setdefault(key, []).append(left)
+    for key in looked_at.keys() - still.keys():
+        del looked_at[key]
+    looked_at.update({key: observed[key].resource_version for key in still})
+    watches.heed(context.name, frozenset(still))
+    return [*kept, *(text for texts in still.values() for text in texts)]
+
+
+def with_leftovers(told: Sequence[str], left: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the warnings told before with what is left now; None if that is what was told."""
+    rest = tuple(each for each in told if not leftovers.is_about_left(each))
+    return None if set(told) == {*rest, *left} else (*rest, *left)
+
+
+def _still_left(context: Context, record: Record, warning: str) -> str:
+    """Return what of a warning still holds; all of it if the object is as it was, or cannot be read."""
+    if context.memory.ledger.looked_at.get(record.key) == record.resource_version:
+        return warning
+    kind = next((each for each in context.recorded_kinds if (each.group, each.kind) == record.key[:2]), None)
+    resource = context.services.discovery.resource(kind) if kind else None
+    user = context.account.user if context.account else None
+    live = context.services.applier.reader.read_whole((record.key, resource), user) if resource else None
+    return leftovers.still_left(warning, live) if live else warning
 
 
 def warnings_on_revision(found: Iterable[str], wanted: TargetSet) -> tuple[str, ...]:

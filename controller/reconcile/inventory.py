@@ -8,6 +8,9 @@ shard is read, and followed by name if it gives.
 Where two controllers act at once, by mistake or since one hung and came back, the watch of the second may not have
 shown what the first has done: `make_confirmation` binds what a pass creates and deletes to the BundleDeployment as the
 API server has it. An apply of an object that exists needs none of this: it is bound to the UID that was judged.
+A request that was sent before may still arrive after the other one has pruned. Its object is pruned by the next pass of
+either, because the terms of the installed revision name the objects of earlier ones (`Terms.past`). It becomes a stray
+if nobody watches its kind any more, if more names were needed than fit, or if the revision that named it was lost.
 
 Not here: the marks on one object (apply/ownership.py), and what is done (installation, deletion).
 """
@@ -45,7 +48,7 @@ from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.events import Note
 from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource, read_kinds
-from rukpak.controller.observe.following import WatchedObject
+from rukpak.controller.observe.following import ObjectReference, Topic
 from rukpak.controller.observe.records import ObjectKey, Record
 from rukpak.controller.observe.relations import find_hindrance
 from rukpak.controller.reconcile import stored
@@ -111,10 +114,10 @@ def had_any(context: Context, keys: Iterable[ObjectKey]) -> bool:
 
     Raises: CrowdedError, ApiError.
     """
-    digest, known = context.status.installed_revision, context.memory.past
+    digest, known = context.status.installed_revision, context.memory.stored.past
     if known is None or known[0] != digest:
-        kept = context.memory.revisions.get(digest) or context.services.revisions.read_packed(context.name, digest)
-        known = context.memory.past = (digest, past_keys(kept.terms) if kept else frozenset())
+        kept = context.memory.stored.read.get(digest) or context.services.revisions.read_packed(context.name, digest)
+        known = context.memory.stored.past = (digest, past_keys(kept.terms) if kept else frozenset())
     return not known[1].isdisjoint(keys)
 
 
@@ -142,7 +145,7 @@ def revisions_with_hooks(context: Context) -> list[Revision]:
     Raises: CrowdedError, ApiError.
     """
     digests = context.services.revisions.digests(context.name, context.metadata.uid)
-    kept = (stored.read(context, each) for each in dict.fromkeys((*digests, *context.memory.revisions)))
+    kept = (stored.read(context, each) for each in dict.fromkeys((*digests, *context.memory.stored.read)))
     return [each for each in kept if each and each.hooks]
 
 
@@ -156,13 +159,13 @@ def kept_terms(context: Context) -> list[Terms]:
 
 def _read_kept(context: Context) -> list[Revision]:
     status = context.status
-    if context.memory.kept is None and status.managed_state:
+    if context.memory.stored.kept is None and status.managed_state:
         installed = stored.read(context, status.installed_revision)
         if installed and MORE not in installed.terms.left:
-            context.memory.kept = (status.installed_revision,)  # when settled, no other revision has objects
-    digests = dict.fromkeys((*stored.digests(context), *context.memory.revisions))
+            context.memory.stored.kept = (status.installed_revision,)  # when settled, no other revision has objects
+    digests = dict.fromkeys((*stored.digests(context), *context.memory.stored.read))
     found = [each for digest in digests if (each := stored.read(context, digest))]
-    context.memory.kept = tuple(each.digest for each in found)
+    context.memory.stored.kept = tuple(each.digest for each in found)
     return found
 
 
@@ -241,8 +244,8 @@ def keep_only(
     Raises: ApiError.
     """
     kept = list(digests)
-    installed = context.memory.revisions.get(kept[0])
-    left = {key: named for key, named in older.items() if key in context.memory.older}
+    installed = context.memory.stored.read.get(kept[0])
+    left = {key: named for key, named in older.items() if key in context.memory.stored.older}
     texts = write_left(left)
     if installed:
         past = _describe_past(context, installed, older)
@@ -293,18 +296,18 @@ def look_for_strays(
         known: objects that its revisions name.
     """
     found = find_strays(observed, *known, owner=context.owner, orphan=context.orphan)
-    context.memory.strays = frozenset(record.key for record in found)
-    return context.memory.strays
+    context.memory.strays.keys = frozenset(record.key for record in found)
+    return context.memory.strays.keys
 
 
 def notes_on_strays(context: Context) -> list[Note]:
     """Return one Event for those of the last look that were not reported yet."""
-    memory, keys = context.memory, context.memory.strays
-    news = keys - memory.strays_reported
-    memory.strays_reported &= keys
-    if not news or memory.clock() < memory.strays_quiet_until:
+    strays, now = context.memory.strays, context.memory.clock()
+    news = strays.keys - strays.reported
+    strays.reported &= strays.keys
+    if not news or now < strays.quiet_until:
         return []
-    memory.strays_reported, memory.strays_quiet_until = keys, memory.clock() + QUIET_SECONDS
+    strays.reported, strays.quiet_until = strays.keys, now + QUIET_SECONDS
     return [note_on_strays(context.name, news)]
 
 
@@ -313,9 +316,9 @@ def find_hand_over(context: Context) -> HandOver:
 
     Raises: ApiError.
     """
-    read: dict[WatchedObject, str] = {}
+    read: dict[ObjectReference, str] = {}
     found = [_find_giver(context.services, each.name, read) for each in context.spec.take_over]
-    context.services.givers.watch(context.name, read, share=context.share)
+    context.services.follower.follow(context.name, Topic.GIVERS, read, share=context.share)
     return HandOver(
         givers={giver.metadata.name: _describe_giver(context.services, giver) for giver in found if giver},
         takers=frozenset(context.services.watches.takers(context.name)),
@@ -359,9 +362,9 @@ def _all_takers(context: Context) -> Iterator[BundleDeployment]:
     """
     known = (context.services.watches.outline(name) for name in context.services.watches.takers(context.name))
     yield from (each for each in known if each and _still_takes(each))
-    if not context.memory.has_no_other_takers:  # asked once if there are none, since it is a LIST
+    if not context.memory.deletion.has_no_other_takers:  # asked once if there are none, since it is a LIST
         others = [each for each in context.services.watches.takers_elsewhere(context.name) if _still_takes(each)]
-        context.memory.has_no_other_takers = not others
+        context.memory.deletion.has_no_other_takers = not others
         yield from others
 
 
@@ -371,19 +374,19 @@ def _named_by(context: Context, taker: BundleDeployment) -> frozenset[ObjectKey]
     digest = status.pending.revision if status.pending else status.revision
     if not digest or status.observed_generation != taker.metadata.generation:
         return None
-    known = context.memory.named_by_takers.get(digest)
+    known = context.memory.deletion.named_by_takers.get(digest)
     if known is None and (revision := context.services.revisions.read(taker.metadata.name, digest)):
         named = name_objects([revision], context.services.watches.served.is_namespaced, orphan=False)
-        known = context.memory.named_by_takers[digest] = frozenset(named)
+        known = context.memory.deletion.named_by_takers[digest] = frozenset(named)
     return known
 
 
-def _find_giver(services: Services, name: str, read: dict[WatchedObject, str]) -> BundleDeployment | None:
+def _find_giver(services: Services, name: str, read: dict[ObjectReference, str]) -> BundleDeployment | None:
     known = services.watches.outline(name)
     if known or not services.watches.may_be_elsewhere(name):
         return known
     seen = services.watches.read_elsewhere(name)
-    read[WatchedObject("", name, resource=DEPLOYMENTS)] = seen.resource_version if seen else ""
+    read[ObjectReference("", name, resource=DEPLOYMENTS)] = seen.resource_version if seen else ""
     return seen.outline if seen else None
 
 

@@ -31,7 +31,7 @@ SOON_SECONDS = 20.0
 PREPARATION = "preparation"
 """The key of failures to resolve sources, and to fetch and render content."""
 MOST_BYTES = 16 << 20
-"""Of the compressed targets of all installed revisions."""
+"""Size of the compressed targets of all installed revisions."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Preview:
     """What is known of a revision that waits for approval."""
 
     key: tuple[str, ...]
-    """Of what it depends on."""
+    """Identifies what it depends on."""
     differences: Differences
     problems: tuple[BundleError, ...]
     """What would prevent its installation."""
@@ -85,13 +85,12 @@ class InstalledTargets:
     """What a pass has installed in full."""
 
     terms: Terms
-    """Of the revision."""
     targets: PackedTargets
     warnings: tuple[str, ...]
     """About the revision."""
     spec_version: str
     ledger: Ledger
-    """Of the BundleDeployment at that time: everything may have changed since it was replaced."""
+    """The ledger at that time: everything may have changed since it was replaced."""
 
 
 class InstalledTargetsCache:
@@ -130,60 +129,10 @@ class InstalledTargetsCache:
 
 
 @dataclass(slots=True, kw_only=True)
-class Memory:
-    """What is remembered of one BundleDeployment; used by one pass at a time. All of it may be lost at any time."""
+class StoredRevisions:
+    """What is known of the stored revisions; written by stored.py and ownership.py."""
 
-    uid: str
-    clock: Callable[[], float] = time.monotonic
-    since: float = 0.0
-    """When it was created, in monotonic seconds."""
-    ledger: Ledger = field(default_factory=Ledger)
-    health: HealthTracker = field(default_factory=HealthTracker)
-    older: frozenset[ObjectKey] = frozenset()
-    """Objects that only older revisions name and that still exist."""
-    past: tuple[str, frozenset[ObjectKey]] | None = None
-    """The digest of the installed revision, and the objects that revisions before it named, as far as it records them;
-    None: not read."""
-    strays: frozenset[ObjectKey] = frozenset()
-    """Objects with our marks that no revision names."""
-    strays_reported: frozenset[ObjectKey] = frozenset()
-    """Those that an Event has reported."""
-    strays_quiet_until: float = 0.0
-    """No other such Event is sent before, in monotonic seconds."""
-    drift: DriftCounter = field(default_factory=DriftCounter)
-    hooks: HookProgress = field(default_factory=HookProgress)
-    abandoned: set[ObjectKey] = field(default_factory=set)
-    """At deletion: objects that the account may not delete, and leaves to the garbage collector or to users."""
-    named_by_takers: dict[str, frozenset[ObjectKey]] = field(default_factory=dict)
-    """At deletion: the objects in the revisions of those that take over its objects, by digest."""
-    has_no_other_takers: bool = False
-    """At deletion: no BundleDeployment of another shard takes over its objects."""
-    orphaned: bool = False
-    """At deletion: `--cascade=orphan` was requested; the garbage collector removes the finalizer that says so."""
-    deleting_since: float | None = None
-    """At deletion: when this process first saw it, in monotonic seconds."""
-    is_own: bool = False
-    """This process has acted for it while it had the label of its shard."""
-    torn_down: bool = False
-    """None of its objects is left at its deletion, or they were handed over to another shard."""
-    checked_account: Account | None = None
-    """The account of the last pass, unless it lacks rights to repair what is installed."""
-    preview: Preview | None = None
-    """Of the revision that waits for approval."""
-    permissions: tuple[tuple[str, str], NewPermissions] | None = None
-    """Those that a revision adds to another one, and the digests of both."""
-    awaits_change: bool = False
-    """The cluster must change before it can be installed or deleted."""
-    changes: int = 0
-    """How often the cluster had changed when the pass started."""
-    bug: InternalError | None = None
-    """The bug that ended the last pass."""
-    unknown_since: float | None = None
-    """Since when, in monotonic seconds, a kind has been waiting for its first list."""
-
-    # revisions and sources
-
-    revisions: dict[str, Revision] = field(default_factory=dict)
+    read: dict[str, Revision] = field(default_factory=dict)
     """By digest, while passes work on them."""
     packed: dict[str, PackedRevision] = field(default_factory=dict)
     """The large ones of these, compressed: both are dropped when a pass ends."""
@@ -197,9 +146,56 @@ class Memory:
     """Digests of the revisions that were stored and that no pass has begun to apply since."""
     targets: dict[tuple[str, str], TargetSet] = field(default_factory=dict)
     """By digest and the parts of the spec that they depend on."""
-    retries: Retries = field(default_factory=Retries)
-    poll: PollState = field(init=False)
-    source_progress: SourceProgress = field(default_factory=SourceProgress)
+    older: frozenset[ObjectKey] = frozenset()
+    """Objects that only older revisions name and that still exist."""
+    past: tuple[str, frozenset[ObjectKey]] | None = None
+    """The digest of the installed revision, and the objects that revisions before it named, as far as it records them;
+    None: not read."""
+
+    def learn(self, revision: Revision) -> None:
+        """Remember a new revision, or new terms of one: targets depend on both."""
+        self.read[revision.digest] = revision
+        self._drop_targets({revision.digest})
+
+    def drop(self, digest: str) -> None:
+        """Drop a revision that is not stored any more."""
+        self.unapplied.discard(digest)
+        self.dropped.discard(digest)
+        self.packed.pop(digest, None)
+        self.read.pop(digest, None)
+        self._drop_targets({digest})
+        self.kept = None
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The digests of the revisions that passes work on."""
+        return (*self.read, *sorted(self.dropped - self.read.keys()))
+
+    def drop_large(self) -> None:
+        """Drop large revisions until the next pass, which reads them again."""
+        self.dropped |= self.packed.keys() & self.read.keys()
+        self.read = {digest: each for digest, each in self.read.items() if digest not in self.packed}
+        self._drop_targets(self.packed)
+        self.packed.clear()
+
+    def rest(self, working_on: Collection[str]) -> None:
+        """Drop all but these revisions."""
+        self.kept = None
+        self.before.clear()
+        self.read = {digest: each for digest, each in self.read.items() if digest in working_on}
+        self.dropped &= set(working_on)
+        self.targets = {key: each for key, each in self.targets.items() if key[0] in working_on}
+
+    def _drop_targets(self, digests: Collection[str]) -> None:
+        self.targets = {key: each for key, each in self.targets.items() if key[0] not in digests}
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceState:
+    """What is known of the sources and of `spec.configFrom`; written by finding.py."""
+
+    poll: PollState
+    progress: SourceProgress = field(default_factory=SourceProgress)
     """Of the sources that are being resolved or fetched."""
     resolved: tuple[str, Sources] | None = None
     """The version of the spec and its resolved sources, until status records them."""
@@ -208,9 +204,78 @@ class Memory:
     config_changes: int = 0
     """How often one of its objects has changed; set by watches."""
 
+    def rest(self) -> None:
+        """Drop what only a pass with work to do needs."""
+        self.resolved = None
+        self.config = self.config.rest() if self.config else None
+
+
+@dataclass(slots=True, kw_only=True)
+class Strays:
+    """Objects with our marks that no revision names; written by ownership.py."""
+
+    keys: frozenset[ObjectKey] = frozenset()
+    reported: frozenset[ObjectKey] = frozenset()
+    """Those that an Event has reported."""
+    quiet_until: float = 0.0
+    """No other such Event is sent before, in monotonic seconds."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Teardown:
+    """What is known while a BundleDeployment is being deleted; written by deletion.py and ownership.py."""
+
+    since: float | None = None
+    """When this process first saw it, in monotonic seconds."""
+    abandoned: set[ObjectKey] = field(default_factory=set)
+    """Objects that the account may not delete, and leaves to the garbage collector or to users."""
+    named_by_takers: dict[str, frozenset[ObjectKey]] = field(default_factory=dict)
+    """The objects in the revisions of those that take over its objects, by digest."""
+    has_no_other_takers: bool = False
+    """No BundleDeployment of another shard takes over its objects."""
+    orphaned: bool = False
+    """`--cascade=orphan` was requested; the garbage collector removes the finalizer that says so."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """What is remembered of one BundleDeployment; used by one pass at a time. All of it may be lost at any time."""
+
+    uid: str
+    clock: Callable[[], float] = time.monotonic
+    since: float = 0.0
+    """When it was created, in monotonic seconds."""
+    ledger: Ledger = field(default_factory=Ledger)
+    health: HealthTracker = field(default_factory=HealthTracker)
+    strays: Strays = field(default_factory=Strays)
+    drift: DriftCounter = field(default_factory=DriftCounter)
+    hooks: HookProgress = field(default_factory=HookProgress)
+    deletion: Teardown = field(default_factory=Teardown)
+    is_own: bool = False
+    """This process has acted for it while it had the label of its shard."""
+    torn_down: bool = False
+    """None of its objects is left at its deletion, or they were handed over to another shard."""
+    checked_account: Account | None = None
+    """The account of the last pass, unless it lacks rights to repair what is installed."""
+    preview: Preview | None = None
+    permissions: tuple[tuple[str, str], NewPermissions] | None = None
+    """Those that a revision adds to another one, and the digests of both."""
+    awaits_change: bool = False
+    """The cluster must change before it can be installed or deleted."""
+    changes: int = 0
+    """How often the cluster had changed when the pass started."""
+    bug: InternalError | None = None
+    """The bug that ended the last pass."""
+    unknown_since: float | None = None
+    """Since when, in monotonic seconds, a kind has been waiting for its first list."""
+
+    stored: StoredRevisions = field(default_factory=StoredRevisions)
+    retries: Retries = field(default_factory=Retries)
+    sources: SourceState = field(init=False)
+
     def __post_init__(self) -> None:
         self.since = self.clock()
-        self.poll = PollState(retries=self.retries)
+        self.sources = SourceState(poll=PollState(retries=self.retries))
 
     def age(self) -> float:
         """Return for how many seconds this process has known the BundleDeployment."""
@@ -226,35 +291,9 @@ class Memory:
     def deletion_age(self) -> float:
         """Return for how many seconds this process has known that it is being deleted."""
         now = self.clock()
-        if self.deleting_since is None:
-            self.deleting_since = now
-        return now - self.deleting_since
-
-    def learn(self, revision: Revision) -> None:
-        """Remember a new revision, or new terms of one: targets depend on both."""
-        self.revisions[revision.digest] = revision
-        self._drop_targets({revision.digest})
-
-    def drop(self, digest: str) -> None:
-        """Drop a revision that is not stored any more."""
-        self.unapplied.discard(digest)
-        self.dropped.discard(digest)
-        self.packed.pop(digest, None)
-        self.revisions.pop(digest, None)
-        self._drop_targets({digest})
-        self.kept = None
-
-    @property
-    def digests(self) -> tuple[str, ...]:
-        """The digests of the revisions that passes work on."""
-        return (*self.revisions, *sorted(self.dropped - self.revisions.keys()))
-
-    def drop_large(self) -> None:
-        """Drop large revisions until the next pass, which reads them again."""
-        self.dropped |= self.packed.keys() & self.revisions.keys()
-        self.revisions = {digest: each for digest, each in self.revisions.items() if digest not in self.packed}
-        self._drop_targets(self.packed)
-        self.packed.clear()
+        if self.deletion.since is None:
+            self.deletion.since = now
+        return now - self.deletion.since
 
     def rest(self, working_on: Collection[str] = ()) -> None:
         """Drop what only a pass with work to do needs, to save memory.
@@ -262,18 +301,11 @@ class Memory:
         Args:
             working_on: digests of the revisions that every pass needs until the wanted one is installed.
         """
-        self.resolved = self.kept = None
-        self.config = self.config.rest() if self.config else None
-        self.before.clear()
-        self.revisions = {digest: each for digest, each in self.revisions.items() if digest in working_on}
-        self.dropped &= set(working_on)
-        self.targets = {key: each for key, each in self.targets.items() if key[0] in working_on}
+        self.stored.rest(working_on)
+        self.sources.rest()
         self.unknown_since = None
         if not working_on:
             self.hooks = HookProgress()
-
-    def _drop_targets(self, digests: Collection[str]) -> None:
-        self.targets = {key: each for key, each in self.targets.items() if key[0] not in digests}
 
 
 class Memories:
@@ -329,20 +361,20 @@ class Memories:
         with self._lock:
             if memory := self._memories.get(name):
                 memory.preview = None
-                memory.config_changes += 1
+                memory.sources.config_changes += 1
                 memory.retries.end(OF_RIGHTS, lag=RIGHTS_SECONDS)
 
     def config_changed(self, name: str) -> None:
         """Record that an object of `spec.configFrom` has changed."""
         with self._lock:
             if memory := self._memories.get(name):
-                memory.config_changes += 1
+                memory.sources.config_changes += 1
 
     def sources_changed(self, name: str) -> None:
         """Record that a Secret or local content that sources have read has changed: what failed is retried."""
         with self._lock:
             if memory := self._memories.get(name):
-                memory.poll.local_changes += 1
+                memory.sources.poll.local_changes += 1
                 memory.retries.succeeded(PREPARATION)
                 memory.retries.succeeded(PURPOSE)
 

@@ -233,7 +233,10 @@ def _is_another(target: Target, wanted: TargetSet) -> bool:
 
 
 def _target_set(context: Context, revision: Revision) -> TargetSet:
-    known, identity = context.memory.targets, (revision.digest, json.dumps([context.orphan, revision.terms.drift]))
+    known, identity = (
+        context.memory.stored.targets,
+        (revision.digest, json.dumps([context.orphan, revision.terms.drift])),
+    )
     if identity not in known or known[identity].undecided:
         known[identity] = make_targets(
             revision, context.owner, orphan=context.orphan, is_namespaced=context.services.watches.served.is_namespaced

@@ -73,7 +73,7 @@ class Reconciler:
             requeue = OVERTAKEN
         else:
             self._services.large.leave(name)
-        context.memory.drop_large()
+        context.memory.stored.drop_large()
         context.memory.bug = None
         log.debug("pass ended", extra={"BundleDeployment": name, "after": requeue.after, "cause": requeue.cause})
         return requeue
@@ -165,7 +165,6 @@ class Reconciler:
         self._memories.clear()
 
     def _forget(self, name: str) -> Requeue:
-        """Drop all that is known of a BundleDeployment that is gone or has another shard."""
         services = self._services
         if services.takeovers:
             services.takeovers.end(name)
@@ -322,7 +321,7 @@ def _publish(context: Context, report: Report) -> Context:
     """
     lost = stored.find_lost(context)
     stored.drop_remnants(context, lost)  # while the history still names them
-    report = replace(report, poll_failure=context.memory.poll.failure, lost=lost)
+    report = replace(report, poll_failure=context.memory.sources.poll.failure, lost=lost)
     problems = report.held.problems if report.held else ()
     errors = [error for error in (*report.errors, report.poll_failure, report.unkept, *problems) if error]
     for error in errors:

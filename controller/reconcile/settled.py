@@ -15,9 +15,8 @@ from dataclasses import replace
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.apply.leftovers import still_left
 from rukpak.controller.apply.ownership import is_unfinished
-from rukpak.controller.apply.plan import Action, Outcome
+from rukpak.controller.apply.plan import Outcome
 from rukpak.controller.kube.resources import read_kinds
 from rukpak.controller.observe.records import Look, ObjectKey, Record
 from rukpak.controller.reconcile import stored
@@ -29,7 +28,9 @@ from rukpak.controller.reconcile.installation import (
     collect_warnings,
     execute,
     find_installed,
+    review_leftovers,
     warnings_on_cluster,
+    with_leftovers,
 )
 from rukpak.controller.reconcile.inventory import had_any, look_for_strays, notes_on_strays
 from rukpak.controller.reconcile.planning import plan_repair
@@ -50,9 +51,9 @@ def report(context: Context) -> Report | None:
         return None
     look = _look(context) if outcomes else look
     status, memory, observed = context.status, context.memory, look.records
-    memory.strays = frozenset()
+    memory.strays.keys = frozenset()
     if outcomes or len(observed) > len(memory.ledger.left):
-        strays = look_for_strays(context, observed, memory.ledger.left, memory.older)
+        strays = look_for_strays(context, observed, memory.ledger.left, memory.stored.older)
         if strays and had_any(context, strays):
             return None  # a pass over everything prunes them
         context.record(notes_on_strays(context))
@@ -62,14 +63,14 @@ def report(context: Context) -> Report | None:
         applied=True,
         outcomes=tuple(outcomes),
         drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
-        awaiting_prune=tuple(_kept(context, observed, memory.older)),
+        awaiting_prune=tuple(_kept(context, observed, memory.stored.older)),
         conflicts=tuple(memory.ledger.conflicts()),
-        strays=tuple(sorted(memory.strays)),
+        strays=tuple(sorted(memory.strays.keys)),
         progress=assess_installed(context),
         install_namespace=status.install_namespace,
         managed_state=_managed_state(context, outcomes, look),
         managed_kinds=status.managed_kinds,
-        warnings=warnings_after_repairs(context, outcomes) if outcomes else None,
+        warnings=warnings_after_repairs(context, outcomes),
     )
 
 
@@ -94,6 +95,8 @@ def _repair(context: Context, look: Look) -> Sequence[Outcome] | None:
     """Return the outcomes of repairs, none if no object has changed; None if there is more to do."""
     ledger = context.memory.ledger
     if not (ledger.complete or _is_as_recorded(context, look.records)):
+        return None
+    if ledger.left and not context.status.managed_kinds:  # another client has removed them
         return None
     if any(map(context.services.watches.served.has_appeared, read_kinds(context.status.skipped_kinds))):
         return None
@@ -125,7 +128,6 @@ def _names_kinds(context: Context, own: Collection[Record]) -> bool:
 
 
 def _kept(context: Context, observed: Mapping[ObjectKey, Record], older: Collection[ObjectKey]) -> list[Record]:
-    """Return the objects of older revisions that spec.prune keeps for good."""
     if context.spec.prune != "Never":
         return []
     return [r for r in context.own_records({key: observed[key] for key in older if key in observed}) if not r.deleting]
@@ -157,12 +159,11 @@ def repair(
 
 
 def warnings_after_repairs(context: Context, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
-    """Return the warnings after repairs; None if nothing was sent."""
+    """Return the warnings after repairs; None if nothing was sent, and none is over."""
     installed, outcomes = find_installed(context), list(outcomes)
-    if installed is None:
-        return None
+    left = review_leftovers(context, outcomes)
+    if installed is None or not outcomes:
+        return with_leftovers(context.status.warnings, left)
     kinds = context.recorded_kinds
     on_cluster = warnings_on_cluster(context, installed.targets.rest, kinds, context.services.watches)
-    made = (each.task.target.key for each in outcomes if each.task.action is Action.CREATE and not each.error)
-    left = still_left(context.status.warnings, made)
     return collect_warnings(outcomes, [*installed.warnings, *on_cluster, *left])

@@ -28,13 +28,13 @@ def read(context: Context, digest: str) -> Revision | None:
 
     Raises: CrowdedError if it is large and there is no room for it now; ApiError.
     """
-    if digest and digest not in context.memory.revisions:
+    if digest and digest not in context.memory.stored.read:
         packed = context.services.revisions.read_packed(context.name, digest)
         kept = _unpack(context, packed) if packed else None
         if kept is None:
             return None
-        context.memory.revisions[digest] = kept
-    return context.memory.revisions.get(digest)
+        context.memory.stored.read[digest] = kept
+    return context.memory.stored.read.get(digest)
 
 
 def restore(context: Context) -> None:
@@ -42,9 +42,9 @@ def restore(context: Context) -> None:
 
     Raises: ApiError.
     """
-    for digest, revision in context.memory.revisions.items():
+    for digest, revision in context.memory.stored.read.items():
         if context.services.revisions.is_lost(context.name, digest):
-            whole = context.memory.packed.get(digest, revision)
+            whole = context.memory.stored.packed.get(digest, revision)
             context.services.revisions.restore(context.name, whole, context.metadata.uid)
 
 
@@ -66,7 +66,7 @@ def drop_remnants(context: Context, lost: Iterable[str]) -> None:
     Raises: ApiError.
     """
     for digest in lost:
-        if digest not in context.memory.revisions and context.services.revisions.has_remnant(context.name, digest):
+        if digest not in context.memory.stored.read and context.services.revisions.has_remnant(context.name, digest):
             context.services.revisions.drop(context.name, digest)
 
 
@@ -75,9 +75,9 @@ def digests(context: Context) -> tuple[str, ...]:
 
     Raises: ApiError.
     """
-    if context.memory.kept is None:
-        context.memory.kept = tuple(context.services.revisions.digests(context.name, context.metadata.uid))
-    return context.memory.kept
+    if context.memory.stored.kept is None:
+        context.memory.stored.kept = tuple(context.services.revisions.digests(context.name, context.metadata.uid))
+    return context.memory.stored.kept
 
 
 def named(context: Context) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def _unpack(context: Context, packed: PackedRevision) -> Revision | None:
     except ValueError:
         return None
     if context.services.large.enter(context.name, context.share, size):
-        context.memory.packed[packed.digest] = packed
+        context.memory.stored.packed[packed.digest] = packed
     return unpack_whole(packed)
 
 
@@ -131,21 +131,21 @@ def revision_before(context: Context, wanted: str) -> Revision | None:
     """
     memory, status = context.memory, context.status
     if status.installed_revision != wanted:
-        memory.before[wanted] = status.installed_revision
+        memory.stored.before[wanted] = status.installed_revision
     elif status.managed_state:
         return None
-    elif wanted not in memory.before:  # since a restart
+    elif wanted not in memory.stored.before:  # since a restart
         return _find_before(context, wanted)
-    return read(context, memory.before[wanted])
+    return read(context, memory.stored.before[wanted])
 
 
 def _find_before(context: Context, wanted: str) -> Revision | None:
     """Return the newest other stored revision, unless it waits for approval and was never applied."""
-    context.memory.before[wanted] = ""
+    context.memory.stored.before[wanted] = ""
     for digest in digests(context):
         found = read(context, digest) if digest != wanted else None
         if digest != wanted and not (found and found.terms.held == NEW):
-            context.memory.before[wanted] = digest
+            context.memory.stored.before[wanted] = digest
             return found
     return None
 
@@ -182,7 +182,7 @@ def recall(context: Context, digest: str) -> Revision | None:
     _refuse_unverified(context, kept)
     if context.services.revisions.is_retired(name, digest):
         context.services.revisions.recall(name, digest)
-        context.memory.kept = None
+        context.memory.stored.kept = None
     terms = replace(renew_terms(context.spec, kept.terms), account=account_to_keep(context.deployment, kept.terms))
     if keeps_account(context.spec, kept.terms):
         terms = _with_account_of(terms, kept.terms)
@@ -205,7 +205,6 @@ def _refuse_unverified(context: Context, kept: Revision) -> None:
 
 
 def _source_at(pin: SourcePin) -> Source:
-    """Return a source at the place that a pin records."""
     place = pin.resolved.removesuffix(f"@{pin.digest.partition(':')[2]}")  # of git
     repository, _, name = place.rpartition("@")[0].rpartition(":")[0].rpartition("/")
     blocks: dict[str, dict[str, str]] = {
@@ -255,10 +254,10 @@ def write_terms(context: Context, kept: Revision, terms: Terms) -> Revision:
         return kept
     revised = replace(kept, terms=terms)
     context.services.revisions.write(context.name, revised, context.metadata.uid)
-    context.memory.learn(revised)
-    context.memory.past = None
-    if packed := context.memory.packed.get(kept.digest):
-        context.memory.packed[kept.digest] = replace(packed, terms=terms)
+    context.memory.stored.learn(revised)
+    context.memory.stored.past = None
+    if packed := context.memory.stored.packed.get(kept.digest):
+        context.memory.stored.packed[kept.digest] = replace(packed, terms=terms)
     return revised
 
 
@@ -272,7 +271,7 @@ def write(context: Context, made: Revision | PackedRevision) -> Revision | Packe
     """
     status, is_held = context.status, context.spec.may_hold_revisions
     is_midway = status.managed_kinds and not status.managed_state  # it may be one of several kept revisions
-    same: Revision | PackedRevision | None = context.memory.revisions.get(made.digest)
+    same: Revision | PackedRevision | None = context.memory.stored.read.get(made.digest)
     is_stored = context.services.revisions.has(context.name, made.digest, context.metadata.uid)
     if same is None and is_stored and (is_midway or is_held):
         same = context.services.revisions.read_packed(context.name, made.digest)
@@ -288,7 +287,7 @@ def write(context: Context, made: Revision | PackedRevision) -> Revision | Packe
     is_named = made.digest in (status.revision, status.installed_revision)
     context.services.revisions.write(context.name, made, context.metadata.uid)
     if not (is_named or is_stored):
-        context.memory.unapplied.add(made.digest)
+        context.memory.stored.unapplied.add(made.digest)
     if is_held:
         _drop_proposals(context, made.digest)
     return made
@@ -299,7 +298,7 @@ def drop_replaced(context: Context, wanted: str) -> None:
 
     Raises: ApiError.
     """
-    for digest in context.memory.unapplied - {wanted}:
+    for digest in context.memory.stored.unapplied - {wanted}:
         _drop(context, digest)
 
 
@@ -310,12 +309,12 @@ def _drop_proposals(context: Context, proposed: str) -> None:
         packed = None if digest in needed else context.services.revisions.read_packed(context.name, digest)
         if packed and packed.terms.held == NEW:
             _drop(context, digest)
-    context.memory.kept = None
+    context.memory.stored.kept = None
 
 
 def _drop(context: Context, digest: str) -> None:
     context.services.revisions.drop(context.name, digest)
-    context.memory.drop(digest)
+    context.memory.stored.drop(digest)
 
 
 def learn(context: Context, made: Revision | PackedRevision) -> Revision | None:
@@ -324,9 +323,9 @@ def learn(context: Context, made: Revision | PackedRevision) -> Revision | None:
     Raises: CrowdedError, ApiError, as `read`.
     """
     if isinstance(made, PackedRevision):
-        context.memory.dropped.add(made.digest)  # in case there is no room for it now
+        context.memory.stored.dropped.add(made.digest)  # in case there is no room for it now
         return read(context, made.digest)
-    context.memory.learn(made)
+    context.memory.stored.learn(made)
     return made
 
 

@@ -27,13 +27,13 @@ from rukpak.controller.building.revision import Terms
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
-from rukpak.controller.observe.following import GrantWatches, NamedWatches, WatchedObject
+from rukpak.controller.observe.following import GrantWatches, ObjectFollower, ObjectReference, Topic
 from rukpak.controller.sharing import share_of_accounts
 
 OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
 # Failures that other RBAC rules may resolve.
 OF_RIGHTS = frozenset({Reason.FORBIDDEN, Reason.SECRET_FORBIDDEN, Reason.CONFIG_FORBIDDEN})
-Seen = Callable[[WatchedObject, str], None]
+Seen = Callable[[ObjectReference, str], None]
 """Called with each object that is read, and its resourceVersion; empty: it does not exist."""
 RIGHTS_SECONDS = 0.5
 """How long the API server may use outdated RBAC rules; also joins a Role and its binding into one pass."""
@@ -298,9 +298,9 @@ def check_before_reading(client: Client, deployment: BundleDeployment, account: 
         raise
 
 
-def watched_account(account: Account) -> WatchedObject:
+def watched_account(account: Account) -> ObjectReference:
     """Return what to follow to hear of changes of an account."""
-    return WatchedObject(account.namespace, account.name, resource=SERVICE_ACCOUNTS)
+    return ObjectReference(account.namespace, account.name, resource=SERVICE_ACCOUNTS)
 
 
 def translate_refusal(
@@ -331,13 +331,13 @@ class Accounts:
     Args:
         client: reads as the controller.
         policy: of the administrator.
-        absent: watches for missing accounts.
+        follower: follows missing accounts.
         grants: watches for missing rights.
     """
 
-    def __init__(self, client: Client, policy: AccountPolicy, absent: NamedWatches, grants: GrantWatches) -> None:
+    def __init__(self, client: Client, policy: AccountPolicy, follower: ObjectFollower, grants: GrantWatches) -> None:
         self._client, self.policy = client, policy
-        self._absent, self._grants = absent, grants
+        self._follower, self._grants = follower, grants
 
     def identify(self, account: Account) -> Identity:
         """Return the current UIDs of an account and its namespace.
@@ -372,7 +372,7 @@ class Accounts:
     def _note_missing(self, name: str, account: Account, *, is_missing: bool) -> None:
         # One pass may need two: the one that repairs what is installed, and the missing one of an upgrade.
         own = {watched_account(account)}
-        others = {*self._absent.of(name)} - own
+        others = {*self._follower.followed(name, Topic.ACCOUNTS)} - own
         self._watch(name, others | own if is_missing else others)
 
     def note(self, name: str, errors: Iterable[BundleError | None]) -> None:
@@ -382,6 +382,6 @@ class Accounts:
         if not reasons & OF_ABSENCE:
             self._watch(name, ())
 
-    def _watch(self, name: str, missing: Collection[WatchedObject]) -> None:
+    def _watch(self, name: str, missing: Collection[ObjectReference]) -> None:
         share = share_of_accounts(min((each.namespace for each in missing), default=""))
-        self._absent.watch(name, dict.fromkeys(missing, ""), share=share)
+        self._follower.follow(name, Topic.ACCOUNTS, dict.fromkeys(missing, ""), share=share)

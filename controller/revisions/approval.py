@@ -22,9 +22,9 @@ from rukpak.controller.sources.versions import Version, is_version, parse_versio
 
 _Place = tuple[str, str, str]
 NEW = "New"
-"""Of a revision that has never been applied: nothing on the cluster is its."""
+"""A revision that has never been applied: nothing on the cluster is its."""
 REPLACED = "Replaced"
-"""Of a revision that was applied, until another one was: it names objects that may still exist."""
+"""A revision that was applied, until another one was: it names objects that may still exist."""
 
 
 def refuse_downgrade(wanted: Sequence[SourcePin], installed: Iterable[SourcePin]) -> None:

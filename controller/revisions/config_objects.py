@@ -27,7 +27,7 @@ from rukpak.controller.building.config_values import (
 )
 from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS
-from rukpak.controller.observe.following import NamedWatches, WatchedObject
+from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from rukpak.controller.revisions.accounts import Account, Seen, account_in, check_before_reading
 
 _RESOURCES = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
@@ -43,7 +43,7 @@ class KnownConfig:
     confidential: Confidential | None = None
     """What of it is secret; dropped together with it."""
     secrets: SecretValues = field(default_factory=dict, repr=False)
-    """Of processors; dropped together with it."""
+    """Values for processors; dropped together with it."""
 
     def rest(self) -> KnownConfig:
         """Return the same without the values."""
@@ -55,11 +55,11 @@ class ConfigObjects:
 
     Args:
         client: reads as the account.
-        followed: wakes a BundleDeployment when one of its objects changes.
+        follower: wakes a BundleDeployment when one of its objects changes.
     """
 
-    def __init__(self, client: Client, followed: NamedWatches) -> None:
-        self._client, self._followed = client, followed
+    def __init__(self, client: Client, follower: ObjectFollower) -> None:
+        self._client, self._follower = client, follower
 
     def read(self, deployment: BundleDeployment, version: str, known: KnownConfig | None, share: str) -> KnownConfig:
         """Return the merged config.
@@ -74,7 +74,7 @@ class ConfigObjects:
         """
         if known and known.version == version and known.config is not None:
             return known
-        versions: dict[WatchedObject, str] = {}
+        versions: dict[ObjectReference, str] = {}
         try:
             found = read_values(self._client, deployment, account_in(deployment.spec), versions.__setitem__)
             made = KnownConfig(
@@ -84,14 +84,14 @@ class ConfigObjects:
                 secrets=found.secrets,
             )
         except BundleError:
-            self._followed.watch(deployment.metadata.name, versions, share=share)
+            self._follower.follow(deployment.metadata.name, Topic.CONFIG, versions, share=share)
             raise
-        self._followed.watch(deployment.metadata.name, versions, share=share)
+        self._follower.follow(deployment.metadata.name, Topic.CONFIG, versions, share=share)
         return made
 
     def release(self, name: str) -> None:
         """Follow nothing for a BundleDeployment any more."""
-        self._followed.watch(name, {})
+        self._follower.follow(name, Topic.CONFIG, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +99,8 @@ class Values:
     """What was read."""
 
     texts: Sequence[bytes | None] = field(repr=False)
-    """Of each reference of `spec.configFrom`; None if it is optional and missing."""
+    """The text of each reference of `spec.configFrom`; None if it is optional and missing."""
     secrets: SecretValues = field(repr=False)
-    """Of processors."""
 
 
 def read_values(client: Client, deployment: BundleDeployment, account: Account | None, seen: Seen) -> Values:
@@ -147,18 +146,18 @@ class _Reader:
 
     def __init__(self, client: Client, account: Account | None, namespace: str, seen: Seen) -> None:
         self._client, self._account, self._namespace, self._seen = client, account, namespace, seen
-        self._manifests: dict[WatchedObject, Mapping[str, Any] | None] = {}
+        self._manifests: dict[ObjectReference, Mapping[str, Any] | None] = {}
 
-    def read(self, kind: str, name: str, place: str) -> tuple[WatchedObject, Mapping[str, Any] | None]:
+    def read(self, kind: str, name: str, place: str) -> tuple[ObjectReference, Mapping[str, Any] | None]:
         user = self._account.user.name if self._account else ""
-        watched = WatchedObject(self._namespace, name, user, _RESOURCES[kind])
+        watched = ObjectReference(self._namespace, name, user, _RESOURCES[kind])
         if watched not in self._manifests:
             self._manifests[watched] = found = _get(self._client, watched, self._account, place)
             self._seen(watched, found["metadata"]["resourceVersion"] if found else "")
         return watched, self._manifests[watched]
 
 
-def _get(client: Client, watched: WatchedObject, account: Account | None, place: str) -> Mapping[str, Any] | None:
+def _get(client: Client, watched: ObjectReference, account: Account | None, place: str) -> Mapping[str, Any] | None:
     user: User | None = account.user if account else None
     try:
         found: Mapping[str, Any] = (
@@ -192,11 +191,11 @@ def _decode(value: Any, key: str, place: str) -> bytes:
         raise BundleError(Reason.INVALID_CONFIG, f'{place}key "{key}" is not base64') from None
 
 
-def _describe_missing(watched: WatchedObject, reference: ConfigReference, manifest: Mapping[str, Any] | None) -> str:
+def _describe_missing(watched: ObjectReference, reference: ConfigReference, manifest: Mapping[str, Any] | None) -> str:
     if manifest is None:
         return f"{_name(watched)} does not exist; create it, or correct the name"
     return f'{_name(watched)} has no key "{reference.key}"; add it, or correct the key'
 
 
-def _name(watched: WatchedObject) -> str:
+def _name(watched: ObjectReference) -> str:
     return f'{watched.resource.kind} "{watched.namespace}/{watched.name}"'

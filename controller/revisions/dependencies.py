@@ -21,7 +21,7 @@ from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.observe.following import WatchedObject
+from rukpak.controller.observe.following import ObjectReference
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.observe.health.verdict import State
 from rukpak.controller.observe.relations import MISSING
@@ -79,13 +79,13 @@ class DependencyReader:
         default = deployment.spec.install_namespace or deployment.status.install_namespace
         namespace = (wanted.namespace or default) if resource.namespaced else ""
         account = account_in(deployment.spec)
-        watched = WatchedObject(namespace, wanted.name, account.user.name if account else "", resource)
+        watched = ObjectReference(namespace, wanted.name, account.user.name if account else "", resource)
         name = f"{wanted.kind} {namespace}/{wanted.name}" if namespace else f"{wanted.kind} {wanted.name}"
         manifest = self._read(watched, account, f"spec.dependsOn[{index}]: {name}")
         seen(watched, manifest["metadata"]["resourceVersion"] if manifest else "")
         return name, manifest
 
-    def _read(self, watched: WatchedObject, account: Account | None, what: str) -> Mapping[str, Any] | None:
+    def _read(self, watched: ObjectReference, account: Account | None, what: str) -> Mapping[str, Any] | None:
         client = self._client.acting_as(account.user if account else None)
         try:
             found: Mapping[str, Any] = client.get(watched.resource.path(watched.namespace, watched.name)).value

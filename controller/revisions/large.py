@@ -14,10 +14,10 @@ from rukpak.controller.formats.manifests import INLINE
 from rukpak.controller.sharing import Admission
 
 _BYTES_PER_BYTE = 4
-"""Of memory, for a byte of text: Python stores characters beyond the basic plane in 4 bytes."""
+"""Bytes of memory for a byte of text: Python stores characters beyond the basic plane in 4 bytes."""
 _BYTES_PER_VALUE = 210
 _COPIES = 8 * MEBIBYTE
-"""Of the largest object that an API server accepts, while it is compared and sent."""
+"""Size of the largest object that an API server accepts, while it is compared and sent."""
 _REVISIONS = 2
 """The wanted and the previous one."""
 

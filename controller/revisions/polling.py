@@ -48,7 +48,6 @@ class PollState:
     """The polls of one BundleDeployment; used by one pass at a time."""
 
     retries: Retries = field(default_factory=Retries)
-    """Of the BundleDeployment."""
     asked: dict[str, float] = field(default_factory=dict)
     """When sources were last polled, in monotonic seconds, by `specDigest`."""
     validators: dict[str, str] = field(default_factory=dict)
@@ -56,7 +55,6 @@ class PollState:
     resolved: dict[str, tuple[datetime, float]] = field(default_factory=dict)
     """`resolvedAt` of sources, also in monotonic seconds: no poll moves when the clock is set."""
     failure: BundleError | None = None
-    """Of the last poll."""
     failed_with: str = ""
     """The ticket of that poll: a change of the spec or a new resolution clears the failure."""
     failed_at: float = 0.0
@@ -67,7 +65,6 @@ class PollState:
     local_handled: tuple[str, int] | None = None
     """The last `local_state` for which local content was read."""
     progress: SourceProgress = field(default_factory=SourceProgress)
-    """Of the last poll."""
 
 
 class Poller:

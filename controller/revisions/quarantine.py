@@ -177,7 +177,6 @@ class Quarantine:
             _remove(self._suspicions, subject.uid)
 
     def _learn_from(self, marks: list[_Record]) -> None:
-        """Suspect what was being prepared when the previous process crashed."""
         sure = [mark for mark in marks if mark.alone] or (marks if len(marks) == 1 else [])
         for mark in sure or marks:
             before = self._records.get(mark.uid)

@@ -30,7 +30,7 @@ from rukpak.controller.building.request import BuildContext
 from rukpak.controller.content.digests import digest_of, digest_of_json
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
-from rukpak.controller.observe.following import NamedWatches, WatchedObject
+from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from rukpak.controller.revisions.accounts import (
     Account,
     Seen,
@@ -47,7 +47,7 @@ from rukpak.controller.sources.credentials import find_credentials, parse_pull_s
 from rukpak.controller.sources.demands import SCHEME, name_demand
 from rukpak.controller.sources.image.reference import find_endpoint, parse_reference
 
-SeenContent = Callable[[WatchedObject, str | None], None]
+SeenContent = Callable[[ObjectReference, str | None], None]
 """Called with an object that is read, and its resourceVersion; empty: it does not exist; None: it never changes."""
 _NAMES_OF_KEYS = {
     ".cosign.keys[0].secret": ("*.pub",),
@@ -75,7 +75,7 @@ def read_config_map(
         APIUnavailable).
     """
     namespace = deployment.spec.install_namespace or ""
-    watched = WatchedObject(namespace, name, account.user.name if account else "", CONFIG_MAPS)
+    watched = ObjectReference(namespace, name, account.user.name if account else "", CONFIG_MAPS)
     what = f'{place}: ConfigMap "{namespace}/{name}"'
     try:
         if account:
@@ -188,7 +188,7 @@ class SecretReader:
         namespace = reference.namespace or deployment.spec.install_namespace or ""
         account = account_in(deployment.spec) if self._namespaces is not None else None
         self._check_namespace(deployment, namespace, account, path)
-        secret = WatchedObject(namespace, reference.name, account.user.name if account else "")
+        secret = ObjectReference(namespace, reference.name, account.user.name if account else "")
         seen(secret, "")
         if account:
             self._check(deployment, account, seen)
@@ -348,8 +348,8 @@ class SourceProgress:
     text: str = ""
     _done: dict[int, tuple[int, int]] = field(default_factory=dict)
     _reported_at: float = 0.0
-    _read: dict[int, dict[WatchedObject, str]] = field(default_factory=dict)
-    _local: dict[int, dict[WatchedObject, str]] = field(default_factory=dict)
+    _read: dict[int, dict[ObjectReference, str]] = field(default_factory=dict)
+    _local: dict[int, dict[ObjectReference, str]] = field(default_factory=dict)
     _refused: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -366,12 +366,12 @@ class SourceProgress:
             self.text = ", ".join(_describe_amounts(index, *amounts) for index, amounts in sorted(self._done.items()))
             return True
 
-    def note_secret(self, index: int, secret: WatchedObject, version: str) -> None:
+    def note_secret(self, index: int, secret: ObjectReference, version: str) -> None:
         """Record the version of a Secret that was read for a source."""
         with self._lock:
             self._read.setdefault(index, {})[secret] = version
 
-    def note_local(self, index: int, watched: WatchedObject, version: str | None) -> None:
+    def note_local(self, index: int, watched: ObjectReference, version: str | None) -> None:
         """Record the version of a ConfigMap with content that was read for a source, to follow it; None: not to."""
         with self._lock:
             found = self._local.setdefault(index, {})
@@ -387,7 +387,7 @@ class SourceProgress:
             else:
                 self._refused.discard(index)
 
-    def to_follow(self) -> dict[WatchedObject, str]:
+    def to_follow(self) -> dict[ObjectReference, str]:
         """Return the Secrets of the sources that fail now, and local content, each with the version that was read."""
         with self._lock:
             secrets = [self._read.get(index, {}) for index in self._refused]
@@ -412,12 +412,12 @@ class SourceAccess:
     def __init__(
         self,
         secrets: SecretReader,
-        watches: NamedWatches,
+        follower: ObjectFollower,
         wake: Callable[[str], None],
         admission: Admission,
         quarantine: Quarantine,
     ) -> None:
-        self._secrets, self._watches, self._wake = secrets, watches, wake
+        self._secrets, self._follower, self._wake = secrets, follower, wake
         self._admission, self._quarantine = admission, quarantine
 
     def build_context(self, deployment: BundleDeployment, progress: SourceProgress) -> BuildContext:
@@ -429,7 +429,7 @@ class SourceAccess:
             )
 
         def _read_trusted(index: int, source: Source) -> Trusted:
-            def _note(watched: WatchedObject, version: str | None) -> None:
+            def _note(watched: ObjectReference, version: str | None) -> None:
                 if version is not None:  # otherwise it never changes
                     progress.note_secret(index, watched, version)
 
@@ -469,7 +469,7 @@ class SourceAccess:
 
     def watch_secrets(self, name: str, found: Iterable[SourceProgress], *, share: str = "") -> None:
         """Watch the Secrets of sources that fail, and local content, and nothing else, at the expense of a share."""
-        secrets: dict[WatchedObject, str] = {}
+        secrets: dict[ObjectReference, str] = {}
         for progress in found:
             secrets |= progress.to_follow()
-        self._watches.watch(name, secrets, share=share)
+        self._follower.follow(name, Topic.SOURCES, secrets, share=share)

@@ -58,9 +58,7 @@ log = logging.getLogger(__name__)
 CHUNK_BYTES = 512 * 1024
 MAX_BYTES = MAX_CHUNKS * CHUNK_BYTES
 TEXT_BYTES = Limits().text_bytes
-"""Of objects and hooks as uncompressed JSON."""
-READ_BYTES = 4 * TEXT_BYTES
-"""The limit on reading: earlier releases wrote larger revisions."""
+"""Size of objects and hooks as uncompressed JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +73,11 @@ class StoredSecret:
     deployment: str
     """Name of the BundleDeployment; empty for a Secret that is not named like those of the store."""
     owner_uid: str
-    """UID of the BundleDeployment; empty from older releases."""
+    """UID of the BundleDeployment."""
     digest: str
-    """Of the revision."""
     index: int
     chunks: int
-    """Of the whole revision, as the Secret with index 0 says."""
+    """Number of Secrets of the whole revision, as the Secret with index 0 says."""
     is_retired: bool
     """Whether the revision is kept only for the history; false except for index 0."""
     is_intact: bool
@@ -183,7 +180,9 @@ def _is_intact(entries: Iterable[Mapping[str, Any]], *, first: bool) -> bool:
     annotations = (fields.get("f:metadata") or {}).get("f:annotations") or {}
     data = fields.get("f:data") or {}
     marks, keys = ((CHUNKS, TERMS_DIGEST), ("objects", "terms")) if first else ((), ("objects",))
-    return all(f"f:{key}" in data for key in keys) and all(f"f:{mark}" in annotations for mark in (REVISION, *marks))
+    return all(f"f:{key}" in data for key in keys) and all(
+        f"f:{mark}" in annotations for mark in (REVISION, names.OWNER_UID, *marks)
+    )
 
 
 def secret_name(name: str, digest: str, index: int) -> str:
@@ -461,7 +460,7 @@ class RevisionStore:
         Raises: ApiError.
         """
         head = self._head(name, digest)
-        return head is not None and head.digest == digest and uid in ("", head.owner_uid or uid)
+        return head is not None and head.digest == digest and uid in ("", head.owner_uid)
 
     def is_retired(self, name: str, digest: str) -> bool:
         """Return whether a revision is stored only for the history.
@@ -486,7 +485,7 @@ class RevisionStore:
 
     def _heads(self, name: str, uid: str) -> list[StoredSecret]:
         found = self._secrets.all_of(name) if self._secrets.synced else self._list_all(name)
-        return [each for each in found if each.index == 0 and each.digest and uid in ("", each.owner_uid or uid)]
+        return [each for each in found if each.index == 0 and each.digest and uid in ("", each.owner_uid)]
 
     def is_tidy(self, name: str, digests: Collection[str], history: Collection[str] = ()) -> bool:
         """Return whether `keep_only` would change nothing, as far as the watch knows; sends no request."""
@@ -569,7 +568,7 @@ def _labels(name: str, revision: PackedRevision) -> dict[str, str]:
 def unpack_whole(packed: PackedRevision) -> Revision | None:
     """Return a revision; None if it is damaged."""
     try:
-        if measure(packed.objects).text_bytes > READ_BYTES:
+        if measure(packed.objects).text_bytes > TEXT_BYTES:
             return None
         revision = packed.unpacked()
         return revision if revision_digest(revision.objects, revision.hooks) == packed.digest else None
@@ -629,7 +628,7 @@ def remove_orphans(client: Client, namespace: str) -> None:
 
 
 def _is_of(metadata: Mapping[str, Any], name: str, owners: Mapping[str, str]) -> bool:
-    """Whether the BundleDeployment of a Secret exists. Older releases recorded no UID."""
+    """Whether the BundleDeployment of a Secret exists. One that has lost its UID is damaged, but no orphan."""
     uid = (metadata.get("annotations") or {}).get(names.OWNER_UID, "")
     return name in owners and uid in ("", owners[name])
 

@@ -56,7 +56,6 @@ from rukpak.controller.sources.chart_registry import connected as connected_to_r
 from rukpak.controller.sources.hosts import PRINTABLE, Detour, check_host, follow
 from rukpak.controller.sources.http import (
     HTTPS,
-    READ_AS,
     Address,
     Download,
     Wanted,
@@ -124,7 +123,7 @@ class ChartSource:
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:  # noqa: ARG002 - the contract
         """Return the digest, which is verified before anything is unpacked, and how it is read."""
-        return f"{resolution.digest}|{READ_AS}"
+        return resolution.digest
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
         """Yield the files of the chart that was resolved.

@@ -69,7 +69,7 @@ class Release:
     url: str
     """Perhaps relative; '' for none."""
     digest: str
-    """Of the packaged chart, as the index has it; '' for none."""
+    """Digest of the packaged chart, as the index has it; '' for none."""
 
 
 class Index:
@@ -327,7 +327,7 @@ class _Question:
 
     asked_at: float
     path: str
-    """Of the source that asks, with which messages start."""
+    """Field path of the source that asks, with which messages start."""
     done: threading.Event = field(default_factory=threading.Event)
     failure: BundleError | None = None
 

@@ -64,7 +64,7 @@ class ChartRequest:
     version: str
     """Exact, or a range; '' for the highest release."""
     digest: str
-    """Of the packaged chart; '' for any."""
+    """Digest of the packaged chart; '' for any."""
 
     @property
     def is_exact(self) -> bool:

@@ -18,12 +18,12 @@ from rukpak.api.plugins import MEBIBYTE, Access, Entry, LocalContent, Resolution
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.digests import digest_of, digest_of_json
 from rukpak.controller.content.limits import Rejection, quote
-from rukpak.controller.sources.http import READ_AS, read_body
+from rukpak.controller.sources.http import read_body
 
 PART_BYTES = 900 << 10
-"""Of one part; an object in etcd has at most 1.5 MiB, and base64 adds a third."""
+"""Size of one part; an object in etcd has at most 1.5 MiB, and base64 adds a third."""
 MOST_BYTES = 32 * MEBIBYTE
-"""Of all parts together."""
+"""Size of all parts together."""
 KEY = "bundle.tar.gz"
 _PART = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3}) (sha256:[0-9a-f]{64})")
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip")
@@ -37,7 +37,6 @@ class Part:
     """From 1."""
     count: int
     digest: str
-    """Of the whole archive."""
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count} {self.digest}"
@@ -126,7 +125,7 @@ class ConfigMapSource:
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:  # noqa: ARG002 - the contract
         """Return the digest, which covers the names of the files, and how an archive is read."""
-        return f"{resolution.digest}|{READ_AS}"
+        return resolution.digest
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
         """Yield the files, or the entries of the archive.

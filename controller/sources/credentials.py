@@ -235,7 +235,7 @@ def _credentials(entries: Mapping[str, _Entry]) -> Iterator[RegistryCredentials]
 
 
 _MOST_ENTRIES = 2000
-"""Of all Secrets that are looked at: each may have a pattern of its own."""
+"""Entries of all Secrets that are looked at: each may have a pattern of its own."""
 _SCHEME = re.compile(r"https?://")
 _API_VERSION = re.compile(r"^/v[12](?=/)")
 _PORT = re.compile(r":(\d*)$")

@@ -37,7 +37,7 @@ from rukpak.controller.content.zip import Seekable, Unsupported, is_zip, read_zi
 from rukpak.controller.sources.hosts import PORTS, Location, check_host
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.routes import describe_host
-from rukpak.controller.sources.signatures import SignatureError, cosign, minisign
+from rukpak.controller.sources.signatures import SignatureError, cosign
 from rukpak.controller.sources.signatures.verdicts import checking
 from rukpak.controller.sources.transport import Response, StatusError, Transport
 from rukpak.controller.sources.trust import (
@@ -109,7 +109,7 @@ class Answer:
     is_unchanged: bool
     """Whether the file still matches the validator that was sent; then there is no body."""
     validator: str
-    """Of this response; '' for none."""
+    """Validator of this response; '' for none."""
     is_elsewhere: bool = False
     """Whether another host than the named one has answered."""
 
@@ -134,9 +134,9 @@ class Wanted:
     headers: Mapping[str, str] = field(default_factory=dict)
     """They carry credentials."""
     missing: Reason = Reason.NOT_FOUND
-    """Of a 404: NotFound while resolving, PinnedContentGone afterwards."""
+    """Reason of a 404: NotFound while resolving, PinnedContentGone afterwards."""
     field: str = "url"
-    """Of the spec, which led to it."""
+    """Field of the spec that led to it."""
     remedy: str = "correct url, or publish the file"
     """If it does not exist."""
     named: str = ""
@@ -346,8 +346,6 @@ def _validator(response: Response) -> str:
 
 
 _HEAD_BYTES = 512
-READ_AS = "packaged charts without .helmignore"
-"""Part of the keys of content: what an older release has stored was read differently."""
 _CHART, _IGNORE = "Chart.yaml", ".helmignore"
 _IGNORE_BYTES = 64 * 1024
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -532,7 +530,7 @@ class HttpSource:
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
         """Return digest, stripComponents, and the name of a single file; of an archive, how it is read."""
         name = _name(parse_address(parameters["url"]))
-        return f"{resolution.digest}|{_strip(parameters)}|{name if is_file_name(name) else READ_AS}"
+        return f"{resolution.digest}|{_strip(parameters)}|{name if is_file_name(name) else ''}"
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
         """Yield the file, or the entries of an archive; the digest is verified before the first one.
@@ -561,10 +559,9 @@ def _read(spool: Spool, address: Address, parameters: Mapping[str, Any], access:
 # signatures
 
 _SIGNATURE_URL = "signatureURL"
-_MINISIGN, _COSIGN = "minisign", "cosign"
-_SUFFIXES_OF_SIGNATURES = {_MINISIGN: ".minisig", _COSIGN: ".sigstore.json"}
+_COSIGN = "cosign"
+_SUFFIX_OF_SIGNATURES = ".sigstore.json"
 _BUNDLE = "application/vnd.dev.sigstore.bundle"
-_SIGNATURE_BYTES = {_MINISIGN: minisign.SIGNATURE_BYTES, _COSIGN: MEBIBYTE}
 
 
 def _verify_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
@@ -582,8 +579,8 @@ def _verify_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
 def _read_signature(address: Address, parameters: Mapping[str, Any], access: Access) -> bytes:
     """Download the signature of a file. Another origin than that of the file gets no credentials."""
     verify = parameters["verify"]
-    given, form = verify.get(_SIGNATURE_URL), _form(parameters)
-    beside = replace(address, path=f"{address.path}{_SUFFIXES_OF_SIGNATURES[form]}")
+    given = verify.get(_SIGNATURE_URL)
+    beside = replace(address, path=f"{address.path}{_SUFFIX_OF_SIGNATURES}")
     found = parse_address(given) if given else beside
     is_same = found.origin == address.origin
     wanted = Wanted(
@@ -593,18 +590,15 @@ def _read_signature(address: Address, parameters: Mapping[str, Any], access: Acc
         remedy=f"publish the signature there, or set {_SIGNATURE_URL}",
     )
     with connect(found, parameters, access, f"verify.{_SIGNATURE_URL}" if given else "url") as transport:
-        signature = read_signature(transport, wanted, access, _SIGNATURE_BYTES[form])
+        signature = read_signature(transport, wanted, access, MEBIBYTE)
         with checking(f"{access.path}.verify", ""):
-            _check_form(form, signature)
+            _check_form(signature)
         transport.settle()
         return signature
 
 
-def _check_form(form: str, signature: bytes) -> None:
+def _check_form(signature: bytes) -> None:
     """Check that bytes are a signature at all, wherever they come from. Raises: SignatureError."""
-    if form == _MINISIGN:
-        minisign.read_signature(signature)
-        return
     try:
         bundle = json.loads(signature)
     except (ValueError, RecursionError):
@@ -613,17 +607,9 @@ def _check_form(form: str, signature: bytes) -> None:
         raise SignatureError("it is not a Sigstore bundle; sign the file with cosign sign-blob --bundle")
 
 
-def _form(parameters: Mapping[str, Any]) -> str:
-    return _MINISIGN if parameters["verify"].get(_MINISIGN) else _COSIGN
-
-
 def _check(spool: Spool, signature: bytes, parameters: Mapping[str, Any], access: Access) -> Signer:
     """Return who has signed a file. Raises: BundleError (VerificationFailed, InvalidVerification)."""
     verify, path = parameters["verify"], f"{access.path}.verify"
-    if _form(parameters) == _MINISIGN:
-        with checking(path, ".minisign.publicKey"), access.computing():
-            key = minisign.read_key(verify[_MINISIGN]["publicKey"])
-            return minisign.verify(spool.rewind(), signature, key)
     wanted = cosign.read_wanted(verify[_COSIGN], access.trusted.data, f"{path}.{_COSIGN}")
     with checking(path, "", "the bundle is not accepted: "):
         found = cosign.check_bundle(signature, cosign.Subject(digest=spool.digest), wanted)

@@ -43,7 +43,7 @@ class Route:
     host: str
     port: int
     addresses: tuple[str, ...]
-    """Of the host, in the resolver's order: the only ones to connect to."""
+    """Addresses of the host, in the resolver's order: the only ones to connect to."""
     proxy: Proxy | None = None
     keys: ClientCertificate | None = None
     """What identifies the controller to the server."""

@@ -578,6 +578,9 @@ class Transport:
         except BundleError as error:
             self.check(place)
             raise _shown(error, place) from None
+        except AttributeError:
+            self.check(place)  # urllib3 has no socket any more if it was cut between request and response
+            raise
         finally:
             self._pace.answered()
         return response
@@ -636,7 +639,6 @@ def _shown(error: BundleError, place: Place) -> BundleError:
 
 
 def _find_problem(response: Response) -> BundleError | None:
-    """Return the error for a response that no caller can use."""
     place, status, headers = response.place, response.status, response.headers
     subject, host, proxy = place.subject, place.host, place.proxy
     if proxy and status == http.HTTPStatus.PROXY_AUTHENTICATION_REQUIRED and urlsplit(response.url).scheme == "http":

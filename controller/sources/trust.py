@@ -129,7 +129,6 @@ class ClientCertificate:
     certificate: str
     key: str
     origins: frozenset[Origin]
-    """Of the servers."""
 
     def is_for(self, origin: Origin) -> bool:
         """Return whether a server may see it."""

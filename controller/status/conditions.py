@@ -193,7 +193,6 @@ def _kept_instead(deployment: BundleDeployment, report: Report) -> BundleError |
 
 
 def _undo(deployment: BundleDeployment) -> str:
-    """Return the command that removes spec.pinnedRevision."""
     return f"rukpak rollback {deployment.metadata.name} --undo"
 
 
@@ -222,7 +221,6 @@ def _rolled_back(rollback: Rollback) -> str:
 
 
 def _before(deployment: BundleDeployment) -> str:
-    """Name the installed revision while another one is wanted."""
     installed = deployment.status.installed_revision
     return f"revision {short(installed)} is installed; " if installed else ""
 

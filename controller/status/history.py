@@ -83,7 +83,6 @@ def _begin(deployment: BundleDeployment, report: Report, after: Status, now: dat
 
 
 def _end(entry: HistoryEntry, deployment: BundleDeployment, after: Status, *, is_known: bool) -> HistoryEntry:
-    """Return the entry of a revision that is replaced by the desired one."""
     if is_known and deployment.spec.pinned_revision == after.revision:
         message = f"spec.pinnedRevision names revision {short(after.revision)}"
         return entry.model_copy(update={"outcome": "RolledBack", "message": entry.message or message})

@@ -125,9 +125,9 @@ class Report:
     managed_state: str = ""
     managed_kinds: tuple[str, ...] = ()
     skipped_kinds: tuple[str, ...] | None = None
-    """Of optional objects, which the cluster does not serve; None: unchanged."""
+    """Kinds of optional objects, which the cluster does not serve; None: unchanged."""
     started_jobs: tuple[str, ...] | None = None
-    """Of the wanted revision, as `Target.started_as` says; None: unchanged."""
+    """Jobs of the wanted revision, as `Target.started_as` says; None: unchanged."""
     warnings: tuple[str, ...] | None = None
     """None: unchanged, since nothing was sent."""
 
@@ -138,7 +138,7 @@ class Report:
 
     @property
     def unrepaired_conflicts(self) -> tuple[DriftedObject, ...]:
-        """Of the conflicts those in which the other client has changed the object, and the repair was put off."""
+        """The conflicts in which the other client has changed the object, and the repair was put off."""
         if not self.conflicts:
             return ()  # almost always: the outcomes may be those of many thousand objects
         postponed = {outcome.task.target.key for outcome in self.outcomes if outcome.postponed}

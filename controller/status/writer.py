@@ -18,7 +18,6 @@ from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.events import EventRecorder, Note, Regarding
 from rukpak.controller.kube.resources import DEPLOYMENTS
 from rukpak.controller.kube.shard import is_unclaimed
-from rukpak.controller.observe.statuses import writers_of
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.status.notes import notes
 
@@ -56,14 +55,11 @@ class StatusWriter:
             raise ApiError(HTTPStatus.CONFLICT, "Conflict", "BundleDeployments are being listed again")
         if self._is_shown(deployment, status):
             return deployment.model_copy(update={"status": status})
-        self._watches.statuses.send(deployment, status)
         sent = time.monotonic()
         reply = self._replace(deployment, dump(status), self._unchanged(deployment, version))
         self._watches.learn_deployment(reply, sent)
         self.record_events(deployment, notes(deployment.status, status))
-        written = deployment.model_copy(update={"status": read(reply).status})
-        self._watches.statuses.keep(written, writers_of(reply))
-        return written
+        return deployment.model_copy(update={"status": read(reply).status})
 
     def _is_shown(self, deployment: BundleDeployment, status: Status) -> bool:
         shown = self._watches.outline(deployment.metadata.name)

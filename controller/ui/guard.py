@@ -34,7 +34,7 @@ HEADERS: Mapping[str, str] = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-"""Of every reply."""
+"""Headers of every reply."""
 _SAFE = ("GET", "HEAD")
 _OWN_SITES = ("", "none", "same-origin")
 
@@ -61,7 +61,7 @@ class Guard:
 
     @property
     def scheme(self) -> str:
-        """Of its address."""
+        """Scheme of its address."""
         return "https" if self.is_secure else "http"
 
     @property

@@ -75,11 +75,11 @@ class Site:
     guard: Guard
     rights: Rights
     host: str
-    """Of the API server."""
+    """Host of the API server."""
     version: str
     is_read_only: bool
     key: bytes
-    """Of the hashes that stand for values of Secrets."""
+    """Key of the hashes that stand for values of Secrets."""
 
 
 def make_server(site: Site, certificate: str = "") -> uvicorn.Server:

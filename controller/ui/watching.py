@@ -174,7 +174,7 @@ class Board:
 
     @property
     def version(self) -> int:
-        """Of the rows; grows with each change."""
+        """Version of the rows; grows with each change."""
         return self._version
 
     def rows(self) -> dict[str, tuple[int, str]]:
@@ -268,7 +268,7 @@ class View:
 
     @property
     def version(self) -> int:
-        """Of what `read` returns; grows with each change."""
+        """Version of what `read` returns; grows with each change."""
         return self._version
 
     def read(self) -> str:

@@ -75,6 +75,8 @@ class Difference:
     """Why, or how it was found."""
     hook: str = ""
     """The event of a hook; empty for an ordinary object."""
+    holder: Manifest | None = None
+    """The object on the cluster that keeps one of the bundle from being applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,6 @@ class Comparison:
     """A revision compared with a cluster, or with another revision."""
 
     name: str
-    """Of the BundleDeployment."""
     revision: str
     against: str
     """What it is compared with: `the cluster`, or a digest."""
@@ -344,7 +345,6 @@ def _find_anchors(before: Sequence[str], after: Sequence[str]) -> list[difflib.M
 
 
 def _compare(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """Yield the hunks of a unified diff."""
     for group in _Matcher(before, after).get_grouped_opcodes(_AROUND):
         (_, start, _, new_start, _), (_, _, end, _, new_end) = group[0], group[-1]
         yield f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@"

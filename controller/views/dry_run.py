@@ -87,7 +87,7 @@ from rukpak.controller.views.mistakes import MisuseError
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _RENDERED = "as rendered"
 NO_UID = "00000000-0000-0000-0000-000000000000"
-"""Of a BundleDeployment that does not exist yet."""
+"""UID of a BundleDeployment that does not exist yet."""
 _ANY_NAMESPACE = "default"
 """Every cluster has it."""
 _COMPUTED = (Recovery.TAKE_OVER_ITEMS, Recovery.MIGRATE_ENTRIES)
@@ -104,7 +104,7 @@ class Reviewed:
     deployment: BundleDeployment
     revision: Revision
     client: Client | None = None
-    """Of its cluster; None for a file."""
+    """Client of its cluster; None for a file."""
 
     def on_cluster(self) -> Client:
         """Return the client.
@@ -324,7 +324,6 @@ class DryRun:
         return {key_of(item): item for item in items}
 
     def _find_gone(self) -> Iterator[Difference]:
-        """Yield the objects that the revision lacks."""
         records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
         for record in find_surplus(
             self._targets.by_key, self._name_installed() or records, records, self._owner, orphan=self._orphan
@@ -384,13 +383,13 @@ class DryRun:
         return self._change(target, resource, live)
 
     def _change(self, target: Target, resource: Resource, live: Manifest) -> Difference:
-        """Compare an object that exists."""
         task = decide_about(target, project(live, target.key.group, target.key.kind), self._options)
         match task.action:
             case Action.USE:
                 return _difference(target, Change.NONE, None, None)
             case Action.REFUSE:
-                return _difference(target, Change.REFUSED, None, None, task.refusal.message if task.refusal else "")
+                refused = _difference(target, Change.REFUSED, None, None, task.refusal.message if task.refusal else "")
+                return replace(refused, holder=live)
             case Action.AWAIT:
                 return _as_rendered(target, Change.RECREATED, "it is being deleted")
         if untried := _why_untried(task):
@@ -493,7 +492,12 @@ class DryRun:
             return replace(made, change=Change.RECREATED)
         if live and (may_not_apply or self._is_computed(target, live, failure)):
             return self._overlay(target, live, "computed, since you may not apply it")
-        return _difference(target, Change.REFUSED, None, None, failure.message)
+        message = failure.message
+        if failure.contest is Contest.ALLOCATED:
+            trials = Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
+            whose = trials.describe_allocated(self._make_body(target, None), self._targets.by_key)
+            message = f"{message}; {whose}"
+        return _difference(target, Change.REFUSED, None, None, message)
 
     def _make_way(
         self, target: Target, resource: Resource, live: Manifest | None, failure: ApplyFailure

@@ -29,7 +29,7 @@ Manifest = Mapping[str, Any]
 FindDrift = Callable[[Manifest], str]
 STRAY = "part of no revision"
 _LEVELS = 20
-"""Of objects that own each other; those of Kubernetes have three."""
+"""Depth of objects that own each other; those of Kubernetes have three."""
 CHILD_KINDS: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("apps", "Deployment"): (("apps", "ReplicaSet"),),
     ("apps", "ReplicaSet"): (("", "Pod"),),

@@ -24,7 +24,7 @@ _COLORS = {
     "failed": Color.RED,
     "stalled": Color.RED,
 }
-"""Of the states of objects and BundleDeployments."""
+"""Colors of the states of objects and BundleDeployments."""
 
 
 class DeploymentState(Enum):
@@ -40,7 +40,7 @@ class DeploymentState(Enum):
 
     @property
     def color(self) -> Color:
-        """Of words that tell it."""
+        """Color of words that tell it."""
         return color_of(self.value.lower())
 
 

@@ -2,8 +2,9 @@
 
 Reading order: `workloads` (what is installed) → `testbed` (control plane, registry and one controller) → `api`, `raw`
 (a bare client, and what it does; requests in the audit log) → `scenarios` (one run) → `figures` (figures, limits and
-their table). `__main__` is the command `hack/bench/run`. What needs no cluster has `rows`: `formats`, `sources`. The
-others are commands of their own.
+their table). `__main__` is the command `hack/bench/run`. The others are
+commands of their own; `rows` has their tables.
 
-Nothing is asserted here; tests/integration/test_costs.py asserts deterministic figures.
+Nothing is asserted here; tests/integration/test_costs.py and tests/unit/controller/sources/test_requests.py assert
+deterministic figures.
 """

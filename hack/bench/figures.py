@@ -138,8 +138,7 @@ def as_markdown(results: Results) -> str:
     runs = min(len(runs) for runs in results.samples.values())
     machine = ", ".join(results.machine.values())
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    verbs = "\n".join(_verbs(name, results.titles[name], sample) for name, sample in samples.items())
-    return f"Median of {runs} runs; {machine}.\n\n{table}\n\n{verbs}\n"
+    return f"Median of {runs} runs; {machine}.\n\n{table}\n"
 
 
 def insert_table(page: Path, table: str, start: str = BEGIN) -> None:
@@ -170,13 +169,3 @@ def _cells(figure: Figure, name: str, samples: Mapping[str, Sample], results: Re
 
 def _number(value: float | None, figure: Figure) -> str:
     return "" if value is None else f"{value:,.{figure.digits}f}"
-
-
-def _verbs(name: str, title: str, sample: Sample) -> str:
-    counted = [(figure, sample[figure.key]) for figure in FIGURES if sample[figure.key].verbs]
-    items = "; ".join(f"{figure.title}: {_by_verb(measured)}" for figure, measured in counted)
-    return f"- `{name}`, {title}, by verb: {items}."
-
-
-def _by_verb(measured: Measured) -> str:
-    return ", ".join(f"{count} {verb}" for verb, count in measured.verbs.items())

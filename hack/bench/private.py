@@ -18,7 +18,7 @@ from typing import Any
 
 from hack.bench import raw
 from hack.bench.api import Api
-from hack.bench.figures import FIGURES, Measured, Sample, describe_machine, insert_table, medians
+from hack.bench.figures import FIGURES, Measured, Sample, describe_machine, medians
 from hack.bench.scenarios import MANY, ONE, Scenario, delete, install
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Manifest
@@ -29,7 +29,6 @@ from rukpak.controller.playground.settings import read_settings
 from tests.support.private_sources import PASSWORD, USER, Authority, GuardedRegistry, password_auth
 
 HERE = Path(__file__).parent
-BEGIN = "<!-- private sources: written by hack/bench/run -->"
 RUNS = 2
 MEASURED = (ONE, MANY)
 COLUMNS = ("install_seconds", "install_requests", "install_cpu", "peak")
@@ -95,10 +94,12 @@ Samples = Mapping[str, Mapping[str, Sequence[Sample]]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, write the table and the JSON, and return the exit status."""
+    """Measure, print the table, write the JSON, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m hack.bench.private", description="Measure private sources.")
     parser.add_argument("--runs", type=int, default=RUNS, help="runs of each row, for a median [%(default)s]")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="write to this folder, and not to the README")
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", help="write the JSON to this folder, and not beside this program"
+    )
     options = parser.parse_args(arguments)
     try:
         with make_testbed() as testbed:
@@ -175,15 +176,11 @@ def _make_namespace(api: Api, name: str, secret: Mapping[str, str]) -> None:
 
 
 def publish(samples: Samples, output: Path | None) -> None:
-    """Print the table, and write it and the JSON to a folder; by default this one, if there is more than one run."""
-    table = as_markdown(samples)
-    print(table)
+    """Print the table, and write the JSON to a folder; by default this one, if there is more than one run."""
+    print(as_markdown(samples))
     if output:
         output.mkdir(parents=True, exist_ok=True)
-        (output / "private.md").write_text(table, encoding="utf-8")
-    elif _runs(samples) > 1:
-        insert_table(HERE / "README.md", table, BEGIN)
-    else:
+    elif _runs(samples) == 1:
         return
     document = {"machine": describe_machine(), "scenarios": _plain(samples)}
     ((output or HERE) / "private.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -1,19 +1,11 @@
-"""Figures that need no cluster: work in a separate process, its cost, and a table.
-
-Time is CPU time, user and system, of the process and its programs, on which the load of the machine has little effect.
-"""
+"""What a process has used, and figures as a table."""
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
 import os
-import statistics
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +40,6 @@ def _mebibytes(text: str) -> float:
     return int(text.split(maxsplit=1)[0]) / 1024
 
 
-_T = TypeVar("_T")
-
-RUNS = 3
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     title: str
@@ -64,27 +51,6 @@ class Row:
     def missed(self) -> bool:
         """Whether it exceeds its limit."""
         return self.value > self.at_most
-
-
-def cpu_seconds() -> float:
-    """Return the CPU time of this process and of its children that have exited."""
-    return sum(os.times()[:4])
-
-
-def time_work(work: Callable[[], object], runs: int = RUNS) -> float:
-    """Return the CPU time of some work, as the median of some runs."""
-    return statistics.median(_time(work) for _ in range(runs))
-
-
-def peak_mebibytes() -> float:
-    """Return the peak memory of this process."""
-    return read_usage(os.getpid()).peak
-
-
-def in_child(work: Callable[..., _T], *arguments: object) -> _T:
-    """Call a function of a module in a new process, so that neither its memory nor its imports count elsewhere."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(work, arguments)
 
 
 HEAD = "|  | measured | at most |\n| --- | ---: | ---: |"
@@ -104,23 +70,6 @@ def tell(rows: Iterable[Row]) -> list[Row]:
 def as_markdown(rows: Iterable[Row]) -> str:
     """Return the table of some rows."""
     return "\n".join([HEAD, *map(_line, rows)])
-
-
-def chosen(arguments: Sequence[str], parts: Sequence[Callable[[], Iterable[Row]]]) -> Iterable[Row]:
-    """Yield the rows of the parts whose names are among the arguments; of all parts if there are none."""
-    names = [part.__name__ for part in parts]
-    if unknown := [name for name in arguments if name not in names]:
-        sys.exit(f"{unknown[0]}: not one of {', '.join(names)}")
-    for part in parts:
-        if not arguments or part.__name__ in arguments:
-            yield from part()
-
-
-def _time(work: Callable[[], object]) -> float:
-    gc.collect()
-    started = cpu_seconds()
-    work()
-    return cpu_seconds() - started
 
 
 def _print(row: Row) -> Row:

@@ -65,17 +65,6 @@ def make_bundles(prefix: str, count: int) -> list[Bundle]:
     ]
 
 
-def make_rollouts(prefix: str, count: int, size: int, replicas: int) -> list[Bundle]:
-    def workload(name: str) -> Manifest:
-        value = _workload(name, 0)
-        return {**value, "spec": {**value["spec"], "replicas": replicas}}
-
-    return [
-        Bundle(name=f"{prefix}-{number:03}", objects=tuple(workload(f"app-{index:04}") for index in range(size)))
-        for number in range(count)
-    ]
-
-
 def kinds_of(bundles: Iterable[Bundle]) -> int:
     return len({(each["apiVersion"], each["kind"]) for bundle in bundles for each in bundle.objects})
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import io
 
 from hack.fuzzing.target import Target, expect, refusals
 from rukpak.controller.sources.signatures import SignatureError
 from rukpak.controller.sources.signatures.git import COMMIT, TAG, read_commit, read_tag
-from rukpak.controller.sources.signatures.minisign import read_key, verify
 from rukpak.controller.sources.signatures.openpgp import read_keys, without_subkeys
 from rukpak.controller.sources.signatures.provenance import read_text, split
 from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 
 _NAME = "0" * 40
-_KEY = base64.b64encode(b"Ed" + bytes(40)).decode()
 
 
 def check_signed_object(data: bytes) -> None:
@@ -43,15 +39,6 @@ def check_keys(data: bytes) -> None:
         expect(read_keys({"a.asc": keyring}) == keyring, "other keys")
         without = without_subkeys(keyring, "")
         expect(read_keys({"a.asc": without}) == without, "no keys without subkeys")
-
-
-def check_minisign(data: bytes) -> None:
-    """Read a key of minisign, and a signature: none is valid."""
-    with refusals(UnusableKeysError):
-        read_key(data.decode(errors="replace"))
-    with refusals(SignatureError):
-        verify(io.BytesIO(), data, read_key(_KEY))
-        expect(False, "a signature that nobody has made")
 
 
 def check_provenance(data: bytes) -> None:
@@ -83,7 +70,6 @@ _KEY_WORDS = (
     b"\x99\x00\x01a",
     b"\xc2\xff\x00\x00\x00\x01a",
 )
-_MINISIGN_WORDS = (b"untrusted comment: ", b"\ntrusted comment: ", base64.b64encode(b"ED" + bytes(72)), b"\r\n")
 _PROVENANCE_WORDS = (
     b"-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\n",
     b"-----BEGIN PGP SIGNATURE-----\n",
@@ -96,6 +82,5 @@ TARGETS = (
         name="signed-objects", check=check_signed_object, covers="signed commits and tags of git", words=_COMMIT_WORDS
     ),
     Target(name="pgp-keys", check=check_keys, covers="OpenPGP keys", words=_KEY_WORDS),
-    Target(name="minisign", check=check_minisign, covers="keys and signatures of minisign", words=_MINISIGN_WORDS),
     Target(name="provenance", check=check_provenance, covers="provenance files of charts", words=_PROVENANCE_WORDS),
 )

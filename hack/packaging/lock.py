@@ -20,7 +20,7 @@ from hack.packaging.base import BaseError, check_base, renew_base
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "hack/requirements.txt"
 SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "controller": ("--extra=sigstore",),
+    "controller": ("--extra=sigstore", "--extra=expressions"),
     "build": ("--group=build",),
     "development": ("--all-extras", "--group=dev"),
     "tools": ("--group=tools",),

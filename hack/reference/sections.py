@@ -1,12 +1,19 @@
-"""A section for each block of the API, from the schema of the CRD. Blocks that are equal share a section."""
+"""A section for each type of the API: its fields, as the CRD describes them.
+
+A type with few fields that occurs once has no section. Its fields are in the table of the type that contains it.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
+import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from rukpak.controller.formats.manifests import read_documents
 
@@ -15,83 +22,127 @@ Table = Callable[[tuple[str, ...], Iterable[tuple[str, ...]]], Iterator[str]]
 
 EXAMPLES = Path(__file__).with_name("examples.yaml")
 HEADING = ("field", "type", "default", "description")
+FEW = 5
+"""The most fields of a type that has no section because it occurs once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a block; `block` is set if its values, or the items of its list, are objects with known fields."""
+
+    name: str
+    schema: Schema
+    required: bool
+    block: Block | None
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """An object with fields."""
+    """A type of the API at one of its places."""
 
-    paths: tuple[str, ...]
-    """All places where it occurs, such as spec.sources[].git.auth."""
-    schema: Schema
+    type: str
+    description: str
+    path: str
+    """Such as spec.sources[].git.auth."""
+    fields: tuple[Field, ...]
 
-    @property
-    def anchor(self) -> str:
-        """Return the fragment of its heading in GitHub's spelling."""
-        return "".join(letter for letter in "-".join(self.paths).lower() if letter.isalnum() or letter in "-_")
-
-
-def find_blocks(path: str, schema: Schema) -> list[Block]:
-    """Return the block at a path and all blocks below it, each once, in the order of the fields."""
-    paths: dict[str, list[str]] = {}
-    schemas: dict[str, Schema] = {}
-    for each, found in _walk(path, schema):
-        key = json.dumps(found.get("properties"), sort_keys=True)
-        paths.setdefault(key, []).append(each)
-        schemas.setdefault(key, found)
-    return [Block(tuple(paths[key]), schemas[key]) for key in paths]
+    def walk(self) -> Iterator[Block]:
+        """Yield this block and all blocks below it, in the order of the fields."""
+        yield self
+        for field in self.fields:
+            if field.block:
+                yield from field.block.walk()
 
 
-def _walk(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
-    yield path, schema
-    for name, member in schema.get("properties", {}).items():
-        below, inner = f"{path}.{name}", member
-        while inner.get("type") == "array":
-            below, inner = f"{below}[]", inner["items"]
-        if inner.get("properties"):
-            yield from _walk(below, inner)
+def read_block(path: str, schema: Schema, model: type[BaseModel]) -> Block:
+    """Return a block with all blocks below it.
+
+    Args:
+        path: where it is.
+        schema: what the CRD has there.
+        model: the type from which the CRD was generated.
+    """
+    required = schema.get("required", [])
+    members = schema.get("properties", {}).items()
+    inner = {field.alias: _model_in(field.annotation) for field in model.model_fields.values()}
+    fields = (
+        Field(name, member, name in required, _block_of(f"{path}.{name}", member, inner[name]))
+        for name, member in members
+    )
+    description = " ".join((inspect.getdoc(model) or "").split())
+    return Block(model.__name__, description, path, tuple(fields))
+
+
+def _block_of(path: str, schema: Schema, model: type[BaseModel] | None) -> Block | None:
+    if model is None:
+        return None
+    while schema.get("type") == "array":
+        path, schema = f"{path}[]", schema["items"]
+    return read_block(path, schema, model)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model in an annotation such as `Annotated[tuple[Source, ...], ...]` or `Drift | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for each in typing.get_args(annotation) if (found := _model_in(each))), None)
 
 
 def read_examples() -> dict[str, str]:
-    """Return the YAML below spec or status that shows a block, by the first path of the block."""
+    """Return YAML below spec or status, by the type whose section shows it."""
     [examples] = read_documents(EXAMPLES.read_bytes(), EXAMPLES.name)
     found: dict[str, str] = examples.value
     return found
 
 
-def write_sections(path: str, schema: Schema, table: Table) -> Iterator[str]:
-    """Yield the lines of all sections at and below a path: heading, description, example, fields."""
-    blocks = find_blocks(path, schema)
-    anchors = {each: block.anchor for block in blocks for each in block.paths}
+def write_sections(root: Block, table: Table) -> Iterator[str]:
+    """Yield the lines of all sections of a block: heading, description, places, example, fields."""
+    sections = find_sections(root)
     examples = read_examples()
-    for block in blocks:
-        if block.paths != (path,):
-            yield "### " + ", ".join(f"`{each}`" for each in block.paths) + "\n"
-            yield block.schema["description"] + "\n"
-        if example := examples.get(block.paths[0]):
+    for name, blocks in sections.items():
+        if name != root.type:
+            places = ", ".join(f"`{block.path}`" for block in blocks)
+            yield f"### {name}\n"
+            yield f"{blocks[0].description} In {places}.\n"
+        if example := examples.get(name):
             yield f"```yaml\n{example}```\n"
-        yield from table(HEADING, _rows(block, anchors))
+        yield from table(HEADING, _rows(blocks[0], sections))
 
 
-def _rows(block: Block, anchors: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    required = block.schema.get("required", [])
-    for name, member in block.schema.get("properties", {}).items():
-        below, kind = f"{block.paths[0]}.{name}", _type(member)
-        anchor = anchors.get(below) or anchors.get(f"{below}[]")
-        shown = f"[{kind}](#{anchor})" if anchor else kind
-        yield f"`{name}`", shown, _default(member, required=name in required), _description(member)
+def find_sections(root: Block) -> dict[str, list[Block]]:
+    """Return the blocks of each type that has a section, in the order of the fields."""
+    blocks: dict[str, list[Block]] = {}
+    for block in root.walk():
+        blocks.setdefault(block.type, []).append(block)
+    uses = [field.block.type for [first, *_] in blocks.values() for field in first.fields if field.block]
+    return {
+        name: found
+        for name, found in blocks.items()
+        if name == root.type or len(found[0].fields) > (FEW if uses.count(name) == 1 else 1)
+    }
 
 
-def _type(schema: Schema) -> str:
+def _rows(block: Block, sections: Mapping[str, list[Block]], within: str = "") -> Iterator[tuple[str, ...]]:
+    for field in block.fields:
+        name = f"{within}{field.name}"
+        linked = field.block.type if field.block and field.block.type in sections else ""
+        kind = f"[{_type(field.schema, linked)}](#{linked.lower()})" if linked else _type(field.schema)
+        yield f"`{name}`", kind, _default(field), _description(field.schema)
+        if field.block and not linked:
+            items = field.block.path.removeprefix(f"{block.path}.{field.name}")
+            yield from _rows(field.block, sections, f"{name}{items}.")
+
+
+def _type(schema: Schema, name: str = "") -> str:
     if schema.get("type") == "array":
-        return f"[]{_type(schema['items'])}"
-    return "enum" if "enum" in schema else str(schema.get("format", schema.get("type", "any")))
+        return f"[]{_type(schema['items'], name)}"
+    return name or ("enum" if "enum" in schema else str(schema.get("format", schema.get("type", "any"))))
 
 
-def _default(schema: Schema, *, required: bool) -> str:
-    if required:
+def _default(field: Field) -> str:
+    if field.required:
         return "required"
-    return "" if schema.get("default", {}) == {} else f"`{json.dumps(schema['default'])}`"
+    return "" if field.schema.get("default", {}) == {} else f"`{json.dumps(field.schema['default'])}`"
 
 
 def _description(schema: Schema) -> str:

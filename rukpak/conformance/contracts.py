@@ -169,7 +169,6 @@ _watches: list[_Watch] = []
 
 
 def _written(event: str, values: tuple[Any, ...]) -> Iterator[Path]:
-    """Yield the paths that an audited event changes."""
     if event == "open":
         path, mode, flags = values
         # The folder of os.open(…, dir_fd=…) is not told; such a relative path is nothing to judge by.
@@ -321,7 +320,6 @@ def _write(folder: Path, files: Files, *, backwards: bool = False) -> Path:
 
 
 def _read(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Return mode and content of everything in a folder."""
     found = {}
     for path in sorted(folder.rglob("*")):
         data = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
@@ -469,7 +467,6 @@ class _Validated(_Contract):
     _path: ClassVar[str]
 
     def _good(self) -> Sequence[Parameters]:
-        """Return parameters that are valid."""
         raise NotImplementedError
 
     def _bad(self) -> Sequence[tuple[Parameters, str]]:
@@ -559,11 +556,9 @@ class _Rendered(_Validated):
     """What formats and processors promise, since both are pure."""
 
     def _requests(self, folder: Path) -> Sequence[Any]:
-        """Return requests that succeed, each with means of its own."""
         raise NotImplementedError
 
     def _bad_requests(self, folder: Path) -> Sequence[tuple[Any, Reason]]:
-        """Return requests that fail, each with the reason."""
         raise NotImplementedError
 
     _call: ClassVar[str]
@@ -1060,7 +1055,6 @@ class ProcessorContract(_Rendered):
                 _check_message(told, tmp_path)
 
     def _all_told(self, plugin: Any, folder: Path, example: Processing) -> Iterator[str]:
-        """Yield the messages of failures with an example."""
         told: list[Any] = [_told(self._run, plugin, self.request(folder, example))]
         if isinstance(plugin, PreparesContent):
             told.append(_told(plugin.prepare, self.prepare_request(folder, example)))
@@ -1329,7 +1323,6 @@ class SourceContract(_Validated):
         assert asked == []
 
     def _behind(self, proxy: Proxy, site: Site, folder: Path, **given: Any) -> Access:
-        """Return access to the network by way of a proxy."""
         if site.public is None:
             pytest.skip("give the Site `public`: parameters with a public name")
         network = Network(allow_loopback=False, proxies=Proxies(https=proxy, http=proxy), **given)
@@ -1455,7 +1448,6 @@ def _need(action: Callable[[], object] | None, name: str) -> Callable[[], object
 
 
 def _read_entries(entries: Iterator[Entry]) -> Iterator[tuple[str, bytes]]:
-    """Yield path and content of the files of a source."""
     for entry in entries:
         assert isinstance(entry, Entry)
         if entry.kind is EntryKind.FILE and entry.refusal is None:

@@ -52,7 +52,6 @@ NOT_RUN: Mapping[str, Mapping[str, str]] = {
     "config/README.md": {
         "pip install '.[helm]'": "needs the internet",
         "rukpak run": ENDLESS,
-        "kubectl rukpak approve shop": "shows what it prints of a revision of somebody's; README.md has it, too",
     },
     "config/migration.md": {
         "kubectl rukpak adopt foo -f foo.yaml --from flux/apps": FOREIGN,
@@ -90,6 +89,7 @@ NOT_RUN: Mapping[str, Mapping[str, str]] = {
         "hack/fuzz --seconds 60": FUZZ,
         "hack/demo": DEMO,
         "hack/demo --keep": DEMO,
+        "hack/demo --node": "tests/node/test_demo_on_node.py runs it",
         "hack/demo --kubeconfig ~/.kube/config": DEMO,
     },
 }

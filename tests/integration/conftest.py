@@ -13,20 +13,37 @@ from tests.support.bundles import ROOT, World, new_world
 from tests.support.mortal import Severing, new_mortal_world
 from tests.support.packages import Environment, Install, build_wheel, make_environment
 from tests.support.registry import LocalRegistry
+from tests.support.standing import Standing
 
 
 @pytest.fixture(scope="module")
-def shared_world(cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
-    """The cluster of the session, and a controller with one worker for the tests of one file."""
-    with new_world(cluster, registry, settings.running, "--workers=1") as world:
+def standing_world(
+    standing: Standing, cluster: Cluster, registry: LocalRegistry, settings: Settings
+) -> Iterator[World]:
+    """The cluster of the session, and the controller of the session, which has one worker."""
+    with standing.lend("cluster", lambda: new_world(cluster, registry, settings.running, "--workers=1")) as world:
         yield world
 
 
 @pytest.fixture(scope="module")
-def shared_kwok_world(kwok_cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+def standing_kwok_world(
+    standing: Standing, kwok_cluster: Cluster, registry: LocalRegistry, settings: Settings
+) -> Iterator[World]:
     """The same with a fake node: pods run, except those with the annotation `example.com/waits`."""
-    with new_world(kwok_cluster, registry, settings.running) as world:
+    with standing.lend("kwok_cluster", lambda: new_world(kwok_cluster, registry, settings.running)) as world:
         yield world
+
+
+@pytest.fixture(scope="module")
+def shared_world(standing_world: World) -> World:
+    """The world of `world`. A file may override it, if its controller is to be another one."""
+    return standing_world
+
+
+@pytest.fixture(scope="module")
+def shared_kwok_world(standing_kwok_world: World) -> World:
+    """The world of `kwok_world`. A file may override it likewise."""
+    return standing_kwok_world
 
 
 @pytest.fixture

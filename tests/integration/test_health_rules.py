@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rukpak.controller.playground import waiting
-from rukpak.controller.playground.cluster import Cluster
+from rukpak.controller.playground.cluster import Cluster, ControlPlane
 from tests.support.inside import Context, State, StorageClassInfo, Verdict, assess, explain, explain_namespace
 
 SECONDS = 60
@@ -26,7 +26,8 @@ def home(kwok_cluster: Cluster) -> Iterator[str]:
     name = f"health-{uuid.uuid4().hex[:10]}"
     kwok_cluster.kubectl("create", "namespace", name)
     yield name
-    kwok_cluster.kubectl("delete", "namespace", name, "--wait=false")
+    if not isinstance(kwok_cluster, ControlPlane):  # which goes as a whole
+        kwok_cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 def apply(cluster: Cluster, kind: str, name: str, namespace: str = "", **parts: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rukpak.api import names
+from rukpak.controller.playground.cluster import KubectlError
 from tests.support.bundles import Deployed, Manifest, World, image, new_name
 from tests.support.controller import command
 from tests.support.objects import make
@@ -169,7 +170,7 @@ def test_an_adoption_that_was_killed_after_its_first_write_goes_on(world: World,
 
 
 def test_what_admission_wrote_under_the_name_of_kubectl_stays(world: World) -> None:
-    """A policy that injects a container at creation, as webhooks do, and none of what it needs is in the bundle."""
+    """Of a claim, whose class cannot be changed, and of a Job, whose template cannot."""
     name = prepared(world)
     claim = make(
         "v1",
@@ -208,6 +209,127 @@ def test_what_admission_wrote_under_the_name_of_kubectl_stays(world: World) -> N
     warnings = deployed.status()["warnings"]
     assert [text for text in warnings if "Job" in text and "W" in text], warnings
     assert [text for text in warnings if "spec.storageClassName: x" in text], warnings
+
+
+INJECTED: dict[tuple[str, str, str], dict[str, Any]] = {
+    ("", "v1", "serviceaccounts"): {"/imagePullSecrets": [{"name": "injected"}]},
+    ("", "v1", "persistentvolumeclaims"): {"/spec/storageClassName": "injected"},
+    ("batch", "v1", "jobs"): {"/spec/template/spec/imagePullSecrets": [{"name": "injected"}]},
+    ("apps", "v1", "deployments"): {
+        "/spec/template/spec/containers/-": {"name": "injected", "image": "example.com/injected:1"},
+        "/spec/template/metadata/annotations": {"injected": "true"},
+        "/spec/template/spec/imagePullSecrets": [{"name": "injected"}],
+        "/metadata/labels": {"injected": "true"},
+    },
+    ("{name}.example.com", "v1", "racks"): {"/spec/of": {"a": "injected"}},
+}
+"""What a policy adds to objects of a resource when they are created, by its JSON pointer."""
+
+
+def inject(world: World, name: str) -> None:
+    """Have the API server add `INJECTED` to what is created in a namespace, and wait until it does."""
+    version = "admissionregistration.k8s.io/v1"
+    for (group, api, plural), added in INJECTED.items():
+        own = f"{name}-{plural}"
+        rule = {"apiGroups": [group.format(name=name)], "apiVersions": [api], "operations": ["CREATE"]}
+        patches = [
+            f'JSONPatch{{op: "add", path: "{path}", value: {json.dumps(value)}}}' for path, value in added.items()
+        ]
+        policy = {
+            "matchConstraints": {
+                "resourceRules": [{**rule, "resources": [plural]}],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+            },
+            "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": f"[{', '.join(patches)}]"}}],
+        }
+        for kind, spec in (("", policy), ("Binding", {"policyName": own})):
+            made = make(version, f"MutatingAdmissionPolicy{kind}", own, spec=spec)
+            path = f"/apis/{version}/mutatingadmissionpolic{'ybindings' if kind else 'ies'}/{own}"
+            world.client.apply(path, made, manager="tests", force=True)
+
+
+def is_injected(world: World, name: str, *samples: Manifest) -> bool:
+    """Whether the policies are in force: what is tried by dry run has something that nobody has sent."""
+    for sample in samples:
+        given = json.dumps(sample)
+        words = ("create", "--dry-run=server", "--output=json", "--namespace", name, "-f", "-")
+        try:
+            if "injected" not in world.cluster.kubectl(*words, input=given):
+                return False
+        except KubectlError:  # a new kind may take a moment to be served
+            return False
+    return True
+
+
+@pytest.mark.parametrize("words", [("apply",), ("create",), ("apply", "--server-side")], ids=" ".join)
+def test_what_a_policy_injects_stays_with_an_adoption_and_the_revision_after_it(
+    world: World, words: tuple[str, ...]
+) -> None:
+    """It is recorded under the name of kubectl, which created the objects. What people have set themselves goes."""
+    name = prepared(world)
+    define = json.dumps(rack(name, OPTIONS))
+    world.cluster.kubectl("apply", "--server-side", "-f", "-", input=define)
+    world.cluster.kubectl("wait", "--for=condition=Established", f"crd/racks.{name}.example.com")
+    job = {"template": {"spec": {**POD_SPEC, "restartPolicy": "Never"}}, "suspend": True}
+    objects = [
+        make("v1", "ServiceAccount", "runner"),
+        make("v1", "PersistentVolumeClaim", "data", spec=CLAIM),
+        make("batch/v1", "Job", "job", spec=job),
+        {**BUNDLE, "metadata": {"name": "web"}},
+        make(f"{name}.example.com/v1", "Rack", "r", spec={"note": "x"}),
+    ]
+    inject(world, name)
+    world.wait(lambda: is_injected(world, name, *objects), "the policies in force")
+    for each in objects:
+        old: Any = copy.deepcopy(each)
+        old["metadata"]["annotations"] = {"old": "annotation"}
+        if each["kind"] == "Deployment":
+            old["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": "W", "value": "w"})
+        kubectl(world, name, *words, value=old)
+    deployed = world.deploy(*objects, name=name, collisionProtection="IfNoController", installNamespace=name)
+    before = wait_changed(deployed, "")
+    again = [{**each, "metadata": {**each["metadata"], "labels": {"more": "labels"}}} for each in objects]
+    uids = {each["kind"]: injected_object(deployed, each)["metadata"]["uid"] for each in objects}
+
+    def check() -> None:
+        for each in objects:
+            found = injected_object(deployed, each)
+            assert "old" not in found["metadata"].get("annotations", {}), each["kind"]
+            assert found["metadata"]["uid"] == uids[each["kind"]]
+        pods = injected_object(deployed, BUNDLE)["spec"]["template"]
+        assert pods["metadata"]["annotations"] == {"injected": "true"}
+        assert pods["spec"]["imagePullSecrets"] == [{"name": "injected"}]
+        assert [(each["name"], each.get("env")) for each in pods["spec"]["containers"]] == [
+            ("a", ENV),
+            ("injected", None),
+        ]
+        found = {each["kind"]: injected_object(deployed, each) for each in objects}
+        assert found["ServiceAccount"]["imagePullSecrets"] == [{"name": "injected"}]
+        assert found["PersistentVolumeClaim"]["spec"]["storageClassName"] == "injected"
+        assert found["Job"]["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "injected"}]
+        assert found["Deployment"]["metadata"]["labels"]["injected"] == "true"
+        assert found["Rack"]["spec"] == {"note": "x", "of": {"a": "injected"}}
+        assert not [text for text in deployed.status().get("warnings", []) if "set by nobody" in text]
+
+    check()
+    deployed.change(sources=[image(world.push(name, *again, tag="v2"))])
+    wait_changed(deployed, before)
+    check()
+
+
+def injected_object(deployed: Deployed, manifest: Manifest) -> Manifest:
+    """Return an object as it is on the cluster."""
+    plurals = {
+        "ServiceAccount": ("serviceaccounts",),
+        "PersistentVolumeClaim": ("persistentvolumeclaims",),
+        "Job": ("jobs", "/apis/batch/v1"),
+        "Deployment": ("deployments", APPS),
+        "Rack": ("racks", f"/apis/{deployed.name}.example.com/v1"),
+    }
+    found = deployed.get(manifest["metadata"]["name"], *plurals[manifest["kind"]])
+    assert found
+    return found
 
 
 # the type of a list changes
@@ -346,6 +468,51 @@ def test_what_the_server_keeps_is_named_until_it_is_gone(world: World, case: tup
     assert [text for text in deployed.status()["warnings"] if said in text]
     world.client.delete(deployed.path_of("peers", "services"))
     deployed.wait(lambda: not deployed.status().get("warnings"), "no warning")
+
+
+def left_in(deployed: Deployed) -> str:
+    return "\n".join(text for text in deployed.status().get("warnings", []) if "set by nobody" in text)
+
+
+def test_a_warning_ends_for_each_field_that_somebody_removes_or_takes(world: World) -> None:
+    port = {**PORT, "nodePort": 30979}
+    first = {
+        "type": "NodePort",
+        "clusterIP": "10.0.0.221",
+        "ports": [port, {"name": "b", "port": 1, "nodePort": 30980}],
+    }
+    second = {"type": "NodePort", "ports": [PORT, {"name": "b", "port": 1}]}
+
+    def service(spec: Manifest) -> Manifest:
+        return make("v1", "Service", "peers", spec={"selector": {"app": "peers"}, **spec})
+
+    deployed = world.deploy(service(first))
+    before = wait_changed(deployed, "")
+    deployed.change(sources=[image(world.push(deployed.name, service(second), tag="v2"))])
+    wait_changed(deployed, before)
+    for text in ("10.0.0.221", "30979", "30980"):
+        assert text in left_in(deployed)
+    path = deployed.path_of("peers", "services")
+    patch = [{"op": "replace", "path": "/spec/ports/0/nodePort", "value": 30989}]
+    world.client.json_patch(path, patch, manager="somebody")
+    deployed.wait(lambda: "30979" not in left_in(deployed), "no warning about what another manager has set")
+    assert "10.0.0.221" in left_in(deployed)
+    world.controller.kill()
+    world.client.apply(path, service({"clusterIP": "10.0.0.221", "ports": first["ports"][1:]}), manager="x", force=True)
+    world.controller.start()
+    deployed.wait(lambda: not left_in(deployed), "nothing, also if it was taken meanwhile")
+
+
+def test_a_warning_ends_when_the_bundle_sets_the_field_of_an_item_again(world: World) -> None:
+    first, second = (make("v1", "Service", "a", spec=spec) for spec in KEPT["a node port"][:2])
+    deployed = world.deploy(first)
+    before = wait_changed(deployed, "")
+    deployed.change(sources=[image(world.push(deployed.name, second, tag="v2"))])
+    before = wait_changed(deployed, before)
+    assert left_in(deployed)
+    deployed.change(sources=[image(deployed.ref)])
+    wait_changed(deployed, before)
+    assert not left_in(deployed)
 
 
 SELECTOR = {"app": "a"}

@@ -256,6 +256,51 @@ def test_an_object_that_would_be_refused_all_the_same_removes_nothing(world: Wor
     deployed.wait_installed(before)
 
 
+def health_checked(name: str, port: int) -> Manifest:
+    spec = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": port}
+    return make("v1", "Service", name, spec={**spec, "ports": [{"port": 80}], "selector": {"app": "a"}})
+
+
+_TAKEN = [new_port() for _ in range(4)]
+TAKEN: list[tuple[str, Manifest, Manifest]] = [
+    ("a port", node_port("old", _TAKEN[0]), node_port("new", _TAKEN[0])),
+    ("one of several ports", node_port("old", _TAKEN[1]), node_port("new", new_port(), _TAKEN[1])),
+    ("a port of a health check", health_checked("old", _TAKEN[2]), health_checked("new", _TAKEN[2])),
+    ("a port that is another's port of a health check", health_checked("old", _TAKEN[3]), node_port("new", _TAKEN[3])),
+    ("an address", cluster_ip("old", "10.0.0.211"), cluster_ip("new", "10.0.0.211")),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), [case[1:] for case in TAKEN], ids=[case[0] for case in TAKEN])
+def test_a_service_that_has_a_port_or_address_and_stays_is_named(world: World, old: Manifest, new: Manifest) -> None:
+    name = new_name()
+    world.cluster.kubectl("create", "namespace", name)
+    world.cluster.kubectl("create", "-f", "-", "--namespace", name, input=json.dumps(old))
+    foreign = world.deploy(new, config_map("a"))
+    says = f"Service {name}/old has it: choose another value, or change or delete that one"
+    foreign.wait_for("Installed", "False", "Refused", saying=says)
+    world.cluster.kubectl("delete", "service", "old", "--namespace", name)
+    foreign.request_reconcile("1")
+    foreign.wait_for("Installed")
+    another = world.deploy({**new, "metadata": {"name": "another"}}, config_map("a"))
+    says = f'Service {foreign.namespace}/new of BundleDeployment "{foreign.name}" has it'
+    another.wait_for("Installed", "False", "Refused", saying=says)
+    upgrade(world, foreign, new, {**new, "metadata": {"name": "two"}}, config_map("a"))
+    says = f"Service {foreign.namespace}/new of the same bundle has it: choose another value in one of the two"
+    foreign.wait_for("Installed", "False", "Refused", saying=says)
+    upgrade(world, foreign, new, config_map("a"))
+    foreign.wait_for("Installed")
+
+
+def test_an_account_that_may_not_list_services_is_told_how_to_find_the_one_that_has_a_port(world: World) -> None:
+    port = new_port()
+    deployed = world.deploy(node_port("old", port))
+    deployed.wait_ready()
+    rules = [{"apiGroups": [""], "resources": ["services"], "verbs": ["get", "create", "patch", "delete"]}, CONFIG_MAPS]
+    other = deploy(world, tenant(world, *rules), node_port("new", port), config_map("a"))
+    other.wait_for("Installed", "False", "Refused", saying='find the Service that has it with "kubectl get services')
+
+
 # guarded by a policy or webhook
 
 

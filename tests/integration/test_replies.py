@@ -479,7 +479,10 @@ def _retry(attempt: Callable[[], ApplyFailure]) -> ApplyFailure:
 def test_a_quota(place: Place) -> None:
     place.apply({"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"count/secrets": "0"}}})
     failure = _eventually(lambda: place.refusal(_secret(metadata=_anew())), Reason.REFUSED)
-    assert _said(failure) == "exceeded quota: a, requested: count/secrets=1, limited: count/secrets=0"
+    assert _said(failure) == (
+        "exceeded quota: a, requested: count/secrets=1, limited: count/secrets=0; raise the quota, or delete what it "
+        "counts"
+    )
 
 
 def test_pod_security(place: Place) -> None:

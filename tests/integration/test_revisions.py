@@ -16,12 +16,11 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.playground.waiting import wait_for
-from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, is_answered
+from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, delete_namespace, is_answered
 from tests.support.deployments import make_secrets
 from tests.support.inside import (
     CHUNK_BYTES,
     TENANT_BYTES,
-    ApiError,
     Client,
     Revision,
     RevisionStore,
@@ -81,14 +80,11 @@ class Kept(RevisionStore):
 
 
 @pytest.fixture
-def store(client: Client) -> Iterator[Kept]:
+def store(cluster: Cluster, client: Client) -> Iterator[Kept]:
     """A store in a namespace that does not exist yet."""
     namespace = f"revisions-{uuid.uuid4().hex[:8]}"
     yield Kept(client, namespace)
-    try:
-        client.delete(f"/api/v1/namespaces/{namespace}")
-    except ApiError as error:
-        assert error.status == 404  # the test has written nothing
+    delete_namespace(cluster, client, namespace)
 
 
 def revision(*objects: Json, **terms: Any) -> Revision:
@@ -263,15 +259,15 @@ def test_the_revisions_of_what_is_gone_are_removed_and_other_secrets_are_not(
     assert [each["metadata"]["name"] for each in store.secrets() if "somebody" in each["metadata"]["name"]]
 
 
-def test_the_revisions_of_one_before_of_this_name_are_removed_and_those_of_older_releases_stay(
+def test_the_revisions_of_one_before_of_this_name_are_removed_and_those_that_lost_their_uid_stay(
     store: Kept, name: str, deployment: str
 ) -> None:
-    before, older, own = (revision(config_map(each)) for each in ("before", "older", "own"))
+    before, nobodys, own = (revision(config_map(each)) for each in ("before", "nobodys", "own"))
     store.write(name, before, "uid-of-another")
-    store.write(name, older)
+    store.write(name, nobodys)
     store.write(name, own, deployment)
     store.remove_orphans()
-    assert set(store.digests(name)) == {older.digest, own.digest}
+    assert set(store.digests(name)) == {nobodys.digest, own.digest}
 
 
 @pytest.mark.parametrize("labels", [None, {names.REVISION_LABEL: "other"}], ids=["taken off", "changed"])
@@ -306,11 +302,11 @@ def noise(seed: int, size: int = 300_000) -> Json:
 
 
 @pytest.fixture
-def small(client: Client) -> Iterator[Kept]:
+def small(cluster: Cluster, client: Client) -> Iterator[Kept]:
     """A store that keeps 1 MiB for each tenant: three revisions of `noise`."""
     namespace = f"revisions-{uuid.uuid4().hex[:8]}"
     yield Kept(client, namespace, 1 << 20)
-    client.delete(f"/api/v1/namespaces/{namespace}")
+    delete_namespace(cluster, client, namespace)
 
 
 def test_the_bundle_deployments_of_a_namespace_have_so_many_bytes_together(small: Kept) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from tests.support.bundles import delete_namespace
 from tests.support.inside import (
     ApiError,
     Client,
@@ -46,11 +47,11 @@ def client(cluster: Cluster) -> Client:
 
 
 @pytest.fixture
-def namespace(client: Client) -> Iterator[str]:
+def namespace(cluster: Cluster, client: Client) -> Iterator[str]:
     name = f"drift-{uuid.uuid4().hex[:8]}"
     client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
-    client.delete(f"/api/v1/namespaces/{name}")
+    delete_namespace(cluster, client, name)
 
 
 # Random objects

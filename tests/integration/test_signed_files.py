@@ -12,9 +12,9 @@ import pytest
 from tests.support import charts
 from tests.support.bundles import Deployed, Manifest, World, config_map, new_name
 from tests.support.charts import entry_of, index_of
-from tests.support.cosigned import PrivateKey, make_bundle, make_key, make_message, pem_of
+from tests.support.cosigned import FileSigner, PrivateKey, make_bundle, make_key, make_message, pem_of
 from tests.support.private_sources import secret_manifest
-from tests.support.signing import Minisign, gpg_home, sign_chart
+from tests.support.signing import gpg_home, sign_chart
 from tests.support.web_servers import FaultyServer
 
 
@@ -42,15 +42,15 @@ def signers(deployed: Deployed) -> list[str]:
     return [source["verified"]["by"] for source in deployed.wait_ready()["sources"]]
 
 
-def test_files_that_minisign_and_cosign_have_signed(world: World, server: FaultyServer) -> None:
-    minisign, key = Minisign(), make_key()
+def test_files_that_cosign_has_signed(world: World, server: FaultyServer) -> None:
+    first, key = FileSigner(), make_key()
     files = {name: json.dumps(config_map(name)).encode() for name in ("first", "second")}
     for name, body in files.items():
         server.add(f"/{name}.json", body)
-    server.add("/first.json.minisig", minisign.sign(files["first"]))
+    server.add("/first.json.sigstore.json", first.sign(files["first"]))
     server.add("/signatures/second", bundle_of(key, files["first"]))
     verify: dict[str, Manifest] = {
-        "first": {"minisign": {"publicKey": minisign.public}},
+        "first": first.verify,
         "second": {
             "cosign": {"keys": [{"secret": {"name": "keys"}}]},
             "signatureURL": f"{server.address}/signatures/second",
@@ -70,7 +70,7 @@ def test_files_that_minisign_and_cosign_have_signed(world: World, server: Faulty
     assert deployed.objects() == {}
     server.add("/signatures/second", bundle_of(key, files["second"]))
     deployed.request_reconcile("signed")
-    assert signers(deployed) == ["minisign", "cosign"]
+    assert signers(deployed) == ["cosign", "cosign"]
     assert sorted(deployed.objects()) == ["first", "second"]
 
 

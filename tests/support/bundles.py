@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -19,7 +20,7 @@ from rukpak.controller.playground.cluster import Cluster, ControlPlane
 from rukpak.controller.playground.processes import make_owned_folder, take_away
 from rukpak.controller.playground.waiting import wait_for
 from tests.support.controller import Controller
-from tests.support.inside import ApiError, Client, connect
+from tests.support.inside import ApiError, Client, connect, read_documents
 from tests.support.registry import Files, RegistryClient
 
 Value = TypeVar("Value")
@@ -299,7 +300,7 @@ class World:
         return self.cluster
 
     def clean_up(self) -> None:
-        """Delete all BundleDeployments of this world, and their namespaces."""
+        """Delete all BundleDeployments of this world, and their namespaces, if the cluster stays."""
         if self.deployed and not self.controller.is_running():
             self.controller.start()
         for deployed in self.deployed:
@@ -307,8 +308,7 @@ class World:
                 deployed.delete()
         for deployed in self.deployed:
             deployed.wait_gone()
-            if exists(self.client, f"/api/v1/namespaces/{deployed.namespace}"):
-                self.client.delete(f"/api/v1/namespaces/{deployed.namespace}")
+            delete_namespace(self.cluster, self.client, deployed.namespace)
         self.deployed.clear()
 
 
@@ -333,10 +333,10 @@ def new_world(
         kubeconfig: of the controller, if a proxy is between it and the cluster.
         make: creates the controller; takes the arguments of `Controller`.
     """
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config" / "crd"))
+    client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
+    apply_definition(client)
     folder = make_owned_folder(running, "controller")
     controller = make(folder, kubeconfig or cluster.kubeconfig, *options, environment={})
-    client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
     world = World(cluster=cluster, registry=registry, controller=controller, store=folder / "store", client=client)
     try:
         wait_for(lambda: is_answered(client, DEPLOYMENTS), SECONDS, "BundleDeployments served")
@@ -349,6 +349,33 @@ def new_world(
     finally:
         controller.kill()
         take_away(folder)
+
+
+def delete_namespace(cluster: object, client: Client, name: str) -> None:
+    """Delete a namespace, which need not exist, of a cluster that stays.
+
+    A control plane of the tests goes as a whole: to delete a namespace takes it a quarter of a second of processor
+    time, since it looks for objects of every kind.
+    """
+    path = f"/api/v1/namespaces/{name}"
+    if not isinstance(cluster, ControlPlane) and exists(client, path):
+        client.delete(path)
+
+
+def apply_definition(client: Client) -> None:
+    """Apply the CustomResourceDefinition as `kubectl apply --server-side -k config/crd` does."""
+    body = read_definition()
+    path = f"/apis/{body['apiVersion']}/customresourcedefinitions/{body['metadata']['name']}"
+    client.apply(path, body, manager="kubectl", force=True)
+
+
+@cache
+def read_definition() -> Manifest:
+    """Return the CustomResourceDefinition."""
+    (path,) = (ROOT / "config" / "crd").glob(f"{names.GROUP}_*.yaml")
+    (document,) = read_documents(path.read_bytes(), path.name)
+    value: Manifest = document.value
+    return value
 
 
 def new_name() -> str:

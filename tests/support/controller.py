@@ -49,6 +49,7 @@ class Controller:
             **environment,
         }
         self._process = Process("controller", folder, command, variables)
+        self._log_begins = 0
 
     def start(self) -> None:
         """Start it. Returns before it has connected: wait for an effect."""
@@ -79,14 +80,23 @@ class Controller:
 
     def address(self, option: str) -> str:
         """Return the URL that it has logged since its last start; empty before that."""
-        lines = [line for line in self.log.splitlines() if line.startswith("{") and "listening" in line]
+        lines = [line for line in self._read_log(0).splitlines() if line.startswith("{") and "listening" in line]
         said = [record["address"] for line in lines if (record := json.loads(line))["option"] == option]
         return said[-1] if said else ""
 
     @property
     def log(self) -> str:
-        """Return its log since its first start."""
-        return self._process.log.read_text(encoding="utf-8")
+        """Return its log since its first start, or since `begin_log`."""
+        return self._read_log(self._log_begins)
+
+    def begin_log(self) -> None:
+        """Let the log begin here: what was said before is of no concern to a file that it is lent to."""
+        self._log_begins = self._process.log.stat().st_size
+
+    def _read_log(self, position: int) -> str:
+        with self._process.log.open("rb") as log:
+            log.seek(position)
+            return log.read().decode("utf-8")
 
     def wait_for(self, condition: Callable[[], object], timeout: float, describe: str) -> None:
         """Wait for a condition while it runs; the error contains the end of its log.

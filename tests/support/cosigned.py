@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any, TypeAlias
@@ -89,6 +90,23 @@ def make_message(key: PrivateKey, digest: str) -> dict[str, Any]:
 def make_bundle(**content: Any) -> bytes:
     """Return a Sigstore bundle that was made with a key."""
     return json.dumps({"mediaType": BUNDLE, "verificationMaterial": {"publicKey": {"hint": "x"}}, **content}).encode()
+
+
+class FileSigner:
+    """Signs files as cosign sign-blob --bundle does, with a new key."""
+
+    def __init__(self) -> None:
+        self.key = make_key()
+        self.verify = {"cosign": {"keys": [{"pem": pem_of(self.key)}]}}
+        """What a source has in `verify`."""
+        form = serialization.PublicFormat.SubjectPublicKeyInfo
+        raw = self.key.public_key().public_bytes(serialization.Encoding.DER, form)
+        self.name = f"sha256:{hashlib.sha256(raw).hexdigest()}"
+        """The key, as status names it."""
+
+    def sign(self, content: bytes) -> bytes:
+        """Return the bundle of a file."""
+        return make_bundle(messageSignature=make_message(self.key, hashlib.sha256(content).hexdigest()))
 
 
 def signed_bundle(key: PrivateKey, digest: str, predicate_type: str = SIGNATURE) -> bytes:

@@ -90,6 +90,7 @@ def pin(source_spec: Spec, index: int = 0, digest: str = DIGEST) -> SourcePin:
         resolved=f"x@{digest}",
         digest=digest,
         spec_digest=spec_digest(source),
+        origin="v1:origin",
         resolved_at=RESOLVED_AT,
     )
 

@@ -28,14 +28,13 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
 from rukpak.controller.kube.shard import DEFAULT_SHARD
-from rukpak.controller.observe.deployments import SeenDeployment, make_seen
+from rukpak.controller.observe.deployments import SeenDeployment, make_seen, usable
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.observe.health.rules import assess, matching, needs_full_object
 from rukpak.controller.observe.health.verdict import Context, Verdict
 from rukpak.controller.observe.kinds import OwnedObjects
 from rukpak.controller.observe.records import UNREAD, Look, ObjectKey, Record, project
 from rukpak.controller.observe.relations import Dependency, dependency_of
-from rukpak.controller.observe.statuses import OwnStatuses, writers_of
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.processes.supervision import Supervisor
 
@@ -371,7 +370,6 @@ class FakeWatches:
         """Names of namespaces that exist, and that the watch does not show yet."""
         self.look_again: float | None = None
         """Seconds until discovery may report a new kind."""
-        self.statuses = OwnStatuses()
         self.evaluator = SimpleNamespace(find_problem=expressions.find_problem, evaluate=expressions.evaluate)
         self.served = _FakeServedKinds(cluster, self)
         self.shard = DEFAULT_SHARD
@@ -388,11 +386,10 @@ class FakeWatches:
     def refresh(self) -> None:
         self.synced = False
         self.history += 1
-        self.statuses.clear()
 
     def deployment(self, name: str) -> BundleDeployment | None:
         value = self._value_of(name)
-        return self.statuses.restore(read(value), writers_of(value)) if value else None
+        return usable(read(value)) if value else None
 
     def outline(self, name: str) -> BundleDeployment | None:
         value = self._value_of(name)
@@ -461,10 +458,12 @@ class FakeWatches:
 
     def release(self, name: str) -> None:
         self.needed.pop(name, None)
-        self.statuses.drop(name)
 
     def lacks_namespace(self, name: str) -> bool:
         return name in self.late_namespaces or NAMESPACES.path(name=name) not in self._cluster.objects
+
+    def heed(self, name: str, keys: frozenset[ObjectKey]) -> None:
+        """Nothing changes unless a test says so."""
 
     def managed(self, name: str) -> dict[ObjectKey, Record]:
         return dict(self.look(name, UNREAD).records)

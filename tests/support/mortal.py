@@ -17,7 +17,7 @@ from rukpak.controller.playground.cluster import ControlPlane
 from rukpak.controller.playground.processes import make_owned_folder, take_away
 from rukpak.controller.playground.settings import Settings
 from rukpak.controller.playground.waiting import wait_for
-from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, World, is_answered
+from tests.support.bundles import DEPLOYMENTS, SECONDS, World, apply_definition, is_answered
 from tests.support.forking import ForkedController
 from tests.support.inside import connect
 from tests.support.registry import LocalRegistry
@@ -103,10 +103,10 @@ def new_mortal_world(
     cluster: ControlPlane, registry: LocalRegistry, settings: Settings, severing: Weather
 ) -> Iterator[World]:
     """Run a controller on a cluster, through `severing`."""
-    cluster.kubectl("apply", "--server-side", "-k", str(ROOT / "config" / "crd"))
+    client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
+    apply_definition(client)
     folder = make_owned_folder(settings.running, "mortal")
     controller = ForkedController(folder, severing.write_kubeconfig(folder / "kubeconfig"), *ALONE)
-    client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
     wait_for(lambda: is_answered(client, DEPLOYMENTS), SECONDS, "BundleDeployments served")
     try:
         controller.start()

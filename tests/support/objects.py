@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from rukpak.api import names
 from rukpak.controller.playground.cluster import Cluster
-from tests.support.bundles import Manifest, definition
+from tests.support.bundles import Manifest, definition, delete_namespace
 from tests.support.inside import ApiError, Client, connect
 
 NOBODY = "https://127.0.0.1:1/"
@@ -153,13 +153,12 @@ class Place:
 
 @contextmanager
 def new_place(cluster: Cluster) -> Iterator[Place]:
-    """Make a namespace, and delete it afterwards."""
+    """Make a namespace, and delete it afterwards if the cluster stays."""
     client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="rukpak-test")
     name = f"facts-{uuid.uuid4().hex[:8]}"
     client.create("/api/v1/namespaces", make("v1", "Namespace", name))
     yield Place(client, name)
-    with suppress(ApiError):  # a test may have deleted it
-        client.delete(f"/api/v1/namespaces/{name}")
+    delete_namespace(cluster, client, name)
 
 
 def managers(value: Manifest) -> dict[str, str]:

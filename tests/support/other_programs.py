@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hack.control_plane.builds import ENVIRONMENT
+from hack.control_plane.builds import ENVIRONMENT, FLAGS
 from rukpak.controller.playground.binaries import Cache, Tell, version_of
 from rukpak.controller.playground.programs import parse_version
 from rukpak.controller.playground.settings import Settings, read_settings
@@ -39,7 +39,7 @@ def build(source: Path) -> Path:
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(source.iterdir()))).hexdigest()
     name = f"built-{source.name}-{digest[:12]}"
     return (
-        _cache(read_settings()).obtain(name, lambda made: _go(["build", "-o", f"{made}/program", "."], source))
+        _cache(read_settings()).obtain(name, lambda made: _go(["build", *FLAGS, "-o", f"{made}/program", "."], source))
         / "program"
     )
 
@@ -53,7 +53,7 @@ def install(package: str, version: str, settings: Settings, program: str = "", *
     """
     program = program or package.rpartition("/")[2]
     name = _key(program, version, settings)
-    installed = ["install", f"{package}@v{version}"]
+    installed = ["install", *FLAGS, f"{package}@v{version}"]
     return _cache(settings).obtain(name, lambda made: _go(installed, made, seconds=seconds, GOBIN=str(made))) / program
 
 

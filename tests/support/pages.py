@@ -62,6 +62,7 @@ def pin(reference: str = "v1.4.2", digest: str = DIGEST) -> Json:
         "resolved": f"registry.example.com/shop/bundle:{reference}@{digest}",
         "digest": digest,
         "specDigest": digest,
+        "origin": digest,
         "resolvedAt": ago(hours=3),
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -29,16 +30,7 @@ from rukpak.controller.kube.events import EventRecorder, Note, Regarding
 from rukpak.controller.kube.lease import Takeovers
 from rukpak.controller.kube.resources import DEPLOYMENTS, SECRETS
 from rukpak.controller.observe.explanations import Explainer
-from rukpak.controller.observe.following import (
-    Contested,
-    ContestedWatches,
-    GrantWatches,
-    NamedWatches,
-    ObjectFollower,
-    WatchedObject,
-)
-from rukpak.controller.observe.records import ObjectKey
-from rukpak.controller.observe.statuses import OwnStatuses
+from rukpak.controller.observe.following import GrantWatches, ObjectFollower, ObjectReference, Seen, Topic
 from rukpak.controller.reconcile.context import Context, Requeue, Services
 from rukpak.controller.reconcile.finding import BUILD
 from rukpak.controller.reconcile.memory import MOST_BYTES, InstalledTargetsCache, Memory
@@ -102,6 +94,7 @@ class Shelf:
             resolved=f"{ref}@{self.tags[ref]}",
             digest=self.tags[ref],
             spec_digest=spec_digest(source),
+            origin="v1:origin",
             resolved_at=START,
             reference=ref,
         )
@@ -181,34 +174,33 @@ class Unaided:
 
 
 class Follower:
-    """Stands for ObjectFollower: has these watch nothing any more."""
-
-    def __init__(self, *watches: Unwatched | Watched) -> None:
-        self._watches = watches
-
-    def release(self, name: str) -> None:
-        for each in self._watches:
-            each.watch(name, {})
-
-
-class Unwatched:
-    """Stands for NamedWatches: keeps what is watched, and nothing changes."""
+    """Stands for ObjectFollower: keeps what each BundleDeployment follows, and nothing changes."""
 
     def __init__(self) -> None:
-        self.objects: dict[WatchedObject, str] = {}
-        self.watched: dict[str, frozenset[WatchedObject]] = {}
-        self.found_newer: Callable[[], None] | None = None
-        """Called once, when objects are watched: one of them has changed since it was read."""
+        self._objects: dict[str, dict[Topic, Mapping[ObjectReference, Seen | None]]] = defaultdict(dict)
+        self.found_newer: dict[Topic, Callable[[], None]] = {}
+        """Called once, when objects are followed: one of them has changed since it was read."""
 
-    def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
-        self.objects = dict(objects)
-        self.watched[name] = frozenset(objects)
-        notify, self.found_newer = self.found_newer, None
-        if notify:
+    def follow(
+        self, name: str, topic: Topic, objects: Mapping[ObjectReference, Seen | None], *, share: str = ""
+    ) -> None:
+        self._objects[name][topic] = dict(objects)
+        if notify := self.found_newer.pop(topic, None):
             notify()
 
-    def of(self, name: str) -> frozenset[WatchedObject]:
-        return self.watched.get(name, frozenset())
+    def followed(self, name: str, topic: Topic) -> list[ObjectReference]:
+        return list(self.seen(topic, name))
+
+    def seen(self, topic: Topic, name: str = NAME) -> Mapping[ObjectReference, Seen | None]:
+        """Return what is followed, and how it was seen."""
+        return self._objects[name].get(topic, {})
+
+    def names(self, topic: Topic, name: str = NAME) -> list[str]:
+        """Return the names of the objects that are followed."""
+        return sorted(each.name for each in self.seen(topic, name))
+
+    def release(self, name: str) -> None:
+        self._objects.pop(name, None)
 
 
 class Grants:
@@ -219,16 +211,6 @@ class Grants:
 
     def update(self, name: str, *, lacks: bool) -> None:
         (self.lacking.add if lacks else self.lacking.discard)(name)
-
-
-class Watched:
-    """Stands for ContestedWatches: keeps what is watched."""
-
-    def __init__(self) -> None:
-        self.keys: list[ObjectKey] = []
-
-    def watch(self, name: str, contested: Iterable[Contested], *, share: str = "") -> None:
-        self.keys = [each.key for each in contested]
 
 
 class Asked:
@@ -298,7 +280,7 @@ class World:
         self.cluster = FakeCluster()
         self.watches = FakeWatches(self.cluster)
         self.shelf, self.background, self.events = Shelf(), AtOnce(), Told()
-        self.policy, self.grants, self.contested, self.sweeps = AccountPolicy(), Grants(), Watched(), Asked()
+        self.policy, self.grants, self.sweeps = AccountPolicy(), Grants(), Asked()
         self.leases = Leases()
         self.seconds = 0.0
         self.admission, self.woken = Admission(1 << 40), list[str]()
@@ -310,9 +292,7 @@ class World:
         """Start a controller that remembers nothing."""
         client, discovery = self.cluster.client, self.cluster.discovery
         background, builder = cast("BackgroundWork", self.background), cast("Builder", self.shelf)
-        self.access, self.followed, self.config_objects = Unaided(), Unwatched(), Unwatched()
-        self.followed_givers = Unwatched()
-        self.watches.statuses = OwnStatuses()
+        self.access, self.follower = Unaided(), Follower()
         self.secrets = cast("RevisionSecrets", SeenSecrets(self.cluster, names.DEFAULT_NAMESPACE))
         self.revision_store = RevisionStore(client, self.secrets)
         revisions, access = self.revision_store, cast("SourceAccess", self.access)
@@ -322,10 +302,9 @@ class World:
         self.installed = InstalledTargetsCache(self.installed_bytes)
         writer = StatusWriter(client, watches, cast("EventRecorder", self.events))
         remover = Remover(client, discovery, self.applier.pool, watches.served.at_storage_version)
-        absent, grants = cast("NamedWatches", Unwatched()), cast("GrantWatches", self.grants)
-        accounts = Accounts(client, self.policy, absent, grants)
+        follower, grants = cast("ObjectFollower", self.follower), cast("GrantWatches", self.grants)
+        accounts = Accounts(client, self.policy, follower, grants)
         self.large = LargeRevisions(self.admission, Limits(), self.woken.append)
-        follower = Follower(self.followed, self.followed_givers, self.config_objects, self.contested)
         self.services = Services(
             watches=watches,
             discovery=discovery,
@@ -333,19 +312,16 @@ class World:
             builder=builder,
             background=background,
             access=access,
-            configs=ConfigObjects(client, cast("NamedWatches", self.config_objects)),
+            configs=ConfigObjects(client, follower),
             poller=Poller(builder, background, access, clock=self.read_clock, now=self.read_clock),
             large=self.large,
             accounts=accounts,
             applier=self.applier,
             remover=remover,
             hook_runner=HookRunner(client, discovery, watches),
-            follower=cast("ObjectFollower", follower),
-            contested=cast("ContestedWatches", self.contested),
+            follower=follower,
             explainer=Explainer(client, lambda _name: None),
             dependencies=DependencyReader(client, discovery, watches),
-            elsewhere=cast("NamedWatches", self.followed),
-            givers=cast("NamedWatches", self.followed_givers),
             writer=writer,
             retries=lambda: Retries(lambda: self.seconds, jitter=lambda: 1.0),
             installed=self.installed,

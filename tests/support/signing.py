@@ -1,9 +1,7 @@
-"""Signers of commits, tags, charts and files: the real gpg and ssh-keygen with keys of their own, and as minisign."""
+"""Signers of commits, tags and charts: the real gpg and ssh-keygen with keys of their own."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import shutil
 import subprocess
@@ -13,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.support.charts import packaged_helm
 from tests.support.git_servers import GitRepository
@@ -135,25 +131,3 @@ def sign_chart(signer: GpgHome, folder: Path) -> Path:
     options = ["--sign", "--key=shop", f"--keyring={keyring}", f"--destination={target}"]
     subprocess.run([packaged_helm(), "package", folder, *options], check=True, capture_output=True)
     return next(target.glob("*.tgz"))
-
-
-class Minisign:
-    """Signs as minisign does, with a new key."""
-
-    def __init__(self) -> None:
-        self._key = Ed25519PrivateKey.generate()
-        raw = self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
-        self.public = base64.b64encode(b"Ed" + b"shop-key" + raw).decode()
-
-    def sign(self, content: bytes, algorithm: bytes = b"ED", key_id: bytes = b"shop-key") -> bytes:
-        """Return the .minisig of a file, of its digest (ED) or of itself (Ed)."""
-        comment = b"timestamp:1700000000\tfile:shop.tgz\thashed"
-        what = hashlib.blake2b(content).digest() if algorithm == b"ED" else content
-        signed = self._key.sign(what)
-        lines = [
-            b"untrusted comment: signature from minisign secret key",
-            base64.b64encode(algorithm + key_id + signed),
-            b"trusted comment: " + comment,
-            base64.b64encode(self._key.sign(signed + comment)),
-        ]
-        return b"\n".join(lines) + b"\n"

@@ -11,6 +11,7 @@ from rukpak.api import names
 from rukpak.controller.playground.cluster import ControlPlane, KubectlError
 from tests.support.bundles import (
     CONTROLLER_AGENT,
+    DEPLOYMENTS,
     ROOT,
     WRITES,
     Deployed,
@@ -18,9 +19,11 @@ from tests.support.bundles import (
     World,
     bundle_of,
     config_map,
+    exists,
     image,
     new_name,
 )
+from tests.support.private_sources import secret_manifest
 
 ACCOUNT = "tenant"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -88,6 +91,7 @@ def written_as(world: World, since: int, name: str) -> set[str]:
     }
 
 
+NAMES = ("tenant", "other")
 ANN = ("--as=ann", "--as-group=tenant", "--as-group=system:authenticated")
 """Of the tenant "tenant", whose namespace and group are called so."""
 BEN = ("--as=ben", "--as-group=other", "--as-group=system:authenticated")
@@ -101,6 +105,26 @@ class Tenants:
     def __init__(self, world: World) -> None:
         self.world = world
         self._kubectl = world.cluster.kubectl
+
+    def set_up(self) -> None:
+        """Admit both tenants, unless they have been admitted before, and give each a Secret `login`."""
+        for name in NAMES:
+            if not exists(self.world.client, f"/api/v1/namespaces/{name}"):
+                self.admit(name)
+            self.put(name, "secrets", secret_manifest(name, "login", {"username": name, "password": "secret"}))
+
+    def clean_up(self) -> None:
+        """Delete all BundleDeployments, and what else is in the namespaces of both tenants."""
+        client = self.world.client
+        for found in client.list(DEPLOYMENTS, metadata=True):
+            client.delete(f"{DEPLOYMENTS}/{found['metadata']['name']}")
+        self.world.wait(lambda: not list(client.list(DEPLOYMENTS, metadata=True)), "all BundleDeployments gone")
+        for name in NAMES:
+            for plural in ("configmaps", "secrets", "persistentvolumeclaims"):
+                path = f"/api/v1/namespaces/{name}/{plural}"
+                for found in client.list(path, metadata=True):
+                    if found["metadata"]["name"] != "kube-root-ca.crt":
+                        client.delete(f"{path}/{found['metadata']['name']}")
 
     def admit(self, name: str) -> None:
         """Set up a new tenant, as an administrator does."""

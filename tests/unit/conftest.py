@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import os
+from functools import cache
+
 import pytest
 from hypothesis import HealthCheck, settings
 
+from rukpak.api.v1alpha2 import descriptions, schema
 from tests.support.clock import Clock
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set how many inputs hypothesis draws for a property that does not say so."""
-    examples = 100 if config.getoption("--all") else 30
+    """Set how many inputs hypothesis draws for a property that does not say so, and read the models' sources once."""
+    examples = 100 if config.getoption("--all") else 10
     # By wall-clock time, it would fail a property if one input takes 0.2 s, as on a busy machine.
     settings.register_profile(
         "unhurried", deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("unhurried")
+    # The program sets it when it imports git, which may first be within a test.
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    # A program makes the schema of the API once, while tests make it a hundred times, in 0.4 s without this.
+    pytest.MonkeyPatch().setattr(schema, "find_descriptions", cache(descriptions.find_descriptions))
 
 
 @pytest.fixture

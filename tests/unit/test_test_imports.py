@@ -37,9 +37,9 @@ def _named_modules(source: str) -> Iterator[str]:
                     yield found[1]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_the_inside_of_the_controller_is_reached_through_one_module(path: Path) -> None:
-    assert list(find_modules(path.read_text())) == []
+def test_the_inside_of_the_controller_is_reached_through_one_module() -> None:
+    found = {path: [*find_modules(path.read_text())] for path in FILES}
+    assert {path: modules for path, modules in found.items() if modules} == {}
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,8 @@ def test_it_is_found_by_import_and_by_name(source: str, module: str) -> None:
 
 def find_bare(source: str) -> Iterator[str]:
     """Yield the texts that name a module by its folder, without `rukpak`; linters see only imports."""
+    if not re.search(rf"[\"']{BARE.pattern}[\"']", source):
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := BARE.fullmatch(node.value)):
             module = ROOT / found[1].replace(".", "/")

@@ -189,7 +189,7 @@ class Chart:
     """The location of a chart in a content tree."""
 
     path: str
-    """Of its folder ('.' is the root) or its archive."""
+    """Path of its folder ('.' is the root) or its archive."""
     is_packed: bool = False
 
 

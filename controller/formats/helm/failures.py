@@ -38,7 +38,7 @@ _WITHHELD = (
     '"helm template" to see it'
 )
 _MOST_BYTES = 8 * MEBIBYTE
-"""Of all templates: larger charts are not searched."""
+"""Size of all templates: larger charts are not searched."""
 _FOLDER = "templates"
 _PLACE = re.compile(r"\btemplates/([^\s:]{1,500}):\d")
 _CALL = re.compile(rb'\blookup\s+["`$.(]')
@@ -272,7 +272,6 @@ def explain(
 
 
 def _is_executed(text: str) -> bool:
-    """Return whether the error is that of a template that Helm could read."""
     return not text.startswith(("parse error", "YAML parse error"))
 
 

@@ -26,7 +26,7 @@ from rukpak.controller.formats.objects import describe_type
 from rukpak.controller.formats.programs import scratch_of
 
 VALUES_BYTES = MEBIBYTE
-"""Of one file, which this process reads."""
+"""Size of one file, which this process reads."""
 # Helm reads JSON as YAML, in which these characters end a line or are refused unless they are escaped.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _FOLDER = "values"
@@ -237,7 +237,7 @@ _CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {
 
 
 VALUES = 100_000
-"""Of one text, including those that aliases repeat."""
+"""Values in one text, including those that aliases repeat."""
 
 
 def read_values(text: bytes, place: str) -> Mapping[str, Any]:

@@ -178,7 +178,6 @@ def read_template(annotations: Mapping[str, str]) -> tuple[dict[str, dict[str, s
 
 
 def _drop_ours(marks: Mapping[str, str]) -> dict[str, str]:
-    """Remove keys that are reserved for the controller."""
     return {key: value for key, value in marks.items() if not key.startswith(f"{names.GROUP}/")}
 
 
@@ -350,7 +349,6 @@ def _expand(document: Document) -> Sequence[Object]:
 
 
 def _inherit_kind(item: Any, parent: Mapping[str, Any]) -> Any:
-    """Return an item of a typed list with the kind that client-go derives from the list."""
     kind = parent["kind"]
     if not isinstance(item, dict) or item.get("kind") or not kind.endswith("List") or kind == "List":
         return item
@@ -579,7 +577,7 @@ class Webhook:
     """Name of the configuration object and of its webhook."""
     deployment: str
     port: int
-    """Of the Service: `containerPort`, or 443."""
+    """Port of the Service: `containerPort`, or 443."""
     target_port: int | str
     path: str | None
     conversion_crds: tuple[str, ...]

@@ -359,7 +359,6 @@ def _has_ports(ports: Any, pod: Mapping[str, Any], webhooks: Sequence[Webhook]) 
 
 
 def _resolve(target: Any, named: Mapping[Any, Any]) -> Any:
-    """Return the number of a port that a container names."""
     return named.get(target, target) if isinstance(target, str) else target
 
 

@@ -97,7 +97,6 @@ def _members(tokens: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _split(tokens: list[str]) -> Iterator[list[str]]:
-    """Yield the tokens between the commas of the outermost level."""
     depth = 0
     part: list[str] = []
     for token in tokens:

@@ -91,7 +91,7 @@ _OPERATORS = {
     "DoesNotExist": "!{key}",
 }
 _SELECTOR_CHARACTERS = 4096
-"""Of a label selector, which is part of a URL."""
+"""Length of a label selector, which is part of a URL."""
 _TEMPLATE = "pod-template-hash"
 """Label by which a Deployment tells pods of different templates apart."""
 
@@ -167,7 +167,7 @@ class Ends:
     """How often a container has ended that should run as long as its pod."""
 
     count: int = 0
-    """Of the one that has ended most often, if its last end was an error or it has ended `CRASHES` times."""
+    """Ends of the container that has ended most often, if its last end was an error or it has ended `CRASHES` times."""
     text: str = ""
     """The container, and how it has ended last."""
 
@@ -313,7 +313,6 @@ def _is_silent(subject: Subject, verdict: Verdict) -> bool:
 
 
 def _crashed(subject: Subject, verdict: Verdict) -> Iterator[Manifest]:
-    """Yield the statuses of the containers that make a Pod loop."""
     for label, status in _containers(subject):
         found = _container(subject, label, status) if verdict.reason == CRASH_LOOP else None
         if found and found.message == verdict.message:

@@ -7,11 +7,13 @@ Google's runtime does the work. It checks types before it evaluates, keeps to th
 comprehension after 10,000 steps; but each step may take long on large values, and holds the interpreter meanwhile. So
 the controller runs this module as a child that may be killed (observe/evaluation.py), and the command line calls it.
 
-Imports nothing but the standard library, and the runtime only where it is needed: the child starts in 0.1 s.
+The runtime is the extra `expressions`. Imports nothing but the standard library, and the runtime only where it is
+needed: the child starts in 0.1 s.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import marshal
 import os
@@ -26,10 +28,11 @@ Answer: TypeAlias = bool | str
 """What an expression says about an object; a text: why that is not known yet."""
 PARTS = ("apiVersion", "kind", "metadata", "spec", "status", "data")
 SECONDS = 0.25
-"""Of processor time for one request: hundreds of times what an expression about conditions takes."""
+"""Processor time for one request: hundreds of times what an expression about conditions takes."""
 OUT_OF_MEMORY = 3
 """Status of a child that had no memory left; where the runtime noticed that, it has ended by SIGABRT."""
 NOT_KNOWN = "it cannot be evaluated"
+MISSING = "expressions need the Python package cel-expr-python; install rukpak[expressions]"
 _PLACE = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): ([^\n]*)")
 _MISSING = re.compile(r'(?:Key not found in map : "?|No value with name ")([^"]*)')
 _TYPES = re.compile(r"No matching overloads found : (.*)")
@@ -38,8 +41,13 @@ _NOISE = re.compile(r" expecting \{.*| \(in container ''\)| \[[A-Z_]+\]$")
 _SIZE_BYTES = 8
 
 
+def is_available() -> bool:
+    """Return whether the runtime is installed. Without it nothing is known of an expression."""
+    return importlib.util.find_spec("cel_expr_python") is not None
+
+
 def find_problem(expression: str) -> str:
-    """Return what is wrong with an expression, and where; empty if nothing is."""
+    """Return what is wrong with an expression, and where; empty if nothing is. Only if the runtime is available."""
     try:
         found = _compile(expression).return_type().name()
     except RuntimeError as error:
@@ -49,6 +57,8 @@ def find_problem(expression: str) -> str:
 
 def evaluate(expressions: Sequence[str], manifest: Any) -> list[Answer]:
     """Return what well-formed expressions say about an object, in the same order."""
+    if not is_available():
+        return [MISSING] * len(expressions)
     values = {"self": manifest, **{name: manifest[name] for name in PARTS if name in manifest}}
     return [_answer(each, values) for each in expressions]
 
@@ -112,7 +122,8 @@ def main() -> None:
 
     A request that takes too much processor time ends the process, by the signal that nobody handles.
     """
-    _environment()  # which no request pays for
+    if is_available():
+        _environment()  # which no request pays for
     try:
         _answer_all()
     except MemoryError:

@@ -276,7 +276,6 @@ def describe_pending(subject: Subject, labeled: Iterable[tuple[str, Manifest]]) 
 
 
 def _is_done(pod: Manifest, status: Manifest) -> bool:
-    """Whether an init container lets the next one start."""
     if is_sidecar(pod, text(status, "name")):
         return status.get("started") is True
     return mapping(status, "state", "terminated").get("exitCode") == 0

@@ -55,7 +55,7 @@ class Rollout:
     probed: bool
     """Whether every container has a readiness probe, so that being available is enough."""
     ends: Ends | None = None
-    """Of a Pod: its own containers. None: the pods of a workload must be listed."""
+    """Ends of the containers of a Pod. None: the pods of a workload must be listed."""
 
 
 def rollout_of(manifest: Manifest, applied_at: str) -> Rollout | None:
@@ -162,7 +162,7 @@ class Answer:
     verdict: Verdict | None = None
     """Why it is not healthy; None if that was not found."""
     ends: Ends = NO_ENDS
-    """Of the containers of its new pods."""
+    """Ends of the containers of its new pods."""
 
 
 @dataclass(slots=True)

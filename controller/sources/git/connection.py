@@ -271,7 +271,6 @@ def _pin(route: Route) -> dict[str, str]:
 
 
 def _pass_through(route: Route) -> dict[str, str]:
-    """Return the settings of the proxy."""
     if route.proxy is None:
         return {}
     return {"http.proxy": route.proxy.url, "http.proxyAuthMethod": "basic"}

@@ -81,7 +81,6 @@ class Item:
     path: str
     mode: str
     name: str
-    """Of the object."""
     refusal: Refusal | None = None
     """Why it must not be read."""
     submodule: str = ""
@@ -179,7 +178,6 @@ class Objects:
         return [line.split()[1] for line in described.decode().splitlines() if line.startswith("commit ")]
 
     def _find_names(self, prefix: str) -> list[str]:
-        """Return the names of the fetched objects that start with a prefix."""
         with self._spool("rev-parse", f"--disambiguate={prefix}") as output:
             names = output[: (_MOST_ALIKE + 1) * (_SHA256_DIGITS + 1)].decode().split()
         if len(names) > _MOST_ALIKE:
@@ -332,7 +330,6 @@ class Objects:
                 )
 
     def _read_links(self, items: Sequence[Item]) -> dict[str, str]:
-        """Return the targets of links by their paths."""
         links = [item for item in items if item.mode == LINK]
         return {entry.path: entry.target for entry in self.read(links, "")}
 

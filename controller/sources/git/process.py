@@ -347,7 +347,6 @@ class Child:
             self._check()
 
     def _take_complaint(self, data: bytes) -> None:
-        """Keep the end of standard error."""
         self._complaint += data
         del self._complaint[:-_COMPLAINT_BYTES]
 

@@ -264,7 +264,6 @@ def _find_commit(objects: Objects, ref: str, access: Access) -> _Target:
 
 
 def _find_tag(objects: Objects, semver: str, access: Access) -> _Target:
-    """Return the tag with the highest version in a range."""
     choice, commit, tag_object = Choice(Range(semver)), "", ""
     with closing(objects.read_refs("--tags", "origin")) as refs:
         for name, found in checked(refs, partial(check_deadline, access)):
@@ -360,9 +359,9 @@ class _Wanted:
     url: str
     commit: str
     directory: str
-    """Of the repository, that is read."""
+    """Directory of the repository that is read."""
     prefix: str = ""
-    """Of its paths in the content."""
+    """Prefix of its paths in the content."""
     submodule: str = ""
     """Its path from the root of the source's repository; '' for that itself."""
     depth: int = 0
@@ -481,8 +480,6 @@ class Checkout:
             raise self._explain(error, wanted, repository) from None
 
     def _get(self, wanted: _Wanted, repository: Repository, parameters: Mapping[str, Any], access: Access) -> _Part:
-        """Fetch one commit."""
-
         def work(objects: Objects) -> _Part:
             items = objects.fetch_directory(wanted.commit, wanted.directory)
             return _Part(wanted=wanted, objects=objects, items=items, unread=[])

@@ -248,9 +248,9 @@ class Layer:
     descriptor: Descriptor
     role: Role
     name: str = ""
-    """Of a file; '' for a chart without a title, which the config names."""
+    """Name of a file; '' for a chart without a title, which the config names."""
     suffix: str = ""
-    """Of the name in the config."""
+    """Suffix of the name in the config."""
 
 
 def plan_layers(image: Image, path: str) -> tuple[Layer, ...]:

@@ -47,7 +47,7 @@ from rukpak.controller.sources.signatures.cosign import (
 
 _WITHOUT_KEY = "it was made without a key in the form of cosign 2, which is not supported; make it with cosign 3"
 MOST_SIGNATURES = 16
-"""Of each way of storing them: each costs two requests, or one."""
+"""Signatures of each way of storing them: each costs two requests, or one."""
 SIGNATURE_BYTES = MEBIBYTE
 _PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"
 _EMPTY = "application/vnd.oci.empty.v1+json"

@@ -6,7 +6,6 @@ they are checked (../README.md).
 
     cosign      signatures of cosign, with keys and without
     git         commits and tags, by OpenPGP and SSH keys
-    minisign    files
     provenance  charts in repositories
     openpgp     for git and provenance, by gpgv
     programs    gpgv and ssh-keygen, confined

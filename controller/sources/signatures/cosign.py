@@ -107,7 +107,7 @@ class Wanted:
     signed_as: str = ""
     """The repository that was signed, in normal form; empty: that of the image."""
     path: str = ""
-    """Of `verify` in the spec; starts messages."""
+    """Field path of `verify`; starts messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class Checked:
 
     signer: Signer
     predicate_type: str = ""
-    """Of the statement that was signed; empty if the digest itself was."""
+    """Type of the statement that was signed; empty if the digest itself was."""
 
 
 # what is wanted
@@ -357,7 +357,6 @@ def check_envelope(data: bytes, subject: Subject, wanted: Wanted) -> Checked:
 
 
 def _check_envelope(envelope: Mapping[str, Any], wanted: Wanted) -> tuple[Signer, bytes]:
-    """Return who has signed the payload of an envelope with a key."""
     signatures = envelope.get("signatures")
     if not isinstance(signatures, list) or len(signatures) != 1:
         raise SignatureError("the envelope must have one signature")
@@ -370,7 +369,6 @@ def _check_envelope(envelope: Mapping[str, Any], wanted: Wanted) -> tuple[Signer
 
 
 def _check_message(message: Mapping[str, Any], subject: Subject, wanted: Wanted) -> Signer:
-    """Return who has signed a digest with a key."""
     digest = bytes.fromhex(subject.hexadecimal)
     named = message.get("messageDigest")
     if named is not None:

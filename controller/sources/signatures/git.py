@@ -39,7 +39,7 @@ _PGP, _SSH, _X509 = b"PGP SIGNATURE", b"SSH SIGNATURE", b"SIGNED MESSAGE"
 _SSH_BLOCK = re.compile(rb"-----BEGIN SSH SIGNATURE-----\r?\n[A-Za-z0-9+/=\r\n]+-----END SSH SIGNATURE-----\s*")
 _SSH_KEY = re.compile(rb"Good \"git\" signature for .* with \S+ key (SHA256:\S+)\s*")
 _MOST_PRINCIPALS = 16
-"""Of one key: each is tried, since they may be allowed for different things."""
+"""Principals of one key: each is tried, since they may be allowed for different things."""
 _ALLOWED_SIGNERS = "allowed_signers"
 
 

@@ -37,7 +37,7 @@ _TWO_OCTETS, _PARTIAL, _FOUR_OCTETS = 192, 224, 255
 """First octets of the size of a packet, from which on it is longer."""
 _KEYS, _PRIVATE_KEYS, _OF_SIGNATURE = b"PGP PUBLIC KEY BLOCK", b"PGP PRIVATE KEY BLOCK", b"PGP SIGNATURE"
 _SUFFIXES = (".asc", ".gpg")
-"""Of names whose values must be keys."""
+"""Ends of names whose values must be keys."""
 _KEYBOX = b"KBXf"
 BOM = b"\xef\xbb\xbf"
 """A byte order mark, as editors of Windows write it."""
@@ -149,7 +149,6 @@ def verify(
 
 
 def _run(data: bytes, signature: bytes, keyring: bytes, access: Access) -> str:
-    """Return the status lines of gpgv."""
     files = {"keyring": keyring, "signature": signature}
     command = ["gpgv", "--homedir=/nonexistent", "--status-fd=1", "--keyring=./keyring", "--", "signature", "-"]
     return run_verifier(command, access, files, data).output.decode(errors="replace")

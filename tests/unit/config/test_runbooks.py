@@ -13,7 +13,12 @@ from rukpak.controller.formats.manifests import read_documents
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
 RULES = CONFIG / "prometheus/rules.yaml"
-PAGES = [ROOT / "README.md", *CONFIG.glob("*.md")]
+FOLDERS = (".github", "api", "config", "controller", "hack")
+PAGES = [
+    *ROOT.glob("*.md"),
+    ROOT / "tests/README.md",
+    *(page for name in FOLDERS for page in (ROOT / name).rglob("*.md")),
+]
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 
 

@@ -1,81 +1,112 @@
-"""The sections of api/README.md on fields, and their examples."""
+"""The sections of api/README.md on types, and their examples."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import jsonschema
 import pytest
+from pydantic import Field
 
-from hack.reference.sections import find_blocks, read_examples, write_sections
-from rukpak.api.v1alpha2.schema import open_api_schema
+from hack.reference.sections import EXAMPLES as FILE
+from hack.reference.sections import Block, find_sections, read_block, read_examples, write_sections
+from rukpak.api.v1alpha2.fields import Api
+from rukpak.api.v1alpha2.schema import open_api_schema, structural
+from rukpak.api.v1alpha2.types import Spec, Status
 from rukpak.controller.formats.manifests import read_documents
 
 Schema = Mapping[str, Any]
 MEMBERS: Mapping[str, Any] = open_api_schema()["properties"]
 EXAMPLES = read_examples()
-PATHS = {block.paths[0]: block.paths for root in ("spec", "status") for block in find_blocks(root, MEMBERS[root])}
-AUTH: Schema = {
-    "type": "object",
-    "description": "Credentials.",
-    "properties": {"name": {"type": "string", "description": "Of a Secret.", "maxLength": 63}},
-    "required": ["name"],
-}
-SPEC: Schema = {
-    "type": "object",
-    "description": "All.",
-    "properties": {
-        "git": {"type": "object", "description": "A commit.", "properties": {"auth": AUTH}},
-        "images": {
-            "type": "array",
-            "description": "Images.",
-            "items": {"type": "object", "description": "An image.", "properties": {"auth": AUTH}},
-        },
-        "auths": {"type": "array", "description": "More.", "items": AUTH, "default": []},
-    },
-}
+ROOTS = [read_block("spec", MEMBERS["spec"], Spec), read_block("status", MEMBERS["status"], Status)]
+
+
+class Login(Api):
+    """Credentials."""
+
+    name: Annotated[str, Field(max_length=63, description="The user.")]
+    token: Annotated[str, Field(description="The token.")] = "none"
+
+
+class Commit(Api):
+    """A commit of git."""
+
+    login: Annotated[Login | None, Field(description="Who reads it.")] = None
+    paths: Annotated[tuple[str, ...], Field(description="Its folders.")] = ()
+    logins: Annotated[tuple[Login, ...], Field(description="Who else does.", max_length=4)] = ()
+
+
+class Limit(Api):
+    """A limit, which occurs twice but has one field."""
+
+    bytes: Annotated[int, Field(description="How many.")]
+
+
+class Fetch(Api):
+    """All of it."""
+
+    commits: Annotated[tuple[Commit, ...], Field(description="What to read.")]
+    soft: Annotated[Limit | None, Field(description="To warn at.")] = None
+    hard: Annotated[Limit | None, Field(description="To stop at.")] = None
+
+
+def fetch() -> Block:
+    emitted = Fetch.model_json_schema(by_alias=True)
+    return read_block("x", structural(emitted, emitted["$defs"]), Fetch)
 
 
 def table(_heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     return (" | ".join(row) for row in rows)
 
 
-def test_equal_blocks_share_a_section_in_the_order_of_the_fields() -> None:
-    assert [block.paths for block in find_blocks("x", SPEC)] == [
-        ("x",),
-        ("x.git", "x.images[]"),
-        ("x.git.auth", "x.images[].auth", "x.auths[]"),
+def test_a_type_has_a_section_and_one_that_is_small_and_occurs_once_is_part_of_another() -> None:
+    assert list(write_sections(fetch(), table)) == [
+        "`commits` | []object | required | What to read.",
+        "`commits[].login` | [Login](#login) |  | Who reads it.",
+        "`commits[].paths` | []string |  | Its folders.",
+        "`commits[].logins` | [[]Login](#login) |  | Who else does. At most 4 items.",
+        "`soft` | object |  | To warn at.",
+        "`soft.bytes` | int64 | required | How many.",
+        "`hard` | object |  | To stop at.",
+        "`hard.bytes` | int64 | required | How many.",
+        "### Login\n",
+        "Credentials. In `x.commits[].login`, `x.commits[].logins[]`.\n",
+        "`name` | string | required | The user. At most 63 characters.",
+        '`token` | string | `"none"` | The token.',
     ]
 
 
-def test_a_section_has_the_fields_of_its_block_and_links_to_the_blocks_below() -> None:
-    assert list(write_sections("x", SPEC, table)) == [
-        "`git` | [object](#xgit-ximages) |  | A commit.",
-        "`images` | [[]object](#xgit-ximages) |  | Images.",
-        "`auths` | [[]object](#xgitauth-ximagesauth-xauths) | `[]` | More.",
-        "### `x.git`, `x.images[]`\n",
-        "A commit.\n",
-        "`auth` | [object](#xgitauth-ximagesauth-xauths) |  | Credentials.",
-        "### `x.git.auth`, `x.images[].auth`, `x.auths[]`\n",
-        "Credentials.\n",
-        "`name` | string | required | Of a Secret. At most 63 characters.",
+def test_every_type_of_spec_is_shown_and_every_example_has_a_section() -> None:
+    shown = [example_of(name) for name in EXAMPLES if name != "Status"]
+    places: dict[str, list[str]] = {}
+    for block in ROOTS[0].walk():
+        places.setdefault(block.type, []).append(block.path)
+    missing = [
+        name
+        for name, paths in places.items()
+        if not any(shows(example, steps(path)) for path in paths for example in shown)
     ]
+    assert missing == []
+    assert EXAMPLES.keys() <= {name for root in ROOTS for name in find_sections(root)}, FILE
 
 
-def test_every_block_of_spec_has_an_example_and_no_example_is_left_over() -> None:
-    blocks = [block.paths[0] for block in find_blocks("spec", MEMBERS["spec"])]
-    assert EXAMPLES.keys() == {*blocks[1:], "status"}, "the introduction has the example of spec"
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_shows_its_type_and_fits_the_schema(name: str) -> None:
+    [root] = [root for root in ROOTS if name in find_sections(root)]
+    assert any(shows(example_of(name), steps(block.path)) for block in find_sections(root)[name])
+    whole = {"format": "plain", "sources": [{"kind": "git"}], **example_of(name)}
+    jsonschema.validate(whole if root.path == "spec" else example_of(name), closed(MEMBERS[root.path]))
 
 
-@pytest.mark.parametrize("path", EXAMPLES)
-def test_an_example_shows_its_block_and_fits_the_schema(path: str) -> None:
-    [example] = (document.value for document in read_documents(EXAMPLES[path].encode(), path))
-    root = path.replace("[]", "").partition(".")[0]
-    assert any(shows(example, each.replace("[]", "").split(".")[1:]) for each in PATHS[path])
-    whole = {"format": "plain", "sources": [{"kind": "git"}], **example} if root == "spec" else example
-    jsonschema.validate(whole, closed(MEMBERS[root]))
+def example_of(name: str) -> Any:
+    [example] = (document.value for document in read_documents(EXAMPLES[name].encode(), name))
+    return example
+
+
+def steps(path: str) -> list[str]:
+    return path.replace("[]", "").split(".")[1:]
 
 
 def shows(value: Any, names: list[str]) -> bool:
@@ -96,11 +127,7 @@ def closed(schema: Schema) -> Schema:
     return found
 
 
-def test_links_of_the_readme_lead_to_its_headings() -> None:
-    text = "\n".join(line for root in ("spec", "status") for line in write_sections(root, MEMBERS[root], table))
-    headings = {
-        "".join(letter for letter in line[4:].lower().replace(" ", "-") if letter.isalnum() or letter == "-")
-        for line in text.splitlines()
-        if line.startswith("### ")
-    }
-    assert set(re.findall(r"\]\(#([^)]*)\)", text)) == headings
+def test_links_of_the_page_lead_to_its_headings() -> None:
+    text = "\n".join(line for root in ROOTS for line in write_sections(root, table))
+    headings = [line.removeprefix("### ").lower() for line in text.splitlines() if line.startswith("### ")]
+    assert sorted(headings) == sorted(set(re.findall(r"\]\(#([^)]*)\)", text)))

@@ -30,7 +30,8 @@ def nodes(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
         yield from nodes(schema["items"], f"{path}[]")
 
 
-NODES = dict(nodes(open_api_schema()))
+SCHEMA = open_api_schema()
+NODES = dict(nodes(SCHEMA))
 OURS = {path: node for path, node in NODES.items() if path.startswith((".spec", ".status"))}
 
 
@@ -139,7 +140,7 @@ BLANKS = [chr(code) for code in range(0x3001) if chr(code).isspace()]
 
 @pytest.mark.parametrize("blank", BLANKS, ids=ascii)
 def test_a_url_or_reference_with_any_blank_is_refused_by_both(blank: str) -> None:
-    members = open_api_schema()["properties"]["spec"]["properties"]["sources"]["items"]["properties"]
+    members = SCHEMA["properties"]["spec"]["properties"]["sources"]["items"]["properties"]
     taken = {("http", "url"): "http://127.0.0.1:9/a", ("image", "ref"): "quay.io/foo/bar:v1"}
     for (block, field), text in taken.items():
         pattern = members[block]["properties"][field]["pattern"]

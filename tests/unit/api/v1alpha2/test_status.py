@@ -31,7 +31,9 @@ def test_what_is_empty_is_left_out_and_numbers_stay() -> None:
 
 
 def test_members_are_dumped_in_camel_case() -> None:
-    pin = SourcePin(kind="git", resolved="a@b", digest="sha1:b", spec_digest="v1:sha256:c", resolved_at=NOON)
+    pin = SourcePin(
+        kind="git", resolved="a@b", digest="sha1:b", spec_digest="v1:sha256:c", origin="v1:sha256:d", resolved_at=NOON
+    )
     status = dump(Status(sources=(pin,), managed_kinds=("v1/Pod",), display=Display(objects="1/1")))
     assert status["sources"] == [
         {
@@ -39,6 +41,7 @@ def test_members_are_dumped_in_camel_case() -> None:
             "resolved": "a@b",
             "digest": "sha1:b",
             "specDigest": "v1:sha256:c",
+            "origin": "v1:sha256:d",
             "resolvedAt": "2026-01-02T10:00:00Z",
         }
     ]

@@ -14,6 +14,7 @@ from rukpak.controller.apply.holders import (
     Refused,
     Trial,
     describe_supposed,
+    find_allocated,
     find_holders,
     held_by,
     in_place_of,
@@ -242,3 +243,47 @@ def test_the_way_out_is_an_annotation_that_finds_the_holder() -> None:
     assert f'set the annotation {names.REPLACES}: "b/old" on this object' in text
     assert read_replaced({"metadata": {"annotations": {names.REPLACES: "b/old"}}}, own) == {holder.key}
     assert describe_supposed(holder, own, makes_way=False).endswith("and is kept: delete it yourself")
+
+
+def balancer(name: str, port: int, **content: Any) -> Manifest:
+    return named(
+        name, spec={"healthCheckNodePort": port, "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"]}, **content
+    )
+
+
+ALLOCATED: dict[str, tuple[Manifest, tuple[Manifest, ...], str]] = {
+    "another one": (
+        service("new", 1),
+        (service("other", 2), service("old", 1)),
+        "Service a/old has it: choose another",
+    ),
+    "the second of two ports": (service("new", 1, 2), (service("old", 3, 2),), "Service a/old has it: choose another"),
+    "itself": (service("new", 1), (service("new", 1),), "find the Service that has it with"),
+    "one of the same bundle": (
+        service("new", 1),
+        (service("wanted", 1),),
+        "Service a/wanted of the same bundle has it",
+    ),
+    "a port of a health check": (service("new", 7), (balancer("old", 7),), "Service a/old has it: choose another"),
+    "an address": (balancer("new", 8), (balancer("old", 9),), "Service a/old has it: choose another"),
+    "no address": (
+        named("new", spec={"clusterIP": "None"}),
+        (named("old", spec={"clusterIP": "None"}),),
+        "find the Service that has it with",
+    ),
+    "nobody who may be seen": (service("new", 1), (), "find the Service that has it with"),
+}
+
+
+@pytest.mark.parametrize("case", ALLOCATED)
+def test_who_has_a_port_or_address_is_told(case: str) -> None:
+    body, services, says = ALLOCATED[case]
+    key, wanted = ObjectKey("", "Service", "a", "new"), {ObjectKey("", "Service", "a", "wanted")}
+    assert says in find_allocated(body, key, services, wanted)
+
+
+def test_the_bundle_deployment_of_who_has_a_port_is_told() -> None:
+    old = service("old", 1)
+    old["metadata"]["labels"] = {names.OWNER_LABEL: "shop"}
+    says = 'Service a/old of BundleDeployment "shop" has it: choose another value, or change or delete that one'
+    assert find_allocated(service("new", 1), ObjectKey("", "Service", "a", "new"), [old], ()) == says

@@ -13,7 +13,7 @@ from rukpak.controller.apply.leftovers import (
     describe_left,
     find_left,
     is_about_left,
-    sets_what_was_left,
+    object_in,
     split_retained,
     still_left,
     taken_fields,
@@ -46,6 +46,11 @@ TAKEN = [
     *(Taken(f"of {manager}", live(manager, LABELS)) for manager in ("kubectl-edit", "kubectl-set", "kubectl", "helm")),
     Taken("of kubectl apply --server-side", live("kubectl", LABELS, "Apply")),
     Taken("of Flux", live("kustomize-controller", LABELS, "Apply")),
+    *(
+        Taken(f"of {manager}", live(manager, LABELS))
+        for manager in ("HashiCorp", "pulumi-resource-kubernetes", "pulumi-kubernetes-1a2b", "k9s", "Mozilla", "oc")
+    ),
+    Taken("of a client of a library, which may be an operator", live("OpenAPI-Generator", LABELS), is_taken=False),
     Taken("of a rollout restart", live("kubectl-rollout", LABELS), is_taken=False),
     Taken("of a controller", live("kube-controller-manager", LABELS), is_taken=False),
     Taken("of an operator that applies", live("istio-operator", LABELS, "Apply"), is_taken=False),
@@ -117,13 +122,59 @@ def test_a_warning_names_field_and_value_and_ends_when_the_bundle_sets_it() -> N
     assert "spec.clusterIP: None" in warning
     assert "nodePort: 30000" in warning
     assert is_about_left(warning)
-    assert still_left([warning, "another"], []) == [warning]
-    assert not still_left([warning], [KEY])
+    assert (object_in(warning, [KEY]), object_in(warning, []), object_in("another", [KEY])) == (KEY, None, None)
     [hidden] = describe_left(KEY, {"spec": spec}, kept, "remove it", conceals=True)
     assert "30000" not in hidden
-    [first] = describe_left(KEY, {"spec": spec}, {"f:spec": {"f:clusterIP": LEAF}}, "remove it", conceals=False)
-    assert sets_what_was_left(first, {"spec": spec})
-    assert not sets_what_was_left(first, {"spec": {}})
+
+
+class Still(NamedTuple):
+    name: str
+    spec: dict[str, Any]
+    owned: dict[str, Any]
+    says: str
+
+
+PORT_KEY = 'k:{"port":80,"protocol":"TCP"}'
+SPEC: dict[str, Any] = {
+    "clusterIP": "None",
+    "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30000}],
+    "tags": ["a, b", "c"],
+    "options": {"a.b/c": "x, y: z", "d": 1},
+}
+LEFTOVERS = {
+    "f:clusterIP": LEAF,
+    "f:ports": {PORT_KEY: {"f:nodePort": LEAF}},
+    "f:tags": {'v:"a, b"': LEAF},
+    "f:options": {"f:a.b/c": LEAF},
+}
+ALL = (
+    'spec.clusterIP: None, spec.ports[port=80,protocol="TCP"].nodePort: 30000, spec.tags["a, b"]: a, b, '
+    'spec.options["a.b/c"]: x, y: z'
+)
+STILL = [
+    Still("all of it", SPEC, {}, ALL),
+    Still("while only the item is owned", SPEC, {"f:ports": {PORT_KEY: {".": LEAF, "f:port": LEAF}}}, ALL),
+    Still("while others have other members", SPEC, {"f:tags": {'v:"c"': LEAF}, "f:options": {"f:d": LEAF}}, ALL),
+    Still("not what another manager has taken", SPEC, {"f:clusterIP": LEAF}, ALL.partition(", ")[2]),
+    Still(
+        "not what is below a field that another manager has as a whole", SPEC,
+        {"f:ports": LEAF, "f:tags": LEAF, "f:options": LEAF}, "spec.clusterIP: None",
+    ),
+    Still("not what is gone", {"clusterIP": "None"}, {}, "spec.clusterIP: None"),
+    Still("not another value", {**SPEC, "clusterIP": "10.0.0.9"}, {}, ALL.partition(", ")[2]),
+    Still("not an item that is gone", {"ports": [{"port": 81}], "tags": ["c"], "options": {"d": 1}}, {}, ""),
+    Still("nothing of an empty object", {}, {}, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STILL, ids=attrgetter("name"))
+def test_what_of_a_warning_still_holds(case: Still) -> None:
+    [warning] = describe_left(KEY, {"spec": SPEC}, {"f:spec": LEFTOVERS}, "remove it", conceals=False)
+    head = warning.partition("spec.")[0]
+    assert warning == f"{head}{ALL}; remove it"
+    entry = {"manager": "x", "operation": "Update", "fieldsV1": {"f:spec": case.owned} if case.owned else {}}
+    found = still_left(warning, {"metadata": {"managedFields": [entry]}, "spec": case.spec})
+    assert found == (f"{head}{case.says}; remove it" if case.says else "")
 
 
 def test_a_refusal_concerns_the_fields_that_it_names() -> None:

@@ -212,7 +212,8 @@ FORBIDDEN = [
          Reason.API_UNAVAILABLE, "the API server is not ready yet"),
     Case("a quota, without what is in use",
          _status(403, 'x "a" is forbidden: exceeded quota: q, requested: pods=1, used: pods=7, limited: pods=7',
-         "Forbidden"), Reason.REFUSED, "exceeded quota: q, requested: pods=1, limited: pods=7"),
+         "Forbidden"), Reason.REFUSED,
+         "exceeded quota: q, requested: pods=1, limited: pods=7; raise the quota, or delete what it counts"),
     Case("PodSecurity",
          _status(403, 'pods "a" is forbidden: violates PodSecurity "restricted:latest": privileged (x)', "Forbidden"),
          Reason.REFUSED, 'violates PodSecurity "restricted:latest": privileged (x)'),
@@ -490,9 +491,14 @@ def test_a_claim_that_somebody_has_grown_says_what_to_do(than: str) -> None:
 
 
 CONTESTED = [
-    ("a port", _invalid(("Invalid", "spec.ports[0].nodePort", "Invalid value: 1: provided port is already allocated"))),
+    (
+        "a port",
+        Contest.ALLOCATED,
+        _invalid(("Invalid", "spec.ports[0].nodePort", "Invalid value: 1: provided port is already allocated")),
+    ),
     (
         "an address",
+        Contest.ALLOCATED,
         _invalid(
             (
                 "Invalid",
@@ -503,6 +509,7 @@ CONTESTED = [
     ),
     (
         "the port of a health check",
+        Contest.ALLOCATED,
         ApiError(
             500,
             "InternalError",
@@ -510,16 +517,20 @@ CONTESTED = [
             "already allocated",
         ),
     ),
-    ("a policy", ApiError(422, "Invalid", "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: taken")),
-    ("a webhook", ApiError(403, "Forbidden", 'admission webhook "w" denied the request: host is taken')),
-    ("a default", ApiError(403, "Forbidden", 'x "a" is forbidden: only one default can exist')),
+    (
+        "a policy",
+        Contest.VALUE,
+        ApiError(422, "Invalid", "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: taken"),
+    ),
+    ("a webhook", Contest.VALUE, ApiError(403, "Forbidden", 'admission webhook "w" denied the request: host is taken')),
+    ("a default", Contest.VALUE, ApiError(403, "Forbidden", 'x "a" is forbidden: only one default can exist')),
 ]
 
 
-@pytest.mark.parametrize(("name", "error"), CONTESTED, ids=[name for name, _ in CONTESTED])
-def test_what_another_object_may_have_is_contested(name: str, error: ApiError) -> None:
+@pytest.mark.parametrize(("name", "contest", "error"), CONTESTED, ids=[name for name, *_ in CONTESTED])
+def test_what_another_object_may_have_is_contested(name: str, contest: Contest, error: ApiError) -> None:
     failure = _classify(error)
-    assert (failure.reason, failure.contest, failure.recovery) == (Reason.REFUSED, Contest.VALUE, Recovery.NONE), name
+    assert (failure.reason, failure.contest, failure.recovery) == (Reason.REFUSED, contest, Recovery.NONE), name
 
 
 def test_a_quota_counts_objects() -> None:

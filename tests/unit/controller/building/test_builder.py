@@ -150,7 +150,14 @@ def whole(made: Revision | PackedRevision) -> Revision:
 
 def builder_pins(source_spec: Spec) -> tuple[SourcePin, ...]:
     return tuple(
-        SourcePin(kind=each.kind, resolved="x", digest=DIGEST, spec_digest=f"v1:{DIGEST}", resolved_at=RESOLVED_AT)
+        SourcePin(
+            kind=each.kind,
+            resolved="x",
+            digest=DIGEST,
+            spec_digest=f"v1:{DIGEST}",
+            origin=f"v1:{DIGEST}",
+            resolved_at=RESOLVED_AT,
+        )
         for each in source_spec.sources
     )
 
@@ -320,15 +327,6 @@ def test_a_source_knows_whether_its_content_is_stored_for_these_credentials(
     assert known == [False, True, False]
 
 
-def test_a_pin_of_an_older_release_gives_the_same_revision_and_shares_nothing(builder: Builder, shelf: Shelf) -> None:
-    pins = builder.resolve(shelved("a"), (None,), threading.Event()).found
-    older = tuple(each.model_copy(update={"origin": ""}) for each in pins)
-    requests = [request(shelved("a"), pins=each) for each in (pins, older, older)]
-    made = [builder.build(each, CAPABILITIES, threading.Event()) for each in requests]
-    assert shelf.calls == ["resolve a", "fetch a", "fetch a"]
-    assert made[0].terms.inputs == made[1].terms.inputs
-
-
 def test_unused_content_is_evicted_when_the_store_is_full(shelf: Shelf, tmp_path: Path) -> None:
     small = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, store_bytes=0), lambda: RESOLVED_AT)
     build(small, "a")
@@ -364,7 +362,8 @@ FIELDS = {"spec": {"a": None, "b": None}, "status": {"phase": "Ready"}}
 KEPT = {"spec": {"a": None}, "status": {"phase": "Ready"}}
 UNKNOWN = (
     "Thing e.x/v1: nulls and status are left out of its objects, since its CustomResourceDefinition is not known; "
-    "put it into the bundle, or render again once the cluster has it: rukpak reconcile"
+    "put it into the bundle, or render again once the cluster has it (rukpak reconcile), or without a cluster with the "
+    'file that "rukpak capabilities" has written'
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
@@ -37,6 +38,17 @@ def test_capabilities_are_written_in_a_stable_order_and_read_back() -> None:
     assert dump(parse(text.encode(), "x")) == dump(CAPABILITIES)
 
 
+def test_what_custom_kinds_store_is_written_and_read_back() -> None:
+    schema = {"properties": {"a.b": {"nullable": True}, "yes": {"x-kubernetes-preserve-unknown-fields": True}}}
+    foo, bar = ("x.io", "v1", "Foo"), ("y.io", "v1", "Bar")
+    custom = {foo: CustomKind(has_status=False, schema=schema), bar: CustomKind(has_status=True, schema={})}
+    capabilities = replace(CAPABILITIES, kinds={**CAPABILITIES.kinds, foo: True, bar: False}, custom=custom)
+    text = write(capabilities)
+    assert "- {group: y.io, version: v1, kind: Bar, scope: Cluster, hasStatus: true}\n" in text
+    assert parse(text.encode(), "x") == capabilities
+    assert parse(json.dumps(dump(capabilities)).encode(), "x") == capabilities
+
+
 def test_groups_whose_kinds_are_not_known_are_written_and_read_back() -> None:
     capabilities = replace(CAPABILITIES, unknown=frozenset({"y.io", "x.io"}))
     text = write(capabilities)
@@ -60,6 +72,7 @@ def test_the_default_capabilities_contain_the_kinds_of_kubernetes() -> None:
         ("kubernetesVersion: v1.36.3\n", "kinds: "),
         ("kubernetesVersion: '1.36'\nkinds: []\n", "kubernetesVersion: "),
         ("kubernetesVersion: v1.36.3\nkinds: [{version: v1, kind: A, scope: Both}]\n", "kinds.0.scope: "),
+        ("kubernetesVersion: v1.36.3\nkinds: [{version: v1, kind: A, scope: Cluster, nulls: 1}]\n", "kinds.0.nulls: "),
         ("kubernetesVersion: v1.36.3\nkinds: []\nkind: X\n", "kind: "),
     ],
 )

@@ -207,7 +207,7 @@ def test_secrets_of_two_namespaces_differ() -> None:
 
 
 class Forgetful:
-    """A source without the method `origin`, as written for an older release."""
+    """A source without the method `origin`."""
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         return []
@@ -282,7 +282,6 @@ def test_content_is_not_for_who_was_answered_with_another_secret_of_the_same_nam
 KEYS = [
     Key("who trusted nobody when it answered", asked="verified", answered="unverified"),
     Key("who was answered by another Secret", asked="own", answered="other"),
-    Key("a pin of an older release", asked="verified", answered="BundleDeployment/mine"),
 ]
 
 

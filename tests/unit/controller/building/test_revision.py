@@ -54,7 +54,7 @@ REVISION = Revision(
 
 
 @given(objects=OBJECTS, hooks=OBJECTS, terms=TERMS)
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 def test_packed_objects_and_terms_are_unpacked(objects: tuple[Any, ...], hooks: tuple[Any, ...], terms: Terms) -> None:
     revision = Revision(
         digest="sha256:aa", objects=objects, hooks=hooks, terms=terms, warnings=("a",), namespace={"labels": {}}

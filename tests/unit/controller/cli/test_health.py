@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rukpak.controller.cli import health, main
+from rukpak.controller.observe.health.expressions import MISSING
 from tests.support.fake_cluster import WORKLOADS, FakeCluster
 
 CACHE: dict[str, Any] = {
@@ -49,6 +51,18 @@ def test_an_object_in_a_file_is_judged(
 def test_a_wrong_expression_is_misuse_and_told_with_its_place(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["health", "-f", file, "--in-progress", "statu.phase"]) == 2
     assert "--in-progress: line 1, column 6: undeclared reference to 'statu.phase'" in capsys.readouterr().err
+
+
+def test_without_the_extra_it_is_told_that_expressions_were_not_checked(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    assert main(["health", "-f", file, "--expr", "statu.phase"]) == 1
+    printed = capsys.readouterr()
+    assert printed.err == f"warning: not checked: {MISSING}\n"
+    assert MISSING in printed.out
+    assert main(["health", "-f", file]) == 1  # the rules need no extra
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("arguments", [[], ["a/b", "-f", "c"], ["web"]])

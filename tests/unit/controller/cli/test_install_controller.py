@@ -3,20 +3,20 @@ from __future__ import annotations
 import base64
 import copy
 import json
+from functools import cache
 from typing import Any
 
 import pytest
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.schema import crd
-from rukpak.controller.cli import main
+from rukpak.controller.cli import install_controller, main
 from rukpak.controller.cli.install_controller import (
     Step,
     describe_progress,
     find_manifests,
     find_superseded,
     make_plan,
-    read_manifests,
 )
 from rukpak.controller.cli.installation import find_loss
 from rukpak.controller.formats.manifests import read_documents
@@ -27,6 +27,12 @@ from tests.support.fake_cluster import DEFINITIONS, NAMESPACES, WORKLOADS, FakeC
 
 IMAGE = "registry.example.com/rukpak:v9"
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
+READ = cache(install_controller.read_manifests)
+
+
+def read_manifests(*, restricted: bool, image: str, namespace: str) -> list[dict[str, Any]]:
+    """Return manifests that a test may change; to read them takes long."""
+    return copy.deepcopy(READ(restricted=restricted, image=image, namespace=namespace))
 
 
 def find(manifests: list[dict[str, Any]], kind: str) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from tests.support.fake_api import FakeApi, Fault
 from tests.support.installed_plugins import install_plugins
 
 OWN = version("rukpak")
+CRD = crd()
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_the_controller_says_its_release(
     spec = {"holderIdentity": "node_1", "leaseDurationSeconds": 30, "renewTime": datetime.now(UTC).isoformat()}
     lease = {"metadata": {"annotations": {"core.rukpak.io/version": release}}, "spec": spec}
     api.documents[LEASES.path("rukpak-system", "rukpak")] = (lease, "")
-    api.documents[DEFINITION] = (crd(), "")
+    api.documents[DEFINITION] = (CRD, "")
     assert main(["version"]) == 0
     controller, definition, _ = shown(capsys)
     assert controller.startswith(says)
@@ -167,7 +168,7 @@ def test_without_helm_the_rest_is_printed(capsys: pytest.CaptureFixture[str]) ->
 def test_the_definition_is_the_one_of_config(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["crd", "-o", form]) == 0
     (document,) = read_documents(capsys.readouterr().out.encode(), "crd")
-    assert document.value == json.loads(json.dumps(crd()))
+    assert document.value == json.loads(json.dumps(CRD))
 
 
 NAMESPACE = "rukpak-system"
@@ -178,7 +179,7 @@ WORKLOAD = {"spec": {"template": {"spec": {"serviceAccountName": "rukpak"}}}}
 
 
 def installed() -> dict[str, Any]:
-    return {**copy.deepcopy(crd()), "status": ESTABLISHED}
+    return {**copy.deepcopy(CRD), "status": ESTABLISHED}
 
 
 def older() -> dict[str, Any]:
@@ -215,7 +216,7 @@ CASES = [
     Case("no API", "API", {}, "failed", 'CustomResourceDefinition not installed; run "rukpak crd | kubectl apply'),
     Case("the API", "API", {DEFINITION: installed()}, "ok", f"CustomResourceDefinition of release {OWN}"),
     Case("an older API", "API", {DEFINITION: older()}, "warning", "of another release: lacks spec.prune; run"),
-    Case("an API that is not established", "API", {DEFINITION: crd()}, "failed", "not established"),
+    Case("an API that is not established", "API", {DEFINITION: CRD}, "failed", "not established"),
     Case("no controller", "controller", {}, "failed", 'Lease "rukpak-system/rukpak": no controller holds it; run'),
     Case("a controller", "controller", {LEASE: lease()}, "ok", f'release {OWN} on "node-1"'),
     Case("a controller that stopped", "controller", {LEASE: lease(seconds=36000)}, "failed",

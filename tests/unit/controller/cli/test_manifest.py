@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rukpak.controller.cli import command
 from rukpak.controller.cli.manifest import SecretUse, find_secret_uses
 from tests.support.deployments import deployment, manifest
 
@@ -127,17 +129,30 @@ def test_who_says_so_beforehand_is_not_asked(file: Path) -> None:
     assert "terminal" not in done.stderr
 
 
-@pytest.mark.parametrize("text", ["", "n", "no", "nay", "yesterday"])
-def test_who_does_not_agree_ends_it(file: Path, text: str) -> None:
-    status, shown = answer(file, text)
+@pytest.mark.parametrize(
+    ("text", "agrees"),
+    [("", False), ("n", False), ("no", False), ("nay", False), ("yesterday", False), ("y", True), ("Yes", True)],
+)
+def test_who_agrees(text: str, *, agrees: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal:
+        """Not a real one, which would become that of this process if it leads its session, and hang it up."""
+
+        def open(self, mode: str = "r", *, encoding: str) -> io.StringIO:
+            return io.StringIO("" if mode == "w" else f"{text}\n")
+
+    monkeypatch.setattr(command, "TERMINAL", Terminal())
+    assert command.ask("no terminal") is agrees
+
+
+def test_who_does_not_agree_ends_it(file: Path) -> None:
+    status, shown = answer(file, "n")
     assert status == 1
     assert shown.endswith("canceled; no Secret was read\n")
     assert "no-such-file" not in shown
 
 
-@pytest.mark.parametrize("text", ["y", "Yes"])
-def test_who_agrees_has_them_read(file: Path, text: str) -> None:
-    status, shown = answer(file, text)
+def test_who_agrees_has_them_read(file: Path) -> None:
+    status, shown = answer(file, "y")
     assert status == 1
     assert shown.count(ASKED) == 1
     assert "no-such-file" in shown

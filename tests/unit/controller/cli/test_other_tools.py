@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rukpak.api import names
 from rukpak.controller.cli.other_tools import (
     HELM_RELEASE,
     KUSTOMIZATION,
@@ -31,6 +32,7 @@ from rukpak.controller.cli.other_tools import (
     is_tool,
     make_change,
     make_manifest,
+    name_origin,
     other_managers,
     read_applied,
     read_origin,
@@ -320,6 +322,50 @@ def test_nothing_of_the_server_is_left_of_an_entry() -> None:
         "data.token",
     ]
     assert find_left_by_tool(metadata(entry("helm", fields)), live(**LIVE), "shop", HELM, None) == []
+
+
+HELM_MARKS = {"meta.helm.sh/release-name": "blog", "meta.helm.sh/release-namespace": "shop"}
+FLUX_MARKS = {"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
+ORIGINS: dict[str, tuple[dict[str, Any], str]] = {
+    "a release in the install namespace": ({"annotations": HELM_MARKS}, "helm/blog"),
+    "a release elsewhere": (
+        {"annotations": {**HELM_MARKS, "meta.helm.sh/release-namespace": "web"}},
+        "helm/blog.web",
+    ),
+    "a release whose name has a dot": (
+        {"annotations": {**HELM_MARKS, "meta.helm.sh/release-name": "a.b"}},
+        "helm/a.b.shop",
+    ),
+    "a release that no release can be": ({"annotations": {"meta.helm.sh/release-name": "x\ny; rm"}}, ""),
+    "a Kustomization": ({"labels": FLUX_MARKS}, "flux/apps"),
+    "kubectl apply": (
+        {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
+        "kubectl",
+    ),
+    "another command of kubectl": ({"managedFields": [entry("kubectl-create", COLOR, "Update")]}, "kubectl"),
+    "another client": ({"managedFields": [entry("OpenAPI-Generator", COLOR, "Update")]}, ""),
+    "Argo CD, which uses kubectl": (
+        {
+            "annotations": {"argocd.argoproj.io/tracking-id": "x"},
+            "managedFields": [entry("kubectl-client-side-apply", COLOR, "Update")],
+        },
+        "",
+    ),
+    "a controller": (
+        {"ownerReferences": [{"kind": "Web", "name": "w", "uid": "u", "controller": True}], "annotations": HELM_MARKS},
+        "",
+    ),
+    "another BundleDeployment": (
+        {"labels": {names.OWNER_LABEL: "other"}, "managedFields": [entry("kubectl", COLOR, "Apply")]},
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ORIGINS)
+def test_from_what_an_object_can_be_adopted(case: str) -> None:
+    metadata, expected = ORIGINS[case]
+    assert name_origin({"metadata": {"name": "a", **metadata}}, "shop") == expected
 
 
 def test_other_managers_of_our_fields_are_named() -> None:

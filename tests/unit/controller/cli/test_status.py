@@ -146,7 +146,14 @@ def described(*, paused: bool = False, metadata: Mapping[str, Any] | None = None
     ).splitlines()
 
 
-PIN = {"kind": "image", "resolved": f"x@{DIGEST}", "digest": DIGEST, "specDigest": OTHER, "resolvedAt": NOW}
+PIN = {
+    "kind": "image",
+    "resolved": f"x@{DIGEST}",
+    "digest": DIGEST,
+    "specDigest": OTHER,
+    "origin": OTHER,
+    "resolvedAt": NOW,
+}
 DRIFTED = condition(
     "Drifted", "True", "Paused", "ConfigMap shop/a: modified; will be repaired when spec.paused is false"
 )

@@ -12,8 +12,7 @@ import pytest
 
 from rukpak.controller.cli import main
 from rukpak.controller.cli.command import FAILED, MISUSE
-from tests.support.cosigned import make_bundle, make_key, make_message, pem_of
-from tests.support.signing import Minisign
+from tests.support.cosigned import FileSigner, make_key, pem_of
 from tests.support.web_servers import FileServer
 
 BODY = b"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
@@ -24,11 +23,11 @@ class Desk:
     """A server with a signed and an unsigned file, and a BundleDeployment of files on it."""
 
     def __init__(self, server: FileServer, folder: Path) -> None:
-        self.server, self.signer, self._file = server, Minisign(), folder / "shop.yaml"
-        server.files |= {"/a.yaml": BODY, "/a.yaml.minisig": self.signer.sign(BODY), "/b.yaml": BODY}
+        self.server, self.signer, self._file = server, FileSigner(), folder / "shop.yaml"
+        server.files |= {"/a.yaml": BODY, "/a.yaml.sigstore.json": self.signer.sign(BODY), "/b.yaml": BODY}
 
     def source(self, name: str, verify: dict[str, Any] | None = None) -> dict[str, Any]:
-        verify = {"minisign": {"publicKey": self.signer.public}} if verify is None else verify
+        verify = self.signer.verify if verify is None else verify
         block = {"url": f"{self.server.address}/{name}"} | ({"verify": verify} if verify else {})
         return {"kind": "http", "destination": name.partition(".")[0], "http": block}
 
@@ -51,7 +50,7 @@ def test_who_has_signed_is_printed(desk: Desk, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines() == [
         f"http {desk.server.address}/a.yaml",
         f"  {DIGEST}",
-        f"  signed by {desk.signer.public} (minisign)",
+        f"  signed by {desk.signer.name} (cosign)",
     ]
 
 
@@ -60,8 +59,8 @@ def test_each_source_that_lacks_a_signature_is_told(desk: Desk, capsys: pytest.C
     assert desk.run(*sources) == FAILED
     first, _, _, signed, last = capsys.readouterr().out.splitlines()
     assert first.startswith("not verified: spec.sources[0].http.verify: ")
-    assert "/b.yaml.minisig" in first
-    assert signed == f"  signed by {desk.signer.public} (minisign)"
+    assert "/b.yaml.sigstore.json" in first
+    assert signed == f"  signed by {desk.signer.name} (cosign)"
     assert last == "not verified: spec.sources[2].http: nobody has to sign it; say who in verify"
     assert "/c.yaml" not in desk.server.requested
 
@@ -69,7 +68,7 @@ def test_each_source_that_lacks_a_signature_is_told(desk: Desk, capsys: pytest.C
 def test_the_output_for_programs(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     assert desk.run(desk.source("a.yaml"), desk.source("c.yaml", verify={}), options=("-o", "json")) == FAILED
     signed, unsigned = json.loads(capsys.readouterr().out)["sources"]
-    assert (signed["digest"], signed["verified"]["key"]) == (DIGEST, desk.signer.public)
+    assert (signed["digest"], signed["verified"]["key"]) == (DIGEST, desk.signer.name)
     assert unsigned == {"problem": "spec.sources[1].http: nobody has to sign it; say who in verify"}
 
 
@@ -79,7 +78,7 @@ UNSIGNABLE = {"kind": "configMap", "destination": "b", "configMap": {"name": "a"
 def test_what_cannot_be_signed_is_told_and_is_no_failure(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     assert desk.run(desk.source("a.yaml"), UNSIGNABLE) == 0
     *_, signed, told = capsys.readouterr().out.splitlines()
-    assert signed == f"  signed by {desk.signer.public} (minisign)"
+    assert signed == f"  signed by {desk.signer.name} (cosign)"
     assert told == "not checked: spec.sources[1].configMap: sources of this kind cannot be signed"
     assert desk.run(UNSIGNABLE, options=("-o", "json")) == 0
     [value] = json.loads(capsys.readouterr().out)["sources"]
@@ -99,7 +98,7 @@ def test_what_status_records_is_checked_anew(desk: Desk, capsys: pytest.CaptureF
     """It was signed when it was resolved; the server has another file now."""
     assert desk.run(desk.source("a.yaml"), options=("-o", "json")) == 0
     [pin] = json.loads(capsys.readouterr().out)["sources"]
-    desk.server.files |= {"/a.yaml": BODY + b" ", "/a.yaml.minisig": desk.signer.sign(BODY + b" ")}
+    desk.server.files |= {"/a.yaml": BODY + b" ", "/a.yaml.sigstore.json": desk.signer.sign(BODY + b" ")}
     assert desk.run(desk.source("a.yaml"), status={"sources": [pin]}) == FAILED
     assert "not verified: spec.sources[0].http" in capsys.readouterr().out
     assert desk.run(desk.source("a.yaml")) == 0
@@ -108,18 +107,18 @@ def test_what_status_records_is_checked_anew(desk: Desk, capsys: pytest.CaptureF
 def test_what_an_administrator_demands_is_checked_as_well(
     desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    key = make_key()
-    (tmp_path / "acme.pub").write_text(pem_of(key))
+    keys = tmp_path / "acme.pub"
+    keys.write_text(pem_of(make_key()))
     host = desk.server.address.removeprefix("http://")
-    option = f"--require-verified={host}/*={tmp_path / 'acme.pub'}"
+    option = f"--require-verified={host}/*={keys}"
     assert desk.run(desk.source("a.yaml"), options=(option,)) == FAILED
-    assert "/a.yaml.sigstore.json" in capsys.readouterr().out
-    desk.server.files["/a.yaml.sigstore.json"] = make_bundle(messageSignature=make_message(key, DIGEST))
-    desk.server.files["/b.yaml.sigstore.json"] = make_bundle(messageSignature=make_message(make_key(), DIGEST))
+    assert "none of the keys has made the signature" in capsys.readouterr().out
+    keys.write_text(pem_of(desk.signer.key))
+    desk.server.files["/b.yaml.sigstore.json"] = FileSigner().sign(BODY)
     sources = desk.source("a.yaml"), desk.source("b.yaml", verify={})
     assert desk.run(*sources, options=(option,)) == FAILED
     _, _, signed, refused = capsys.readouterr().out.splitlines()
-    assert signed.startswith("  signed by sha256:")
+    assert signed == f"  signed by {desk.signer.name} (cosign)"
     assert refused.startswith("not verified: spec.sources[1].http: --require-verified of the administrator: ")
     assert main(["verify", "-f", "x", "--require-verified=x"]) == MISUSE
 

@@ -421,7 +421,7 @@ def any_entry(draw: st.DrawFn) -> Entry:
 
 
 @given(entries=st.lists(any_entry(), max_size=12))
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_of_content_that_is_not_refused_nothing_is_left_out(
     entries: list[Entry], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -438,7 +438,7 @@ def test_of_content_that_is_not_refused_nothing_is_left_out(
 
 
 @given(entries=st.lists(any_entry(), max_size=12), records=st.booleans())
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nothing_is_ever_written_outside_whatever_the_entries(
     entries: list[Entry], records: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

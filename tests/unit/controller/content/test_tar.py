@@ -57,7 +57,7 @@ VALUES = st.one_of(st.binary(max_size=1100), TEXT.map(Link), st.none())
 @given(
     items=st.lists(st.tuples(TEXT, VALUES), max_size=6), form=st.sampled_from((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT))
 )
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 def test_what_the_standard_library_writes_is_read_back(items: list[tuple[str, Value]], form: int) -> None:
     found = entries(tarball(*items, form=form))
     assert [(path.rstrip("/"), data, target) for path, _, data, target in found] == [
@@ -271,14 +271,12 @@ def test_every_error_of_zstd_is_one_that_is_translated() -> None:
                 entries(CHECKED[:at] + bytes([CHECKED[at] ^ 1 << bit]) + CHECKED[at + 1 :])
 
 
+MEBIBYTE = gzip.compress(b"a" * (1 << 20))
+
+
 def bomb(kind: bytes) -> bytes:
-    """200 MiB of header in 200 KiB."""
-    out = io.BytesIO()
-    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=9) as file:
-        file.write(extended(kind, b"", size=200 << 20))
-        for _ in range(200):
-            file.write(b"a" * (1 << 20))
-    return out.getvalue()
+    """200 MiB of header in 200 KiB: members of gzip, one after the other, are one file."""
+    return gzip.compress(extended(kind, b"", size=200 << 20)) + 200 * MEBIBYTE
 
 
 HEAP = [
@@ -303,7 +301,7 @@ def test_the_heap_stays_small_for_a_bomb_of(data: bytes) -> None:
 
 
 @given(data=st.binary(max_size=1500), at=st.integers(0, 5000))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None)
 def test_any_damage_is_refused_or_read_and_nothing_else(data: bytes, at: int) -> None:
     honest = pax(path="n" * 300) + tarball(("a", b"1" * 600), ("b", Link("a")), form=tarfile.GNU_FORMAT)
     with suppress(Rejection):

@@ -46,7 +46,7 @@ VALUES = st.one_of(st.binary(max_size=1100), TEXT.map(Link), st.none())
     items=st.lists(st.tuples(TEXT, VALUES), max_size=6, unique_by=itemgetter(0)),
     method=st.sampled_from((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)),
 )
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 def test_what_the_standard_library_writes_is_read_back(items: list[tuple[str, ZipValue]], method: int) -> None:
     found = entries(zipped(*items, method=method))
     assert [(path.rstrip("/"), data, target) for path, _, data, target in found] == [
@@ -215,7 +215,7 @@ def test_the_heap_does_not_grow_with_the_directory() -> None:
 
 
 @given(data=st.binary(max_size=300), at=st.integers(0, 900))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None)
 def test_any_damage_is_refused_or_read_and_nothing_else(data: bytes, at: int) -> None:
     honest = zipped(("a", b"1" * 300), ("b/c", os.urandom(100)), ("l", Link("a")))
     with suppress(Rejection):
@@ -223,7 +223,7 @@ def test_any_damage_is_refused_or_read_and_nothing_else(data: bytes, at: int) ->
 
 
 @given(data=st.binary(max_size=2000))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 def test_any_bytes_are_refused_or_read_and_nothing_else(data: bytes) -> None:
     with suppress(Rejection):
         entries(b"PK\x03\x04" + data + crafted()[-22:])

@@ -330,3 +330,14 @@ def test_a_definition_that_may_not_be_read_is_missing_and_any_other_failure_is_r
     api.faults.append(Fault(422))
     with pytest.raises(ApiError):
         discovery.custom_kinds([FOO])
+
+
+def test_for_a_file_all_custom_kinds_are_read_by_one_list(api: FakeApi, discovery: Discovery) -> None:
+    serve(api, APPS, FOOS)
+    found = discovery.capabilities()
+    assert discovery.with_custom_kinds(found).custom == {FOO: CustomKind(has_status=True, schema={})}
+    define(api, subresources={})
+    schema = {"properties": {"a": {"nullable": True}}}
+    assert discovery.with_custom_kinds(found).custom == {FOO: CustomKind(has_status=False, schema=schema)}
+    define(api, version="v2")
+    assert discovery.with_custom_kinds(found).custom == {}

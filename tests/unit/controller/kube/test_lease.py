@@ -224,7 +224,7 @@ def test_extreme_values_in_a_record_exclude_no_one(api: FakeApi) -> None:
 @pytest.mark.parametrize("odd", ["forever", None, [30], True])
 def test_numbers_of_a_record_that_are_none_count_as_absent(odd: Any, api: FakeApi) -> None:
     hold(api, leaseDurationSeconds=odd, leaseTransitions=odd)
-    assert Candidate(api, "a", SHORT).elected.wait(60)
+    assert Candidate(api, "a", LeaseTimes(duration=0.5, renew=0.3, retry=0.1)).elected.wait(60)
 
 
 def test_the_successor_of_a_process_with_the_same_identity_need_not_wait(api: FakeApi) -> None:

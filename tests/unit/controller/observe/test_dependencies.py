@@ -6,7 +6,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.observe.relations import Dependency, Dependents, dependency_of, find_cycle
+from rukpak.controller.observe.relations import (
+    DEPENDENTS,
+    Dependency,
+    Relations,
+    RelationsIndexer,
+    dependency_of,
+    find_cycle,
+)
 from tests.support.deployments import deployment
 from tests.support.watching import World
 
@@ -74,37 +81,46 @@ def of(*names: str, hindrance: str = "") -> Dependency:
     return Dependency(names, hindrance)
 
 
+class Indexer(RelationsIndexer):
+    """An indexer of BundleDeployments that take nothing over."""
+
+    def learn(self, name: str, now: Dependency | None) -> set[str]:
+        dependents, parties = self.put(name, Relations(now, None) if now else None)
+        assert parties == set()
+        return dependents
+
+
 def test_a_change_concerns_those_that_depend_on_it_directly() -> None:
-    index = Dependents()
+    index = Indexer()
     index.learn("b", of("a"))
     index.learn("c", of("b"))
     index.learn("a", of(hindrance="Progressing"))
 
     assert index.learn("a", of()) == {"b"}
     assert index.learn("a", of()) == set()
-    assert index.of("a") == ["b"]
+    assert index.index(DEPENDENTS, "a") == ["b"]
 
 
 def test_a_new_dependency_concerns_all_that_may_be_in_a_cycle_with_it() -> None:
-    index = Dependents()
+    index = Indexer()
     index.learn("b", of("a"))
     index.learn("c", of("b"))
     index.learn("a", of())
 
     assert index.learn("a", of("c")) == {"b", "c"}
     assert index.learn("a", of()) == {"b", "c"}
-    assert index.of("c") == []
+    assert index.index(DEPENDENTS, "c") == []
 
 
 def test_a_deletion_concerns_those_that_depend_on_it() -> None:
-    index = Dependents()
+    index = Indexer()
     index.learn("a", of())
     index.learn("b", of("a"))
     index.learn("c", of("b"))
 
     assert index.learn("a", None) == {"b"}
     assert index.learn("b", None) == {"c"}
-    assert index.of("a") == []
+    assert index.index(DEPENDENTS, "a") == []
 
 
 def test_those_that_wait_are_named_when_a_status_changes(world: World) -> None:

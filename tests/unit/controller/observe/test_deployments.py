@@ -63,44 +63,42 @@ def test_one_without_finalizer_asks_for_a_pass_whatever_changes(world: World) ->
     world.hear("deployment shop")
 
 
-FOREIGN = [
+STATUSES = [
     Change("one that was wiped does", {}, needs_pass=True),
-    Change("one that was edited does", {"status": {"revision": "x", "installedRevision": "y"}}, needs_pass=True),
-    Change("one that cannot be read does", {"status": {"revision": "x", "managedKinds": 3}}, needs_pass=True),
-    Change("the one that was left does not", {"status": {"revision": "x"}}, needs_pass=False),
-    Change("nor does the one that is being written", {"status": {"revision": "sent"}}, needs_pass=False),
+    Change("one that was garbled does", {"status": {"revision": "x", "installedRevision": "y"}}, needs_pass=True),
+    Change("one that cannot be read does", {"status": {"revision": DIGEST, "managedKinds": 3}}, needs_pass=True),
+    Change("any other does not", {"status": {"revision": "sha256:" + "a" * 64}}, needs_pass=False),
 ]
 
 
-@pytest.mark.parametrize("case", FOREIGN, ids=attrgetter("name"))
-def test_once_a_pass_has_seen_a_status_which_ones_ask_for_a_pass(case: Change, world: World) -> None:
-    world.deployment(status={"revision": "x"})
+@pytest.mark.parametrize("case", STATUSES, ids=attrgetter("name"))
+def test_which_status_of_another_client_asks_for_a_pass(case: Change, world: World) -> None:
+    world.deployment(status={"revision": DIGEST})
     world.start()
     world.hear("deployment shop")
-    found = world.watches.deployment("shop")
-    assert found is not None
-    world.watches.statuses.send(found, Status(revision="sent"))
     world.deployment(**case.parts)
     world.deployment("marker")
     assert ("deployment shop" in world.hear("deployment marker")) is case.needs_pass
 
 
-@pytest.mark.parametrize("case", FOREIGN[:3], ids=attrgetter("name"))
-def test_a_pass_continues_with_the_status_as_it_was_left(case: Change, world: World) -> None:
-    world.deployment(status={"revision": DIGEST})
+GARBLED = [
+    pytest.param(
+        {"revision": "x", "managedKinds": ["v1/ConfigMap"]}, {"managedKinds": ["v1/ConfigMap"]}, id="no digest"
+    ),
+    pytest.param({"revision": DIGEST, "managedKinds": 3}, {"revision": DIGEST}, id="a field of another type"),
+    pytest.param({"managedKinds": ["nonsense", "v1/Secret"]}, {"managedKinds": ["v1/Secret"]}, id="no kind"),
+    pytest.param({"revision": DIGEST, "managedState": "great"}, {"revision": DIGEST}, id="no state"),
+]
+
+
+@pytest.mark.parametrize(("written", "usable"), GARBLED)
+def test_a_pass_uses_of_a_status_what_the_controller_may_have_written(written: Any, usable: Any, world: World) -> None:
+    world.deployment(status=written)
     world.start()
+    world.hear("deployment shop")
     found = world.watches.deployment("shop")
-    world.hear("deployment shop")
-    world.deployment(**case.parts)
-    world.hear("deployment shop")
-    again = world.watches.deployment("shop")
     assert found
-    assert again
-    assert again.status == found.status == Status(revision=DIGEST)
-    world.watches.release("shop")
-    forgotten = world.watches.deployment("shop")
-    assert forgotten
-    assert forgotten.status == Status()
+    assert found.status == Status.model_validate(usable)
 
 
 def test_a_garbled_kind_in_status_hides_no_change(world: World) -> None:

@@ -6,7 +6,15 @@ import pytest
 
 from rukpak.api.v1alpha2.reading import read
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.observe.relations import Party, Takers, find_hindrance, party_of
+from rukpak.controller.observe.relations import (
+    TAKERS,
+    Dependency,
+    Party,
+    Relations,
+    RelationsIndexer,
+    find_hindrance,
+    party_of,
+)
 from tests.support.deployments import manifest
 
 RUNNING = (False, False, False)
@@ -20,10 +28,19 @@ def deployment(**spec: Any) -> BundleDeployment:
     return read(manifest("old", spec=spec))
 
 
+class Indexer(RelationsIndexer):
+    """An indexer of BundleDeployments that depend on nothing."""
+
+    def learn(self, name: str, now: Party | None) -> set[str]:
+        dependents, parties = self.put(name, Relations(Dependency((), ""), now) if now else None)
+        assert dependents == set()
+        return parties
+
+
 def test_those_that_take_from_one_are_concerned_by_its_pause_and_by_its_end() -> None:
-    index = Takers()
+    index = Indexer()
     assert index.learn("new", party("old")) == {"old"}
-    assert index.of("old") == ["new"]
+    assert index.index(TAKERS, "old") == ["new"]
     assert index.learn("old", party()) == {"new"}
     assert index.learn("old", party()) == set()
     assert index.learn("old", party(state=(True, False, False))) == {"new"}
@@ -31,13 +48,13 @@ def test_those_that_take_from_one_are_concerned_by_its_pause_and_by_its_end() ->
 
 
 def test_those_that_one_takes_from_are_concerned_when_it_takes_no_more_or_is_another() -> None:
-    index = Takers()
+    index = Indexer()
     index.learn("new", party("a", "b"))
     assert index.learn("new", party("b", "c")) == {"a", "c"}
-    assert (index.of("a"), index.of("c")) == ([], ["new"])
+    assert (index.index(TAKERS, "a"), index.index(TAKERS, "c")) == ([], ["new"])
     assert index.learn("new", party("b", "c", uid="2")) == {"b", "c"}
     assert index.learn("new", None) == {"b", "c"}
-    assert index.of("b") == []
+    assert index.index(TAKERS, "b") == []
 
 
 def test_only_what_others_need_to_know_is_kept() -> None:

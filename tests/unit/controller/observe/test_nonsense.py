@@ -14,7 +14,6 @@ from rukpak.controller.observe.health.rules import assess, matching
 from rukpak.controller.observe.health.verdict import HEALTHY, Context, Verdict
 from rukpak.controller.observe.records import entry_of, fields_of, is_scaled, key_of, project
 from rukpak.controller.observe.relations import dependency_of, find_hindrance, party_of
-from rukpak.controller.observe.statuses import writers_of
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, LIVE, nonsense_in, objects_like
 
 Item = dict[str, Any]
@@ -37,7 +36,6 @@ def test_any_object_has_a_record(item: Item) -> None:
     assert hash(record) == hash(record)
     is_scaled(item)
     fields_of(entry_of(item, "rukpak/web"))
-    writers_of(item)
 
 
 @given(st.lists(objects_like(*PODS), max_size=3), objects_like(*NAMESPACES), objects_like(*LIVE))

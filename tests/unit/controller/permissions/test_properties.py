@@ -24,7 +24,7 @@ SUBJECTS = st.fixed_dictionaries(
 NAMESPACES = st.sampled_from(["shop", "kube-system"])
 NEW = "new"
 # A loaded machine is slow, and a failure must not depend on luck.
-bounded = settings(deadline=None, max_examples=60, derandomize=True, database=None)
+bounded = settings(deadline=None, derandomize=True, database=None)
 
 
 def _role(kind: str, name: str, namespace: str, rules: list[Object]) -> Object:

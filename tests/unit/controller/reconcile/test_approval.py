@@ -766,6 +766,7 @@ def propose_and_approve(world: World, nth: int = 0, *, is_carried_out: bool = Fa
     return killer.count
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("is_carried_out", [False, True], ids=["before it", "after it"])
 def test_a_kill_at_any_write_approves_and_loses_nothing(*, is_carried_out: bool) -> None:
     with running_world() as world:

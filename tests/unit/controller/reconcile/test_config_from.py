@@ -13,7 +13,7 @@ from rukpak.api.plugins import ProcessRequest, Rendering
 from rukpak.controller.building.entry_points import PROCESSORS
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS
-from rukpak.controller.observe.following import WatchedObject
+from rukpak.controller.observe.following import ObjectReference, Topic
 from tests.support.fake_cluster import Json
 from tests.support.installed_plugins import install_plugins
 from tests.support.reconciling import NAME, PATH, World
@@ -63,7 +63,7 @@ def test_the_config_is_merged_from_the_cluster(world: World) -> None:
 
     assert world.conditions == READY
     assert config_of(world) == {"values": {"color": "blue", "size": 2, "password": "hunter2"}}
-    assert [(each.resource, each.name) for each in world.config_objects.objects] == [
+    assert [(each.resource, each.name) for each in world.follower.seen(Topic.CONFIG)] == [
         (CONFIG_MAPS, "values"),
         (SECRETS, "login"),
     ]
@@ -88,7 +88,7 @@ def test_after_a_restart_it_is_read_once_to_follow_it(world: World) -> None:
     world.reconcile_until_idle()
     sent = world.requests()
     assert [each for each in sent if not each.startswith(("GET", "LIST"))] == []
-    assert world.config_objects.objects.keys() == {WatchedObject("shop", "values", resource=CONFIG_MAPS)}
+    assert world.follower.seen(Topic.CONFIG).keys() == {ObjectReference("shop", "values", resource=CONFIG_MAPS)}
     assert world.shelf.calls == calls
     assert world.conditions == READY
 
@@ -110,7 +110,7 @@ def test_a_change_is_rendered_at_once(world: World) -> None:
 def test_a_change_while_it_is_read_is_read_again(world: World) -> None:
     put_values(world)
     wish(world, FROM_MAP)
-    world.config_objects.found_newer = lambda: world.reconciler.config_changed(NAME)
+    world.follower.found_newer[Topic.CONFIG] = lambda: world.reconciler.config_changed(NAME)
     world.reconcile_until_idle()
     assert len([request for request in world.requests() if request == "GET configmaps/values"]) == 2
 
@@ -125,7 +125,7 @@ def test_what_is_missing_is_waited_for(world: World) -> None:
         'spec.configFrom[0]: ConfigMap "shop/values" does not exist; create it, or correct the name'
     )
     assert world.deployment.status.sources
-    assert set(world.config_objects.objects.values()) == {""}
+    assert set(world.follower.seen(Topic.CONFIG).values()) == {""}
 
     put_values(world)
     world.reconciler.config_changed(NAME)
@@ -191,12 +191,12 @@ def test_values_of_secrets_are_not_in_status_or_events(world: World) -> None:
 def test_what_was_missing_is_not_followed_once_nothing_refers_to_it(world: World) -> None:
     wish(world, FROM_MAP)
     world.settle()
-    assert world.config_objects.objects
+    assert world.follower.seen(Topic.CONFIG)
 
     wish(world)
     world.settle()
     assert world.conditions == READY
-    assert world.config_objects.objects == {}
+    assert world.follower.seen(Topic.CONFIG) == {}
     assert world.memory.retries.seconds_to_next() is None
 
 
@@ -207,7 +207,7 @@ def test_without_references_nothing_is_followed(world: World) -> None:
     wish(world)
     world.settle()
     assert world.conditions == READY
-    assert world.config_objects.objects == {}
+    assert world.follower.seen(Topic.CONFIG) == {}
     assert config_of(world) == {}
 
 
@@ -218,7 +218,7 @@ def test_what_was_forbidden_is_read_again_when_rights_change(world: World) -> No
     world.cluster.faults[f"GET {VALUES}"] = [denied]
     world.settle()
     assert world.conditions["Installed"] == "False ConfigForbidden"
-    assert world.config_objects.objects == {}  # who may watch but not get it would be woken over and over
+    assert world.follower.seen(Topic.CONFIG) == {}  # who may watch but not get it would be woken over and over
     assert world.grants.lacking == {NAME}
 
     world.reconciler.retry_rights(NAME)
@@ -255,7 +255,7 @@ def test_the_secret_of_a_processor_is_followed_and_a_change_is_rendered(world: W
     wish(world, processors=keyed)
     world.settle()
     assert world.conditions == READY
-    assert [(each.resource, each.name) for each in world.config_objects.objects] == [(SECRETS, "login")]
+    assert [(each.resource, each.name) for each in world.follower.seen(Topic.CONFIG)] == [(SECRETS, "login")]
     before = builds(world)
 
     world.reconciler.config_changed(NAME)

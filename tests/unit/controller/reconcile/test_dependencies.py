@@ -10,7 +10,7 @@ import pytest
 
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.resources import DEPLOYMENTS
-from rukpak.controller.observe.following import WatchedObject
+from rukpak.controller.observe.following import ObjectReference, Topic
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.revisions import dependencies
 from tests.support.deployments import manifest
@@ -53,7 +53,6 @@ def put_database(world: World, status: str = "True", reason: str = "Ready", *dep
     spec = {"dependsOn": [{"name": each} for each in depends_on]}
     found = manifest("database", spec=spec, status={"observedGeneration": 1, "conditions": conditions})
     world.cluster.put(found)
-    world.watches.statuses.clear()  # it is another controller's
 
 
 def install(world: World, tag: str = "v1", **spec: Any) -> None:
@@ -231,20 +230,20 @@ def test_one_of_another_shard_is_read_and_followed_while_it_is_waited_for(world:
     world.watches.elsewhere = {"database"}
     world.wish("v1", dependsOn=ON_DATABASE)
     world.settle()
-    followed = WatchedObject("", "database", resource=DEPLOYMENTS)
+    followed = ObjectReference("", "database", resource=DEPLOYMENTS)
     assert world.conditions == WAITS
-    assert world.followed.objects == {followed: ""}
+    assert world.follower.seen(Topic.DEPENDENCIES) == {followed: ""}
 
     put_database(world, "False", "Progressing")
     world.settle()
     assert '"database" (Progressing)' in world.message("Ready")
     version = world.cluster.objects[DEPLOYMENTS.path(name="database")]["metadata"]["resourceVersion"]
-    assert world.followed.objects == {followed: version}
+    assert world.follower.seen(Topic.DEPENDENCIES) == {followed: version}
 
     put_database(world)
     world.settle()
     assert world.conditions == READY
-    assert world.followed.objects == {}
+    assert world.follower.seen(Topic.DEPENDENCIES) == {}
 
 
 def test_a_deletion_names_what_depends_on_it(world: World) -> None:
@@ -376,7 +375,7 @@ def test_a_kind_that_the_cluster_does_not_serve_is_told_and_waited_for(world: Wo
 def test_an_object_is_watched_by_name_while_it_is_waited_for_and_not_afterwards(world: World) -> None:
     put_cache(world, **status_of(0))
     wait(world, CACHE)
-    [(watched, version)] = world.followed.objects.items()
+    [(watched, version)] = world.follower.seen(Topic.DEPENDENCIES).items()
     assert (watched.namespace, watched.name, watched.resource.kind) == ("caches", "cache", "Deployment")
     assert (
         version
@@ -384,7 +383,7 @@ def test_an_object_is_watched_by_name_while_it_is_waited_for_and_not_afterwards(
     )
     put_cache(world, **status_of(1))
     world.settle()
-    assert world.followed.objects == {}
+    assert world.follower.seen(Topic.DEPENDENCIES) == {}
 
 
 def test_an_object_is_in_the_install_namespace_unless_another_one_is_named(world: World) -> None:

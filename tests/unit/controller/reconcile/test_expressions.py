@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from rukpak.controller.observe.health.expressions import MISSING
 from tests.support.reconciling import World
 
 A = "/api/v1/namespaces/shop/configmaps/a"
@@ -41,3 +43,24 @@ def test_a_wrong_expression_is_told_with_its_place_and_what_is_installed_stays(w
         "correct the expression"
     )
     assert world.cluster.objects[A]["data"]["a"] == "v1"
+
+
+def test_without_the_extra_expressions_are_refused_by_name_and_what_is_installed_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.wish("v1", healthChecks=check(current="data.a == 'v1'"))
+    world.settle()
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    world.restart()
+    world.settle()
+    assert world.conditions["Installed"] == "True Installed"
+
+    world.wish("v2", healthChecks=check(current="data.a == 'v2'"))
+    world.settle()
+    assert world.conditions["Installed"] == "False NotSupported"
+    assert world.message("Ready").endswith(f"spec.healthChecks[1].expressions.current: {MISSING}")
+    assert world.cluster.objects[A]["data"]["a"] == "v1"
+
+    world.wish("v2")
+    world.settle()
+    assert world.conditions["Ready"] == "True Ready"

@@ -57,7 +57,7 @@ class Search(World):
         memory = "v1:sha256:" + "c" * 64
         digest = found.revision.digest
         self.status(revision=digest, installedRevision=digest, managedState=memory)
-        self.known.unapplied.discard(digest)
+        self.known.stored.unapplied.discard(digest)
         self.known.rest()
         self.shelf.calls.clear()
         self.cluster.taken()
@@ -66,7 +66,7 @@ class Search(World):
     def keep(self, digest: str) -> None:
         """Have another revision in the store."""
         terms = Terms(inputs="", install_namespace="shop")
-        self.revisions.write(NAME, Revision(digest=digest, objects=(), terms=terms))
+        self.revisions.write(NAME, Revision(digest=digest, objects=(), terms=terms), self.known.uid)
 
     @property
     def revisions(self) -> revisions.RevisionStore:
@@ -116,11 +116,11 @@ def test_the_validators_of_what_was_resolved_are_not_lost_before_status_has_them
     search.wish("v1")
     first = find_wanted(search.context(search.known))
     assert first.revision
-    search.known.kept = (first.revision.digest,)  # as a pass leaves it
-    assert search.known.resolved
-    version, sources = search.known.resolved
+    search.known.stored.kept = (first.revision.digest,)  # as a pass leaves it
+    assert search.known.sources.resolved
+    version, sources = search.known.sources.resolved
     pins = tuple(pin.model_copy(update={"validator": '"1"'}) for pin in sources.pins)
-    search.known.resolved = (version, replace(sources, pins=pins))
+    search.known.sources.resolved = (version, replace(sources, pins=pins))
     found = find_wanted(search.context(search.known))
     assert found.sources
     assert found.sources.pins == pins
@@ -336,7 +336,7 @@ def test_how_far_it_is_is_said_once_it_is_known(search: Search) -> None:
     search.wish("v1")
     search.background.busy = True
     search.find()
-    search.known.source_progress.text = "spec.sources[0]: 5 of 10 MiB"
+    search.known.sources.progress.text = "spec.sources[0]: 5 of 10 MiB"
     assert search.find().fetching == "resolving the sources (spec.sources[0]: 5 of 10 MiB)"
     search.wish("v2")
     assert search.find().fetching == "resolving the sources"

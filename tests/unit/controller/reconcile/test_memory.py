@@ -48,14 +48,14 @@ def test_what_came_in_the_midst_of_a_pass_is_not_missed() -> None:
 
 def test_at_rest_nothing_is_kept_that_grows_with_the_bundle() -> None:
     memory = Memory(uid="uid-1")
-    memory.revisions["sha256:a"] = Revision(
+    memory.stored.read["sha256:a"] = Revision(
         digest="sha256:a", objects=(), terms=Terms(inputs="", install_namespace="shop")
     )
-    memory.before["sha256:a"] = "sha256:b"
+    memory.stored.before["sha256:a"] = "sha256:b"
     memory.awaits_change = True
     memory.rest()
-    assert not memory.revisions
-    assert not memory.before
+    assert not memory.stored.read
+    assert not memory.stored.before
     assert memory.awaits_change
 
 
@@ -63,9 +63,9 @@ def test_while_the_wanted_revision_cannot_be_had_the_one_that_every_pass_compare
     memory = Memory(uid="uid-1")
     for digest in ("sha256:a", "sha256:b"):
         terms = Terms(inputs="", install_namespace="shop")
-        memory.revisions[digest] = Revision(digest=digest, objects=(), terms=terms)
+        memory.stored.read[digest] = Revision(digest=digest, objects=(), terms=terms)
     memory.rest(["sha256:a"])
-    assert list(memory.revisions) == ["sha256:a"]
+    assert list(memory.stored.read) == ["sha256:a"]
 
 
 def test_a_deletion_is_as_old_as_this_process_has_known_it() -> None:

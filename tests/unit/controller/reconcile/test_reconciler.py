@@ -16,6 +16,7 @@ from rukpak.controller.bugs import InternalError, reconcile_id
 from rukpak.controller.kube.client import Response
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
+from rukpak.controller.observe.following import Topic
 from rukpak.controller.reconcile import installation
 from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNSYNCED, Context
 from rukpak.controller.reconcile.planning import Work
@@ -988,11 +989,12 @@ def test_the_end_of_a_wait_lets_it_be_tried_at_once(world: World) -> None:
 def interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass that has to wait for an object ends before it says so."""
 
-    def watch(_name: str, _contested: object, *, share: str = "") -> None:
-        raise ApiError(0, "Unreachable", "no answer")
+    def follow(_name: str, topic: Topic, _objects: object, *, share: str = "") -> None:
+        if topic is Topic.CONTESTED:
+            raise ApiError(0, "Unreachable", "no answer")
 
     foreign(world)
-    monkeypatch.setattr(world.contested, "watch", watch)
+    monkeypatch.setattr(world.follower, "follow", follow)
     with pytest.raises(ApiError):
         world.reconcile()
     monkeypatch.undo()
@@ -1024,13 +1026,13 @@ def test_the_end_of_a_wait_that_was_not_told_counts(
 def test_what_somebody_else_has_is_watched_until_it_is_ours_or_not_wanted_any_more(world: World) -> None:
     foreign(world)
     world.reconcile()
-    assert [key.name for key in world.contested.keys] == ["a"]
+    assert world.follower.names(Topic.CONTESTED) == ["a"]
     world.reconcile()  # it is not tried again yet, and still watched
-    assert [key.name for key in world.contested.keys] == ["a"]
+    assert world.follower.names(Topic.CONTESTED) == ["a"]
     world.cluster.remove(A)
     world.reconciler.retry_objects(NAME)
     world.settle()
-    assert (world.conditions, world.contested.keys) == (READY, [])
+    assert (world.conditions, world.follower.names(Topic.CONTESTED)) == (READY, [])
 
 
 @pytest.mark.parametrize("owner", ["", "other"], ids=["nobody's", "another bundle's"])
@@ -1041,7 +1043,7 @@ def test_what_is_on_its_way_out_is_awaited(world: World, owner: str) -> None:
     world.wish("v1", collisionProtection="None")
     world.reconcile()
     assert world.conditions["Installed"] == "False Applying"
-    assert [key.name for key in world.contested.keys] == ([] if owner else ["a"])
+    assert world.follower.names(Topic.CONTESTED) == ([] if owner else ["a"])
     assert world.reconciler.cluster_changed() == [NAME]
 
 

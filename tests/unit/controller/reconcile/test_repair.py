@@ -15,7 +15,6 @@ from rukpak.api import names
 from rukpak.api.v1alpha2.types import ObjectMeta
 from rukpak.controller.apply import ledger, plan
 from rukpak.controller.apply.ledger import Ledger
-from rukpak.controller.content.digests import digest_of_json
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.observe import progress
 from rukpak.controller.observe.health.verdict import Verdict
@@ -23,7 +22,7 @@ from rukpak.controller.observe.records import Record
 from rukpak.controller.reconcile.memory import Memories, Memory
 from tests.support.clock import Clock
 from tests.support.fake_cluster import Json
-from tests.support.reconciling import NAME, PATH, World
+from tests.support.reconciling import NAME, World
 
 NAMESPACE = "/api/v1/namespaces/shop"
 COUNT = 12
@@ -187,6 +186,7 @@ ACTIONS: list[Callable[[World, random.Random], None]] = [
 ]
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_happens_a_pass_ends_as_if_it_had_looked_at_everything(
     pair: tuple[World, World], clock: Clock, seed: int
@@ -340,23 +340,3 @@ def test_a_repair_finds_strays(world: World) -> None:
     assert [each.name for each in world.deployment.status.strays] == ["copy"]
     assert world.deployment.status.objects.strays == 1
     assert world.conditions["Drifted"] == "True Strays"
-
-
-# the upgrade from a release that wrote v1
-
-
-def test_a_restart_after_the_upgrade_writes_nothing_and_the_next_repair_writes_the_state_once(world: World) -> None:
-    installed(world)
-    memory = world.memory
-    rows = sorted((*key, left.digest, left.entry_hash) for key, left in memory.ledger.left.items())
-    world.cluster.patch(PATH, {"status": {"managedState": f"v1:{digest_of_json(rows)}"}})
-    world.restart()
-    world.cluster.taken()
-    world.reconcile()
-    assert world.requests() == []
-
-    for number in (5, 6):
-        world.cluster.edit(path(number), data={"a": "edited"})
-        world.reconcile()
-    assert [request for request in world.requests() if request.startswith("PATCH")] == ["PATCH BundleDeployment/status"]
-    assert world.deployment.status.managed_state == memory.ledger.managed_state

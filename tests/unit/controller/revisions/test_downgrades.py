@@ -10,8 +10,8 @@ from tests.support.deployments import RESOLVED_AT
 
 
 def pin(resolved: str, version: str = "", **fields: str) -> SourcePin:
-    found = {"kind": "image", "digest": "sha256:a", "spec_digest": "v1:a", "resolved_at": RESOLVED_AT, **fields}
-    return SourcePin.model_validate({"resolved": resolved, "version": version, **found})
+    found = {"kind": "image", "digest": "sha256:a", "spec_digest": "v1:a", "origin": "v1:a", **fields}
+    return SourcePin.model_validate({"resolved": resolved, "version": version, "resolved_at": RESOLVED_AT, **found})
 
 
 def image(version: str, repository: str = "quay.io/foo", **fields: str) -> SourcePin:

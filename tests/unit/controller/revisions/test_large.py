@@ -33,7 +33,7 @@ def world() -> Iterator[World]:
 
 def held_after_a_pass(world: World) -> list[str]:
     memory = world.memory
-    return [*memory.revisions, *(digest for digest, _ in memory.targets), *memory.packed]
+    return [*memory.stored.read, *(digest for digest, _ in memory.stored.targets), *memory.stored.packed]
 
 
 @pytest.mark.thorough

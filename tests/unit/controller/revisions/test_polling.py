@@ -90,6 +90,7 @@ class Office:
             resolved=f"x@{digest}",
             digest=digest,
             spec_digest=spec_digest(source),
+            origin="v1:origin",
             resolved_at=datetime.fromtimestamp(self.seconds, UTC),
             validator=self.validator,
         )

@@ -14,7 +14,7 @@ from rukpak.api.plugins import Credentials, Trusted
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.kube.resources import CONFIG_MAPS, SERVICE_ACCOUNTS
-from rukpak.controller.observe.following import WatchedObject
+from rukpak.controller.observe.following import ObjectReference
 from rukpak.controller.revisions.source_access import SecretReader
 from rukpak.controller.sources.demands import SignaturePolicy, parse_demands
 from tests.support.deployments import REF, deployment
@@ -39,7 +39,7 @@ class Desk:
     def __init__(self, api: FakeApi) -> None:
         self.api = api
         self.reader = SecretReader(api.client(), ["allowed"])
-        self.seen: list[tuple[WatchedObject, str]] = []
+        self.seen: list[tuple[ObjectReference, str]] = []
 
     def serve_account(self, *pull_secrets: str, namespace_uid: str = "uid-1", uid: str = "uid-2") -> None:
         """Have the account and its namespace."""
@@ -106,7 +106,10 @@ def test_from_which_namespaces_secrets_may_be(case: Allowed, desk: Desk) -> None
     found = desk.read(asking(case.auth))
     assert found is not None
     assert (found.username, found.password) == ("robot", CANARY)
-    assert desk.seen == [(WatchedObject(case.namespace, "login"), ""), (WatchedObject(case.namespace, "login"), "7")]
+    assert desk.seen == [
+        (ObjectReference(case.namespace, "login"), ""),
+        (ObjectReference(case.namespace, "login"), "7"),
+    ]
 
 
 def test_another_namespace_is_refused_before_anything_is_read(desk: Desk) -> None:
@@ -124,7 +127,7 @@ def test_with_an_account_it_is_read_as_that_and_from_wherever_it_may(desk: Desk)
     desk.serve(secret("other", username="robot", password=CANARY))
     assert desk.read(asking(named(namespace="other"), serviceAccountName="deployer"))
     assert [request.header("Impersonate-User") for request in desk.api.received] == [[], [], [ACCOUNT]]
-    assert desk.seen[-1] == (WatchedObject("other", "login", ACCOUNT), "7")
+    assert desk.seen[-1] == (ObjectReference("other", "login", ACCOUNT), "7")
 
 
 class Refused(NamedTuple):
@@ -161,7 +164,7 @@ def test_what_a_refusal_means(case: Refused, desk: Desk) -> None:
 def test_one_of_no_use_was_read_and_may_be_corrected(desk: Desk) -> None:
     desk.serve(secret(other=CANARY))
     assert desk.failure(asking(named())).reason is Reason.SECRET_INVALID
-    assert desk.seen[-1] == (WatchedObject("shop", "login"), "7")
+    assert desk.seen[-1] == (ObjectReference("shop", "login"), "7")
 
 
 @pytest.mark.parametrize(
@@ -268,7 +271,7 @@ def test_an_account_without_pull_secrets_has_no_credentials(desk: Desk) -> None:
     assert desk.read(asking(None, "image", serviceAccountName="deployer")) is None
 
 
-NO_ACCOUNT = WatchedObject("shop", "deployer", resource=SERVICE_ACCOUNTS)
+NO_ACCOUNT = ObjectReference("shop", "deployer", resource=SERVICE_ACCOUNTS)
 
 
 def test_a_missing_account_is_named_and_can_be_waited_for(desk: Desk) -> None:
@@ -358,8 +361,8 @@ def test_what_verify_names_is_read_by_its_place_in_the_spec(desk: Desk) -> None:
         ".cosign.trustedRoot.configMap": {"trusted_root.json": b"{}"},
     }
     assert desk.seen[-2:] == [
-        (WatchedObject("shop", "keys"), "7"),
-        (WatchedObject("shop", "root", "", CONFIG_MAPS), "9"),
+        (ObjectReference("shop", "keys"), "7"),
+        (ObjectReference("shop", "root", "", CONFIG_MAPS), "9"),
     ]
 
 

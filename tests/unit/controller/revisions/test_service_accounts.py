@@ -8,7 +8,7 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.kube.resources import SERVICE_ACCOUNTS
-from rukpak.controller.observe.following import GrantWatches, NamedWatches, WatchedObject
+from rukpak.controller.observe.following import GrantWatches, ObjectFollower, ObjectReference, Topic
 from rukpak.controller.revisions.accounts import Account, AccountPolicy, Accounts
 from tests.support.deployments import deployment
 from tests.support.fake_cluster import SERVED, FakeCluster, Json
@@ -18,20 +18,22 @@ SHOP = deployment()
 OLD, NEW = Account("shop", "old"), Account("shop", "new")
 
 
-class Named:
-    """Stands for NamedWatches: keeps what is watched."""
+class Follower:
+    """Stands for ObjectFollower: keeps what is followed."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, Mapping[WatchedObject, str]] = {}
+        self.objects: dict[str, Mapping[ObjectReference, str]] = {}
 
     @property
     def names(self) -> list[str]:
         return sorted(each.name for objects in self.objects.values() for each in objects)
 
-    def of(self, name: str) -> Collection[WatchedObject]:
+    def followed(self, name: str, topic: Topic) -> Collection[ObjectReference]:
+        assert topic is Topic.ACCOUNTS
         return set(self.objects.get(name, ()))
 
-    def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
+    def follow(self, name: str, topic: Topic, objects: Mapping[ObjectReference, str], *, share: str = "") -> None:
+        assert topic is Topic.ACCOUNTS
         self.objects[name] = objects
 
 
@@ -49,37 +51,37 @@ def cluster() -> FakeCluster:
 
 
 @pytest.fixture
-def named() -> Named:
-    return Named()
+def follower() -> Follower:
+    return Follower()
 
 
 @pytest.fixture
-def accounts(cluster: FakeCluster, named: Named) -> Accounts:
-    watches, grants = cast("NamedWatches", named), cast("GrantWatches", Grants())
-    return Accounts(cluster.client, AccountPolicy(), watches, grants)
+def accounts(cluster: FakeCluster, follower: Follower) -> Accounts:
+    following, grants = cast("ObjectFollower", follower), cast("GrantWatches", Grants())
+    return Accounts(cluster.client, AccountPolicy(), following, grants)
 
 
 def test_an_account_that_is_missing_is_watched_until_it_is_there(
-    accounts: Accounts, cluster: FakeCluster, named: Named
+    accounts: Accounts, cluster: FakeCluster, follower: Follower
 ) -> None:
     assert accounts.hindrance(SHOP, NEW)
-    assert named.names == ["new"]
+    assert follower.names == ["new"]
     cluster.put(account("new"))
     assert accounts.hindrance(SHOP, NEW) is None
-    assert named.names == []
+    assert follower.names == []
 
 
-def test_that_another_one_is_there_ends_no_wait(accounts: Accounts, named: Named) -> None:
+def test_that_another_one_is_there_ends_no_wait(accounts: Accounts, follower: Follower) -> None:
     missing = accounts.hindrance(SHOP, NEW)
     assert accounts.hindrance(SHOP, OLD) is None
     accounts.note("shop", [missing])
-    assert named.names == ["new"]
+    assert follower.names == ["new"]
 
 
 @pytest.mark.parametrize("errors", [[], [BundleError(Reason.REFUSED, "no")], [None]])
 def test_what_nobody_waits_for_any_more_is_not_watched(
-    errors: list[BundleError | None], accounts: Accounts, named: Named
+    errors: list[BundleError | None], accounts: Accounts, follower: Follower
 ) -> None:
     accounts.hindrance(SHOP, NEW)
     accounts.note("shop", errors)
-    assert named.names == []
+    assert follower.names == []

@@ -12,7 +12,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Credentials, Trusted
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
-from rukpak.controller.observe.following import NamedWatches, WatchedObject
+from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from rukpak.controller.revisions.accounts import Seen
 from rukpak.controller.revisions.quarantine import Quarantine, subject_of
 from rukpak.controller.revisions.source_access import SecretReader, SourceAccess, SourceProgress
@@ -21,7 +21,7 @@ from tests.support.clock import Clock
 from tests.support.deployments import deployment
 
 MEBIBYTE = 1 << 20
-LOGIN, OTHER = WatchedObject("shop", "login"), WatchedObject("shop", "other")
+LOGIN, OTHER = ObjectReference("shop", "login"), ObjectReference("shop", "other")
 
 
 # progress
@@ -54,7 +54,7 @@ def test_each_source_is_told_with_or_without_its_size() -> None:
 class Told(NamedTuple):
     name: str
     failures: Mapping[int, Reason | None]
-    expect: dict[WatchedObject, str]
+    expect: dict[ObjectReference, str]
 
 
 TOLD = [
@@ -97,48 +97,49 @@ class Reader:
         return Trusted()
 
 
-class Watches:
-    """Stands for NamedWatches: keeps what is to be watched."""
+class Follower:
+    """Stands for ObjectFollower: keeps what is to be followed."""
 
     def __init__(self) -> None:
-        self.wanted: dict[str, dict[WatchedObject, str]] = {}
+        self.wanted: dict[str, dict[ObjectReference, str]] = {}
 
-    def watch(self, name: str, secrets: dict[WatchedObject, str], *, share: str) -> None:
+    def follow(self, name: str, topic: Topic, secrets: dict[ObjectReference, str], *, share: str) -> None:
+        assert topic is Topic.SOURCES
         self.wanted[name] = secrets
 
 
-def make_assistant(watches: Watches, woken: list[str]) -> SourceAccess:
-    reader, named = cast("SecretReader", Reader()), cast("NamedWatches", watches)
-    return SourceAccess(reader, named, woken.append, Admission(1 << 30), Quarantine(lambda: None, ""))
+def make_access(follower: Follower, woken: list[str]) -> SourceAccess:
+    reader, following = cast("SecretReader", Reader()), cast("ObjectFollower", follower)
+    return SourceAccess(reader, following, woken.append, Admission(1 << 30), Quarantine(lambda: None, ""))
 
 
 def test_a_source_gets_credentials_and_what_it_fails_with_is_watched() -> None:
-    watches, progress = Watches(), SourceProgress()
-    access, asked = make_assistant(watches, []), deployment()
+    follower, progress = Follower(), SourceProgress()
+    access, asked = make_access(follower, []), deployment()
     build_context = access.build_context(asked, progress)
     found = build_context.credentials(0, asked.spec.sources[0])
     build_context.ended(0, BundleError(Reason.UNAUTHORIZED, "x"))
     access.watch_secrets("shop", (progress, SourceProgress()))
     assert found is not None
     assert found.username == "shop"
-    assert watches.wanted == {"shop": {LOGIN: "7"}}
+    assert follower.wanted == {"shop": {LOGIN: "7"}}
     access.watch_secrets("shop", ())
-    assert watches.wanted == {"shop": {}}
+    assert follower.wanted == {"shop": {}}
 
 
 def test_a_suspect_of_a_crash_is_rendered_while_nothing_else_holds_memory(tmp_path: Path) -> None:
     asked, admission = deployment(), Admission(1 << 30)
     with Quarantine(lambda: tmp_path, "").guard(subject_of(asked)):
         quarantine = Quarantine(lambda: tmp_path, "")  # the process before this one died in the block
-    reader, watches = cast("SecretReader", Reader()), cast("NamedWatches", Watches())
-    access = SourceAccess(reader, watches, list[str]().append, admission, quarantine)
+    reader, follower = cast("SecretReader", Reader()), cast("ObjectFollower", Follower())
+    access = SourceAccess(reader, follower, list[str]().append, admission, quarantine)
     with access.build_context(asked, SourceProgress()).room(MEBIBYTE, threading.Event()):
         assert admission.held == admission.total
 
 
 def test_a_pass_is_asked_for_only_when_there_is_something_to_tell() -> None:
     clock, woken = Clock(), list[str]()
-    build_context = make_assistant(Watches(), woken).build_context(deployment(), SourceProgress(clock=clock))
+    build_context = make_access(Follower(), woken).build_context(deployment(), SourceProgress(clock=clock))
     for _ in range(12):
         clock.now += 1
         build_context.progress(0, MEBIBYTE, 0)

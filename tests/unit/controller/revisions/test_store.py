@@ -165,15 +165,16 @@ def make_seeing(cluster: FakeCluster) -> RevisionStore:
 
 def test_a_retired_revision_can_be_read_and_is_recalled_when_it_is_written_again(cluster: FakeCluster) -> None:
     store, old, new = make_seeing(cluster), revision(1, 2 * CHUNK_BYTES), revision(2)
-    store.write("shop", old)
-    store.write("shop", new)
+    cluster.put(manifest())
+    store.write("shop", old, "uid-shop")
+    store.write("shop", new, "uid-shop")
     store.keep_only("shop", [new.digest], [old.digest])
     assert store.is_tidy("shop", [new.digest], [old.digest])
     assert (store.digests("shop"), store.retired("shop")) == ([new.digest], [old.digest])
     assert store.read("shop", old.digest) == old
     assert not store.is_lost("shop", old.digest)
 
-    store.write("shop", old)
+    store.write("shop", old, "uid-shop")
 
     assert sorted(store.digests("shop")) == sorted([new.digest, old.digest])
     assert store.retired("shop") == []

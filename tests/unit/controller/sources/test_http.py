@@ -678,7 +678,7 @@ TEXT = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_cha
     TEXT | st.integers(-1, 1 << 70).map(str) | st.sampled_from(["chunked", "bytes 0-1/2", '"1"', "http://127.0.0.1/"]),
     max_size=4,
 ), status=st.sampled_from([0, 0, 200, 206, 304, 301, 416, 404]))  # fmt: skip
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_headers_are_refused_or_read_and_nothing_else(
     headers: dict[str, str], status: int, server: FaultyServer, access: Access
 ) -> None:
@@ -843,7 +843,7 @@ def test_an_archive_of_a_forge_becomes_files(tmp_path: Path) -> None:
 
 
 @given(data=st.binary(max_size=1200), head=st.sampled_from([b"", b"PK\x03\x04", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"]))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None)
 def test_any_bytes_are_refused_or_read_and_nothing_else(data: bytes, head: bytes) -> None:
     try:
         found = read(head + data, "a.yaml", strip=1)
@@ -904,7 +904,7 @@ def test_who_is_this_machine_by_name(host: str, expect: bool) -> None:
 
 
 @given(st.text(max_size=60).map(lambda text: "https://" + text) | st.text(max_size=60))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None)
 def test_any_text_is_refused_or_has_one_normal_form(text: str) -> None:
     with suppress(ValueError):
         url = parse_address(text).url

@@ -213,6 +213,21 @@ def test_a_cancelled_call_does_not_wait_for_a_silent_peer(registry: FaultyRegist
     assert time.monotonic() - started < 60
 
 
+def test_a_connection_that_is_lost_between_request_and_response_because_the_call_is_cancelled(
+    registry: FaultyRegistry, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = urllib3.connection.HTTPConnection.request
+
+    def lose(connection: urllib3.connection.HTTPConnection, *args: Any, **options: Any) -> None:
+        request(connection, *args, **options)
+        access.cancelled.set()
+        connection.sock.close()
+        connection.sock = None
+
+    monkeypatch.setattr(urllib3.connection.HTTPConnection, "request", lose)
+    assert "no longer needed" in failure(lambda: get(registry, access)).message
+
+
 def test_a_cancelled_call_sends_nothing(registry: FaultyRegistry, access: Access) -> None:
     access.cancelled.set()
     with pytest.raises(BundleError, match="no longer needed"):

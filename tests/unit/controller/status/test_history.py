@@ -94,7 +94,7 @@ CASES = [
          [(C, None), (B, "Superseded"), (A, "Healthy")]),
     Case("one that is applied again has one entry", {**HEALTHY, "history": [entry(A, "Healthy"), entry(B, "Failed")]},
          {"wanted": B, "managed_kinds": KINDS}, [(B, None), (A, "Healthy")]),
-    Case("one that an earlier release installed gets its entry with the next",
+    Case("one whose entry was lost gets it again with the next",
          {"revision": A, "installedRevision": A, "managedState": "v2:x", "conditions": [
              {"type": "Healthy", "status": "True", "reason": "Healthy", "lastTransitionTime": NOW.isoformat()}]},
          {"wanted": B, "managed_kinds": KINDS}, [(B, None), (A, "Healthy")]),
@@ -118,7 +118,16 @@ def test_what_a_pass_adds_to_the_history(case: Case) -> None:
 
 
 def test_an_entry_says_when_and_what_from() -> None:
-    pins = [{"kind": "image", "resolved": f"x@{C}", "digest": C, "specDigest": D, "resolvedAt": NOW.isoformat()}]
+    pins = [
+        {
+            "kind": "image",
+            "resolved": f"x@{C}",
+            "digest": C,
+            "specDigest": D,
+            "origin": D,
+            "resolvedAt": NOW.isoformat(),
+        }
+    ]
     found = deployment(status={"sources": pins})
     begun = summarize(found, Report(wanted=A, managed_kinds=KINDS), NOW)
     (first,) = begun.history

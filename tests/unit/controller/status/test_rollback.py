@@ -124,7 +124,9 @@ def test_what_is_refused_is_looked_at_again_when_its_time_is_over() -> None:
     assert seconds_to_rollback(upgrade(alone), report, NOW) is None
 
 
-PINS = [{"kind": "image", "resolved": f"x@{C}", "digest": C, "specDigest": D, "resolvedAt": NOW.isoformat()}]
+PINS = [
+    {"kind": "image", "resolved": f"x@{C}", "digest": C, "specDigest": D, "origin": D, "resolvedAt": NOW.isoformat()}
+]
 
 
 @pytest.mark.parametrize(

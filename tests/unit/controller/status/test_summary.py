@@ -114,6 +114,7 @@ def test_the_columns_of_many_plug_ins_fit_into_the_schema() -> None:
         "resolved": "x",
         "digest": OLD,
         "specDigest": f"v1:{OLD}",
+        "origin": f"v1:{OLD}",
         "resolvedAt": "2026-01-01T00:00:00Z",
     }
     status = summarize(deployment(status={"sources": [pin] * 32}), DONE, NOW)

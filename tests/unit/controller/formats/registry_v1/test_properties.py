@@ -81,7 +81,7 @@ PLACES = [place for place in places(MANIFESTS) if place]
 
 
 @given(st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=1, max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 def test_a_bundle_with_anything_anywhere_is_rendered_or_refused(changes: list[tuple[Any, Any]]) -> None:
     values = copy.deepcopy(MANIFESTS)
     for (*path, last), value in changes:
@@ -99,7 +99,7 @@ def test_a_bundle_with_anything_anywhere_is_rendered_or_refused(changes: list[tu
 
 
 @given(CONFIG)
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 def test_any_config_is_applied_or_refused(config: Any) -> None:
     values = copy.deepcopy(MANIFESTS)
     spec = values["manifests/csv.json"]["spec"]
@@ -113,7 +113,7 @@ def test_any_config_is_applied_or_refused(config: Any) -> None:
 
 @pytest.mark.parametrize("name", ["manifests/csv.yaml", "metadata/annotations.yaml", "metadata/properties.yaml"])
 @given(data=st.binary(max_size=60))
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 def test_any_bytes_are_read_or_refused(name: str, data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = {path: json.dumps(value) for path, value in MANIFESTS.items()}

@@ -6,10 +6,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rukpak.controller.kube.cache import Trace
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.kube.watch import Reflector
-from rukpak.controller.observe.following import MOST, Contested, ContestedWatches, ObjectFollower, _ContestedObject
+from rukpak.controller.observe.following import (
+    MOST,
+    Contested,
+    ObjectFollower,
+    ObjectReference,
+    Topic,
+    _Followed,
+    follow_contested,
+)
 from rukpak.controller.observe.records import ObjectKey, Record
 from tests.support.fake_cluster import CONFIG_MAPS, FakeCluster
 
@@ -36,28 +45,38 @@ CASES = [
 ]
 
 
+@pytest.fixture
+def woken() -> list[str]:
+    """The names that were notified."""
+    return []
+
+
+@pytest.fixture
+def followed(woken: list[str], running: list[str]) -> _Followed:
+    """One object that is followed, without a thread."""
+    follower = ObjectFollower(FakeCluster().client, {Topic.CONTESTED: woken.append})
+    follower.follow("foo", Topic.CONTESTED, {ObjectReference("shop", "a", resource=CONFIG_MAPS): THEIRS})
+    (found,) = follower._followed["foo"].values()
+    return found
+
+
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
-def test_what_ends_the_wait_for_an_object(case: Case) -> None:
-    woken: list[bool] = []
-    watch = _ContestedObject(ObjectFollower(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
-    watch._compare(THEIRS, case.now)
+def test_what_ends_the_wait_for_an_object(case: Case, followed: _Followed, woken: list[str]) -> None:
+    followed.compare(THEIRS, case.now)
     assert bool(woken) is case.woken
 
 
-def test_an_object_that_was_judged_again_is_compared_with_that() -> None:
-    woken: list[bool] = []
-    watch = _ContestedObject(ObjectFollower(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
-    watch.expect(replace(THEIRS, marks=""))
-    watch.expect(None)
-    watch._compare(THEIRS, replace(THEIRS, marks=""))
+def test_an_object_that_was_judged_again_is_compared_with_that(followed: _Followed, woken: list[str]) -> None:
+    followed.expect(replace(THEIRS, marks=""))
+    followed.compare(THEIRS, replace(THEIRS, marks=""))
     assert not woken
 
 
-def list_objects(watch: _ContestedObject, objects: dict[tuple[str, str], Record], version: str) -> None:
+def list_objects(followed: _Followed, objects: dict[tuple[str, str], Trace | Record], version: str) -> None:
     """Let the watch have listed these objects."""
-    assert isinstance(watch.followed, Reflector)
-    watch.followed._cache.begin_listing()
-    watch.followed._replace(objects, version)
+    assert isinstance(followed.source, Reflector)
+    followed.source._cache.begin_listing()
+    followed.source._replace(objects, version)
 
 
 class Late(NamedTuple):
@@ -77,21 +96,17 @@ LATE = [
 
 
 @pytest.mark.parametrize("case", LATE, ids=attrgetter("name"))
-def test_what_changed_while_a_pass_was_judging_is_not_missed(case: Late) -> None:
-    woken: list[bool] = []
-    watch = _ContestedObject(ObjectFollower(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
-    list_objects(watch, {("shop", "a"): AT_5}, "5")
+def test_what_changed_while_a_pass_was_judging_is_not_missed(case: Late, followed: _Followed, woken: list[str]) -> None:
+    list_objects(followed, {("shop", "a"): AT_5}, "5")
     woken.clear()
-    watch.expect(case.judged)
+    followed.expect(case.judged)
     assert bool(woken) is case.woken
 
 
-def test_what_went_while_a_pass_was_judging_is_not_missed() -> None:
-    woken: list[bool] = []
-    watch = _ContestedObject(ObjectFollower(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
-    list_objects(watch, {}, "9")
+def test_what_went_while_a_pass_was_judging_is_not_missed(followed: _Followed, woken: list[str]) -> None:
+    list_objects(followed, {}, "9")
     woken.clear()
-    watch.expect(AT_5)
+    followed.expect(AT_5)
     assert woken
 
 
@@ -116,29 +131,40 @@ def contested(name: str, *, judged: bool = True) -> Contested:
     return Contested(kind=KIND, key=key, record=replace(THEIRS, key=key) if judged else None)
 
 
-def test_exactly_what_is_contested_is_watched(running: list[str]) -> None:
+class Follower:
+    """A follower of what is contested."""
 
-    cluster = FakeCluster()
-    watches = ContestedWatches(ObjectFollower(cluster.client), cluster.discovery, lambda _: None)
-    watches.watch("foo", [contested("a"), contested("b")])
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.follower = ObjectFollower(self.cluster.client, {Topic.CONTESTED: lambda _: None})
+
+    def follow(self, *found: Contested) -> None:
+        follow_contested(self.follower, self.cluster.discovery, "foo", found)
+
+
+def test_exactly_what_is_contested_is_watched(running: list[str]) -> None:
+    follower = Follower()
+    follower.follow(contested("a"), contested("b"))
     assert running == ["metadata.name=a", "metadata.name=b"]
-    watches.watch("foo", [contested("b", judged=False), contested("c", judged=False)])
+    follower.follow(contested("b", judged=False), contested("c", judged=False))
     assert running == ["metadata.name=b"]
-    watches.watch("foo", [contested(str(number)) for number in range(MOST + 3)])
+    follower.follow(*(contested(str(number)) for number in range(MOST + 3)))
     assert len(running) == MOST
-    watches.watch("foo", [])
+    follower.follow()
     assert running == []
 
 
-def test_a_kind_that_cannot_be_looked_up_ends_no_watch_and_leaves_none_behind(running: list[str]) -> None:
-    cluster = FakeCluster()
-    watches = ContestedWatches(ObjectFollower(cluster.client), cluster.discovery, lambda _: None)
-    watches.watch("foo", [contested("a")])
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(cluster, "resource", unanswered)
+def test_a_kind_that_cannot_be_looked_up_ends_no_watch_and_leaves_none_behind(
+    running: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = Follower()
+    follower.follow(contested("a"))
+    with monkeypatch.context() as patched:
+        patched.setattr(follower.cluster, "resource", unanswered)
         with pytest.raises(ApiError):
-            watches.watch("foo", [contested("b")])
-    watches.watch("foo", [])
+            follower.follow(contested("b"))
+    assert running == ["metadata.name=a"]
+    follower.follow()
     assert running == []
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from rukpak.controller.observe.following import NamedWatches, ObjectFollower, WatchedObject
+from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from tests.support.fake_api import FakeApi, Received
 
 SECRETS = "/api/v1/namespaces/ns/secrets"
-SECRET = WatchedObject("ns", "login")
+SECRET = ObjectReference("ns", "login")
 SECONDS = 60.0
 
 
@@ -21,7 +21,10 @@ class Room:
     def __init__(self, api: FakeApi) -> None:
         self.api = api
         self.told: queue.Queue[str] = queue.Queue()
-        self.watches = NamedWatches(ObjectFollower(api.client()), self.told.put)
+        self.follower = ObjectFollower(api.client(), {Topic.SOURCES: self.told.put})
+
+    def follow(self, name: str, objects: dict[ObjectReference, str]) -> None:
+        self.follower.follow(name, Topic.SOURCES, objects)
 
     def put(self) -> str:
         """Write the Secret; return its version."""
@@ -45,11 +48,11 @@ def room() -> Iterator[Room]:
         made = Room(api)
         yield made
         for name in ("shop", "other"):
-            made.watches.watch(name, {})
+            made.follower.release(name)
 
 
 def test_one_that_was_missing_is_told_when_it_comes(room: Room) -> None:
-    room.watches.watch("shop", {SECRET: ""})
+    room.follow("shop", {SECRET: ""})
     room.watched(1)
     room.put()
     assert room.wait_told() == "shop"
@@ -57,19 +60,19 @@ def test_one_that_was_missing_is_told_when_it_comes(room: Room) -> None:
 
 def test_one_that_came_before_it_was_watched_is_told(room: Room) -> None:
     room.put()
-    room.watches.watch("shop", {SECRET: ""})
+    room.follow("shop", {SECRET: ""})
     assert room.wait_told() == "shop"
 
 
 def test_one_that_changed_after_it_was_read_and_before_it_was_watched_is_told(room: Room) -> None:
     version = room.put()
     room.put()
-    room.watches.watch("shop", {SECRET: version})
+    room.follow("shop", {SECRET: version})
     assert room.wait_told() == "shop"
 
 
 def test_one_that_is_as_it_was_read_is_no_news_until_it_changes(room: Room) -> None:
-    room.watches.watch("shop", {SECRET: room.put()})
+    room.follow("shop", {SECRET: room.put()})
     room.watched(1)
     assert room.told.empty()
     room.put()
@@ -78,7 +81,7 @@ def test_one_that_is_as_it_was_read_is_no_news_until_it_changes(room: Room) -> N
 
 
 def test_one_that_goes_is_told(room: Room) -> None:
-    room.watches.watch("shop", {SECRET: room.put()})
+    room.follow("shop", {SECRET: room.put()})
     room.watched(1)
     room.api.delete(SECRETS, "login")
     assert room.wait_told() == "shop"
@@ -87,22 +90,22 @@ def test_one_that_goes_is_told(room: Room) -> None:
 def test_one_that_went_before_it_was_watched_is_told(room: Room) -> None:
     version = room.put()
     room.api.delete(SECRETS, "login")
-    room.watches.watch("shop", {SECRET: version})
+    room.follow("shop", {SECRET: version})
     assert room.wait_told() == "shop"
 
 
 def test_one_that_changed_while_it_was_tried_is_told_when_that_has_failed(room: Room) -> None:
     first = room.put()
-    room.watches.watch("shop", {SECRET: first})
+    room.follow("shop", {SECRET: first})
     room.watched(1)
     room.put()
     assert room.wait_told() == "shop"
-    room.watches.watch("shop", {SECRET: first})
+    room.follow("shop", {SECRET: first})
     assert room.wait_told() == "shop"
 
 
 def test_it_is_watched_by_name_and_as_who_reads_it(room: Room) -> None:
-    room.watches.watch("shop", {WatchedObject("ns", "login", "system:serviceaccount:ns:deployer"): ""})
+    room.follow("shop", {ObjectReference("ns", "login", "system:serviceaccount:ns:deployer"): ""})
     (request,) = room.watched(1)
     assert (request.path, request.query["fieldSelector"]) == (SECRETS, "metadata.name=login")
     assert request.header("Impersonate-User") == ["system:serviceaccount:ns:deployer"]
@@ -111,15 +114,15 @@ def test_it_is_watched_by_name_and_as_who_reads_it(room: Room) -> None:
 
 def test_it_is_watched_once_as_long_as_it_fails(room: Room) -> None:
     for _ in range(3):
-        room.watches.watch("shop", {SECRET: ""})
-    room.watches.watch("other", {SECRET: ""})
+        room.follow("shop", {SECRET: ""})
+    room.follow("other", {SECRET: ""})
     assert len(room.watched(2)) == 2
 
 
 def test_a_watch_that_is_not_needed_stops(room: Room) -> None:
-    room.watches.watch("shop", {SECRET: ""})
+    room.follow("shop", {SECRET: ""})
     room.watched(1)
-    room.watches.watch("shop", {})
+    room.follow("shop", {})
     deadline = time.monotonic() + SECONDS
     while any(SECRETS in thread.name for thread in threading.enumerate()):
         assert time.monotonic() < deadline, "a watch is left"

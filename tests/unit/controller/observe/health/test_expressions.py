@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rukpak.api.v1alpha2.policies import HealthCheck
-from rukpak.controller.observe.health.expressions import Answer, evaluate, find_problem
+from rukpak.controller.observe.health.expressions import MISSING, Answer, evaluate, find_problem
 from rukpak.controller.observe.health.rules import NOT_EVALUATED, assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from tests.unit.controller.observe.health.objects import Manifest, conditions, manifest
@@ -239,3 +239,8 @@ def test_objects_of_well_known_operators(operator: Operator) -> None:
     found = [judge(of_status(status), **operator.expressions).state for _, status in operator.cases]
     assert [find_problem(each) for each in operator.expressions.values()] == [""] * len(operator.expressions)
     assert found == [state for state, _ in operator.cases]
+
+
+def test_without_the_extra_nothing_is_known_of_what_is_installed_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    assert evaluate(["true", "1 +"], {}) == [MISSING, MISSING]

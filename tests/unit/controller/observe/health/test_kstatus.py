@@ -63,7 +63,7 @@ def test_pods_that_are_refused_give_a_reason_that_kstatus_hides() -> None:
     assert (assess(subject, CONTEXT).reason, kstatus.compute(subject)[1]) == ("FailedCreate", "LessReplicas")
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(deadline=None, database=None)
 @given(OBJECTS)
 def test_any_object_is_judged_as_kstatus_does_or_as_a_difference_says(subject: Manifest) -> None:
     ours, theirs = judge_both(subject)

@@ -92,14 +92,14 @@ def assert_fits(verdict: Verdict) -> None:
     assert verdict.message.isprintable()
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(deadline=None, database=None)
 @given(objects())
 def test_no_object_can_make_a_rule_raise(subject: Manifest) -> None:
     assert_fits(assess(subject, CONTEXT))
     assert_fits(assess(subject, Context(checks=matching(CHECKS, subject))))
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(deadline=None, database=None)
 @given(st.lists(objects(), max_size=3))
 def test_no_pod_can_make_its_explanation_raise(pods: list[Manifest]) -> None:
     for verdict in (explain(pods), *map(explain_namespace, pods)):
@@ -107,7 +107,7 @@ def test_no_pod_can_make_its_explanation_raise(pods: list[Manifest]) -> None:
             assert_fits(verdict)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(deadline=None, database=None)
 @given(JSON, JSON)
 def test_what_is_no_object_is_still_judged(api_version: Any, kind: Any) -> None:
     assert_fits(assess({"apiVersion": api_version, "kind": kind}, CONTEXT))

@@ -29,7 +29,7 @@ def test_a_message_is_one_stable_line(said: str, kept: str) -> None:
     assert Verdict(State.FAILED, "Broken", said).message == kept
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(deadline=None, database=None)
 @given(st.text(max_size=3000))
 def test_a_stable_message_stays_as_it_is(said: str) -> None:
     assert stable(stable(said)) == stable(said)

@@ -331,7 +331,7 @@ def test_what_a_ref_may_stand_for(ref: str, names: tuple[str, ...]) -> None:
 URLS = st.from_regex(r"(https?|ssh|ext|file|git)?:?/?/?[a-z0-9@:.%\[\]-]{0,20}[/:]?[ -~]{0,20}", fullmatch=True)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(deadline=None)
 @given(text=URLS | st.text(max_size=60))
 @example("ssh://git@h/x\u2028y")
 @example("https://h\t/x")
@@ -352,7 +352,7 @@ def test_whatever_passes_is_one_of_our_forms(text: str) -> None:
         assert (parts.hostname, parts.password) == (repository.host, None)
 
 
-@settings(max_examples=60, deadline=None)  # each one asks git
+@settings(deadline=None)  # each one asks git
 @given(ref=st.text("ab/.@{}~^:?*[\\-~ \n\x7fü", min_size=1, max_size=8) | st.text(min_size=1, max_size=8))
 def test_no_ref_passes_that_git_would_refuse(ref: str) -> None:
     try:

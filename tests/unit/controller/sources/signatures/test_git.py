@@ -27,7 +27,7 @@ PATH = "spec.sources[0].git"
 NOW = time.time()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def gpg(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpgHome]:
     with gpg_home(tmp_path_factory.mktemp("g") / "h") as home:
         home.make_key()
@@ -98,7 +98,6 @@ def test_tags_that_are_signed(repository: GitRepository, gpg: GpgHome, ssh: SshK
     "options",
     [
         ["rsa", "-b", "2048"],
-        ["rsa", "-b", "4096"],
         ["ecdsa", "-b", "256"],
         ["ecdsa", "-b", "384"],
         ["ecdsa", "-b", "521"],

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import Deployed, config_map, exists
 from tests.support.charts import chart_of
-from tests.support.installations import install
-from tests.support.registry import LocalRegistry
 from tests.support.tenants import ANN, BEN, OWN, Tenants
 
 pytestmark = pytest.mark.timeout(300)
@@ -64,12 +59,8 @@ BOMBS: dict[str, tuple[str, dict[str, bytes], str]] = {
 
 
 @pytest.fixture(scope="module")
-def tenants(fresh_kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[Tenants]:
-    with install(fresh_kwok_cluster, registry, settings.running, "restricted", f"--memory={LIMIT}") as world:
-        tenants = Tenants(world)
-        for name in ("tenant", "other"):
-            tenants.admit(name)
-        yield tenants
+def controller_options() -> tuple[str, ...]:
+    return (f"--memory={LIMIT}",)
 
 
 def apply_bomb(tenants: Tenants, name: str, bomb: str) -> Deployed:

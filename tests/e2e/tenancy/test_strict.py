@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -33,7 +34,7 @@ IMAGE = source("image", REFERENCE, COSIGN)
 SIGNED = {
     "image": IMAGE,
     "commit": source("git", COMMIT, PGP),
-    "file": source("http", FILE, {"minisign": {"publicKey": f"RW{'A' * 54}"}}),
+    "file": source("http", FILE, COSIGN),
     "chart": source("chart", CHART, {"provenance": PGP}),
     "chart in a registry": source("chart", OCI_CHART, COSIGN),
 }
@@ -192,6 +193,12 @@ def strict(tenants: Tenants) -> Iterator[World]:
     world.wait(lambda: not refusal(world, plug_in("example.com/listed")), "the listed kind admitted")
     yield world
     world.cluster.kubectl("delete", "-k", str(FOLDER))
+    for spec in (helm(password="a"), plug_in("example.com/s3"), {"sources": [source("http", FILE)]}):
+        world.wait(partial(is_admitted, world, spec), "the policies out of force")  # which takes a moment
+
+
+def is_admitted(world: World, spec: Manifest) -> bool:
+    return not refusal(world, spec)
 
 
 def refusal(world: World, spec: Manifest) -> str:

@@ -42,6 +42,7 @@ def approving(tenants: Tenants) -> Iterator[Tenants]:
     tenants.world.wait(is_enforced, "the policy")
     yield tenants
     kubectl("delete", "-k", str(REQUIRED))
+    tenants.world.wait(lambda: not is_enforced(), "the policy out of force")  # which takes the API server a moment
 
 
 def approve(deployed: Deployed) -> str:

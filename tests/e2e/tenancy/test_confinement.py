@@ -56,5 +56,10 @@ def test_a_file_of_values_is_named_so_that_helm_reads_another(tenants: Tenants, 
 
 
 def test_what_confines_the_programs_is_in_the_log(tenants: Tenants) -> None:
-    told = [json.loads(line) for line in tenants.world.controller.log.splitlines() if "confinement of git" in line]
+    tenants.world.restart()  # it is said at the start
+
+    def find() -> list[str]:
+        return [line for line in tenants.world.controller.log.splitlines() if "confinement of git" in line]
+
+    told = [json.loads(line) for line in tenants.world.wait(find, "it is said")]
     assert {"confinement", "files", "network"} <= set(told[0])

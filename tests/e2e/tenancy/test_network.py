@@ -15,13 +15,9 @@ from typing import Any
 
 import pytest
 
-from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
 from tests.support.bundles import Deployed, Manifest
 from tests.support.faulty_registry import Faults, FaultyRegistry
-from tests.support.installations import install
-from tests.support.private_sources import Authority, secret_manifest
-from tests.support.registry import LocalRegistry
+from tests.support.private_sources import Authority
 from tests.support.tenants import ANN, OWN, Tenants
 from tests.support.web_servers import FaultyServer
 
@@ -67,9 +63,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="module")
-def tenants(
-    fresh_kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, servers: Servers
-) -> Iterator[Tenants]:
+def controller_options(servers: Servers) -> tuple[str, ...]:
     hosts = (
         servers.plain.host,
         servers.secured.host,
@@ -78,12 +72,7 @@ def tenants(
         "*.254",
         "168.63.129.16",
     )
-    options = ("--denied-networks=127.0.0.2/32", f"--allowed-hosts={','.join(hosts)},[64:ff9b::a9fe:a9fe]")
-    with install(fresh_kwok_cluster, registry, settings.running, "restricted", *options) as world:
-        tenants = Tenants(world)
-        tenants.admit("tenant")
-        tenants.put("tenant", "secrets", secret_manifest("tenant", "login", {"username": "ann", "password": "secret"}))
-        yield tenants
+    return ("--denied-networks=127.0.0.2/32", f"--allowed-hosts={','.join(hosts)},[64:ff9b::a9fe:a9fe]")
 
 
 def http(url: str, **fields: Any) -> Manifest:
@@ -160,7 +149,7 @@ def test_a_token_server_is_no_way_inside(tenants: Tenants, servers: Servers) -> 
 def test_credentials_do_not_go_where_nobody_is_verified(tenants: Tenants, servers: Servers) -> None:
     unverified = {"auth": {"secret": {"name": "login"}}, "insecureSkipTLSVerify": True}
     servers.secured.add("/private.json", SECRET, authorization="Basic asked-for")
-    servers.registry.logins = {"ann": "secret"}
+    servers.registry.logins = {"tenant": "secret"}
     seen, asked = len(servers.secured.requests), len(servers.registry.requests)
     image = {"kind": "image", "image": {"ref": f"{servers.registry.host}/bundle:v1", **unverified}}
     for name, source in (("file", http(f"{servers.secured.address}/private.json", **unverified)), ("image", image)):
