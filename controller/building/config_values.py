@@ -33,9 +33,6 @@ LEVELS = 100
 MOST_BYTES = MEBIBYTE
 """Size of the merged config as JSON."""
 _PLACE = "spec.configFrom"
-# The chart, the template and the line.
-_PLACE_OF_FAILURE = re.compile(r'((?:the chart|"[^"]*"): [^\s:]+:\d+(?::\d+)?: )')
-_PLACE_OF_PROCESSOR = re.compile(r"(spec\.processors\[\d+\][\w.\[\]]*: )")
 _QUOTED = re.compile(r'"[^"]*"')
 _WITHHELD = (
     'the rendering failed; its message is not shown because values come from a Secret; run "rukpak render" with other '
@@ -217,8 +214,7 @@ def withhold_values(error: BundleError, values: Sequence[Any]) -> BundleError:
     """Return the error of a rendering without values, and texts that a template or a program may have made of them."""
     message = error.message
     if error.reason in (Reason.RENDER_FAILED, Reason.PROCESSOR_FAILED):
-        place = _PLACE_OF_FAILURE.match(message) or _PLACE_OF_PROCESSOR.match(message)
-        message = f"{place[1] if place else ''}{_WITHHELD}"
+        message = BundleError(error.reason, _WITHHELD, place=error.place).message
     elif error.reason is Reason.INVALID_BUNDLE:
         message = _QUOTED.sub(f'"{HIDDEN}"', message)
     if values:

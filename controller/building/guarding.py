@@ -223,7 +223,8 @@ class Calls:
                 place, f"does not keep its contract: {method} raised a BundleError without a usable reason"
             )
         checked = BundleError(reason, _line(message), retry_after=error.retry_after)
-        checked.place = place  # what the message says about it is up to the plug-in
+        # What the message says about it is up to the plug-in.
+        checked.place = error.place if str(getattr(error, "place", "")).startswith(place) else place
         return checked
 
 

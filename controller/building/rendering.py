@@ -512,7 +512,9 @@ def render_in_child(
         error = json.loads((folder / _ERROR).read_bytes())
         if plugin := error["plugin"]:
             count_failure(*plugin)
-        raise BundleError(Reason(error["reason"]), error["message"])
+        failure = BundleError(Reason(error["reason"]), error["message"])
+        failure.place = error["place"]
+        raise failure
     if status == _OUT_OF_MEMORY or status < 0:
         problem = f"rendering needs more than {describe_bytes(address_space(means.limits))} of memory"
         raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle")
@@ -648,7 +650,7 @@ def main(folder: Path) -> None:
             (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))
     except BundleError as error:
         plugin = error.plugin if isinstance(error, PluginError) else None
-        told = {"reason": error.reason.value, "message": error.message, "plugin": plugin}
+        told = {"reason": error.reason.value, "message": error.message, "place": error.place, "plugin": plugin}
         (folder / _ERROR).write_text(json.dumps(told), "utf-8")
     except MemoryError:
         os._exit(_OUT_OF_MEMORY)

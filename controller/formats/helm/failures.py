@@ -79,6 +79,8 @@ _VALUES = re.compile(
 _TEMPLATE = re.compile(r".*template: (?P<where>\S+?:\d+(?::\d+)?): (?:executing \".*?\" )?(?P<what>.*)", re.DOTALL)
 # The same, as Helm 4 prints it: each template on lines of its own.
 _TRACE = re.compile(r"(?:.*\n)?(?P<where>[^\n]+:\d+(?::\d+)?)\n  (?:executing \"[^\"\n]*\" )?(?P<what>\S.*)", re.DOTALL)
+# Of a template: the place of an error is shown even where its text may be made of values.
+_LOCATION = re.compile(r"[^\s:]+:\d+(:\d+)?")
 _EXECUTION = re.compile(r"(?:execution|parse) error at \((?P<where>[^)]*)\): (?P<what>.*)", re.DOTALL)
 _YAML = re.compile(r"YAML parse error on (?P<where>\S+): (?:error converting YAML to JSON: )?(?P<what>.*)", re.DOTALL)
 
@@ -267,7 +269,12 @@ def explain(
         if found := pattern.match(text):
             where, what = (_shorten(redact(found[name])) for name in ("where", "what"))
             remedy = _LOOKUP_REMEDY if _is_executed(text) and needs_lookup(text) else ""
-            return BundleError(Reason.RENDER_FAILED, f"{where}: {what}{remedy}", place=place)
+            problem = f"{what}{remedy}"
+            if _LOCATION.fullmatch(where):
+                place = f"{place}: {where}"
+            else:
+                problem = f"{where}: {problem}"
+            return BundleError(Reason.RENDER_FAILED, problem, place=place)
     return BundleError(Reason.RENDER_FAILED, _shorten(redact(text)) or "Helm failed without a message", place=place)
 
 

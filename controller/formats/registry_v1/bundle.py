@@ -24,7 +24,13 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, ContentTree, Limits
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
-from rukpak.controller.formats.manifests import Document, TextBudget, end_last_line, read_documents
+from rukpak.controller.formats.manifests import (
+    Document,
+    InvalidDocumentError,
+    TextBudget,
+    end_last_line,
+    read_documents,
+)
 from rukpak.controller.formats.objects import Object
 from rukpak.controller.formats.recognition import (
     ANNOTATIONS,
@@ -397,10 +403,8 @@ def _warn_of_unknown(name: str, paths: Sequence[str]) -> list[str]:
 def _read_documents(root: Path, file: str, budget: TextBudget) -> Iterator[Document]:
     try:
         yield from read_documents(end_last_line(_read_file(root, file, budget)), file, strict=False, budget=budget)
-    except BundleError as error:
-        if error.reason is Reason.RENDER_LIMIT_EXCEEDED:
-            raise
-        raise _unparsable(file, f"line {error.message.removeprefix(f'{file}:')}") from error
+    except InvalidDocumentError as error:
+        raise _unparsable(file, f"line {error.line}: {error.problem}") from error
 
 
 def _wrong_type(file: str, error: WrongTypeError) -> BundleError:

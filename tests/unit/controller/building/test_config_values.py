@@ -168,16 +168,16 @@ def test_errors_of_a_rendering_do_not_show_values_of_secrets() -> None:
 ENCODED = "aHVudGVyMg=="
 FAILURES = {
     "a message of a template": (
-        Reason.RENDER_FAILED, f'"c": c/templates/a.yaml:3:4: {ENCODED}',
+        Reason.RENDER_FAILED, ENCODED, '"c": c/templates/a.yaml:3:4',
         '"c": c/templates/a.yaml:3:4: the rendering failed',
     ),
-    "a message without a place": (Reason.RENDER_FAILED, f"the chart: {ENCODED}", "the rendering failed; its message"),
+    "a message without a place": (Reason.RENDER_FAILED, f"{ENCODED}:1: x", "", "the rendering failed; its message"),
     "a message of a program": (
-        Reason.PROCESSOR_FAILED, f'spec.processors[0].parameters.functions[1]: "check": {ENCODED}',
+        Reason.PROCESSOR_FAILED, f'"check": {ENCODED}', "spec.processors[0].parameters.functions[1]",
         "spec.processors[0].parameters.functions[1]: the rendering failed",
     ),
     "a text of an object": (
-        Reason.INVALID_BUNDLE, f'c/templates/a.yaml:1: metadata.name: "{ENCODED}" is no name',
+        Reason.INVALID_BUNDLE, f'metadata.name: "{ENCODED}" is no name', "c/templates/a.yaml:1",
         'c/templates/a.yaml:1: metadata.name: "…" is no name',
     ),
 }  # fmt: skip
@@ -185,12 +185,12 @@ FAILURES = {
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_what_a_template_made_of_a_value_of_a_secret_is_not_shown(name: str) -> None:
-    reason, message, expect = FAILURES[name]
+    reason, problem, place, expect = FAILURES[name]
     spec = spec_of({"kind": "Secret"}, config={"values": {"password": "hunter2"}}, format_name="helm")
-    shown = withhold(BundleError(reason, message), spec)
+    shown = withhold(BundleError(reason, problem, place=place), spec)
     assert shown.message.startswith(expect)
     assert ENCODED not in shown.message
-    plain = BundleError(reason, message)
+    plain = BundleError(reason, problem, place=place)
     assert withhold(plain, spec_of({}, format_name="helm")) is plain
 
 
