@@ -26,7 +26,7 @@ from rukpak.api.errors import BundleError
 from rukpak.controller.cli.command import MISUSE, NoConsentError, explain, tell
 from rukpak.controller.cli.parser import program, suggest
 from rukpak.controller.cli.verbs import GROUPS, VERBS, make_parser
-from rukpak.controller.views.mistakes import FailedError, MisuseError
+from rukpak.controller.views import FailedError, MisuseError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141

@@ -1,10 +1,10 @@
-"""`rukpak pause`, `resume`, `reconcile`, `approve`, `deny` and `history`: changes of a BundleDeployment.
+"""`rukpak pause`, `resume`, `reconcile`, `approve`, `deny`, `history` and `rollback`: changes of a BundleDeployment.
 
 Each changes spec or an annotation, and tells with `--wait` what that leads to. What waits for approval is shown, and
 then exactly that is approved or denied: the request carries the resourceVersion of what was shown, so that what has
 changed meanwhile is neither approved nor denied.
 
-`history` shows the revisions that are kept, to which `rollback` (rollback.py) goes back.
+`history` shows the revisions that are kept; `rollback` pins a BundleDeployment to one of them, or undoes that.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment, HistoryEntry, Pending, Status, dump
 from rukpak.controller.building.revision import Revision
-from rukpak.controller.cli.command import FAILED, confirm, connect, tell, tell_all
+from rukpak.controller.cli.command import FAILED, NoConsentError, confirm, connect, tell, tell_all
 from rukpak.controller.cli.deployments import (
     AWAITING_CONTROLLER,
     DONE,
@@ -36,10 +37,24 @@ from rukpak.controller.cli.deployments import (
     wait_if_asked,
 )
 from rukpak.controller.cli.parser import program
+from rukpak.controller.content.limits import one_line
+from rukpak.controller.kube.client import Client
 from rukpak.controller.status.report import describe_changes, short
-from rukpak.controller.views.access import Deployments, open_store
-from rukpak.controller.views.acts import PAUSE, RESUME, Choice, find_kept, kept_revisions, make_request, send
-from rukpak.controller.views.mistakes import FailedError, MisuseError
+from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.access import (
+    PAUSE,
+    RESUME,
+    Choice,
+    Deployments,
+    Manifest,
+    find_kept,
+    find_previous,
+    kept_revisions,
+    make_request,
+    open_store,
+    pin,
+    send,
+)
 from rukpak.controller.views.texts import Cell, Color, Painted, age, dump_as, is_colored, to_table
 
 RETRY_SECONDS = 10.0
@@ -192,8 +207,8 @@ def _describe_choice(verb: str, choice: Choice) -> Iterator[str]:
         yield "  Permission: and more"
     account = pending.service_account_name
     yield f"  Applied as: {f'ServiceAccount {account}' if account else 'the controller'}"
-    for pin in pending.sources:
-        yield f"  Source:    {pin.kind} {pin.resolved}"
+    for each in pending.sources:
+        yield f"  Source:    {each.kind} {each.resolved}"
     for problem in pending.problems:
         yield f"  Problem:   {problem}"
 
@@ -255,3 +270,71 @@ def read_kept(options: argparse.Namespace) -> tuple[BundleDeployment, Revision]:
         kept = ", ".join(map(short, kept_revisions(deployment.status))) or "none"
         raise FailedError(f"{name}: revision {given['digest'][:12]} is not kept; kept revisions: {kept}")
     return deployment, found
+
+
+def roll_back(options: argparse.Namespace) -> int:
+    """Roll a BundleDeployment back, or forward again; return the exit status.
+
+    Raises: MisuseError, ApiError, ConfigurationError.
+    """
+    if options.undo and options.to:
+        raise MisuseError("specify only one of --to and --undo")
+    client = connect(options)
+    deployments = Deployments(client)
+    found, deployment = deployments.read(options.name)
+    if options.undo:
+        _ask_to_undo(client, options, found)
+        digest, done = None, "rollback undone"
+    else:
+        digest = _choose_revision(deployment, options.to)
+        done = f"rolled back to revision {short(digest)}"
+    value = pin(deployments, deployment, digest)
+    values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
+    if digest:
+        undo = f"{program()} rollback {options.name} --undo"
+        tell(f"new content and config are ignored until the rollback is undone: {undo}")
+    return conclude("rollback", options, values, failures, done=done)
+
+
+def _choose_revision(deployment: BundleDeployment, text: str) -> str:
+    """Return the digest of the revision that the user names, or else of the last one that was healthy."""
+    status, name = deployment.status, deployment.metadata.name
+    if not text:
+        if found := find_previous(status):
+            return found
+        raise FailedError(f"{name}: no earlier revision that was healthy is kept; name one with --to")
+    if found := find_kept(status, text):
+        return found
+    kept = ", ".join(map(short, kept_revisions(status))) or "none"
+    raise FailedError(f"{name}: --to: not one of the revisions that are kept: {kept}")
+
+
+def _ask_to_undo(client: Client, options: argparse.Namespace, found: Manifest) -> None:
+    """Show what the BundleDeployment leads to without the pin, and ask.
+
+    Raises: FailedError if nothing is pinned, or the user declines; MisuseError, ApiError, ConfigurationError.
+    """
+    if not found["spec"].get("pinnedRevision"):
+        raise FailedError(f"{options.name}: not rolled back: spec.pinnedRevision is not set")
+    for line in _preview(client, options, found):
+        tell(one_line(line))
+    confirm(options, "nothing was undone")
+
+
+def _preview(client: Client, options: argparse.Namespace, found: Manifest) -> Iterator[str]:
+    from rukpak.controller.cli.content import Draft  # noqa: PLC0415
+    from rukpak.controller.cli.diff import compare  # noqa: PLC0415
+    from rukpak.controller.cli.render import render_new  # noqa: PLC0415
+    from rukpak.controller.views.comparison import summarize  # noqa: PLC0415 - slow to import, and only needed here
+
+    unpinned = Draft(value=found, origin=f'BundleDeployment "{options.name}"').with_spec(
+        {key: value for key, value in found["spec"].items() if key != "pinnedRevision"}
+    )
+    try:
+        _, reviewed = render_new(client, options, unpinned)
+    except NoConsentError:
+        yield "warning: what follows is not shown, since no Secret was read"
+    except BundleError as error:  # the controller may be able to fetch what this machine is not
+        yield f"warning: what follows cannot be shown: {error.reason.value}: {error.message}"
+    else:
+        yield from summarize(compare(reviewed, options))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rukpak.controller.content.limits import visible
-from rukpak.controller.views.mistakes import FailedError, MisuseError
+from rukpak.controller.views import FailedError, MisuseError
 
 if TYPE_CHECKING:
     from rukpak.controller.kube.client import Client, User

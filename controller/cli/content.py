@@ -57,8 +57,8 @@ from rukpak.controller.sources.config_map import KEY, MOST_BYTES, Part, split
 from rukpak.controller.sources.http import is_file_name, read_body
 from rukpak.controller.sources.image.reference import parse_reference
 from rukpak.controller.untrusted import mapping, mappings
+from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import MANAGER, Manifest
-from rukpak.controller.views.mistakes import FailedError, MisuseError
 
 OCI = "oci://"
 _URLS = ("https://", "http://")

@@ -17,10 +17,9 @@ from rukpak.controller.cli.content import is_described
 from rukpak.controller.cli.deployments import ProgressLine
 from rukpak.controller.cli.render import find, find_new, list_stored, read_stored
 from rukpak.controller.kube.client import Client
-from rukpak.controller.views import dry_run
+from rukpak.controller.views import MisuseError, dry_run
 from rukpak.controller.views.comparison import Comparison, to_value, write
 from rukpak.controller.views.dry_run import Reviewed, compare_two
-from rukpak.controller.views.mistakes import MisuseError
 from rukpak.controller.views.texts import dump_as, is_colored
 
 DIFFERENT = 1

@@ -24,8 +24,8 @@ from rukpak.controller.kube.events import EVENTS, NAMESPACE, count_of, last_seen
 from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.untrusted import text
+from rukpak.controller.views import FailedError
 from rukpak.controller.views.access import Deployments, Manifest, follow
-from rukpak.controller.views.mistakes import FailedError
 from rukpak.controller.views.texts import age, show, to_table
 
 _HEADING = ("LAST SEEN", "TYPE", "REASON", "MESSAGE")

@@ -22,7 +22,7 @@ from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.untrusted import text
-from rukpak.controller.views.mistakes import FailedError, MisuseError
+from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.texts import dump_as, to_table
 
 _FLAGS = {"inProgress": "in_progress", "failed": "failed", "current": "expr"}

@@ -62,10 +62,10 @@ from rukpak.controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secr
 from rukpak.controller.sources.image.registry import push_image
 from rukpak.controller.status.report import short
 from rukpak.controller.untrusted import is_object_name, mapping
+from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import MANAGER, Deployments, Manifest
 from rukpak.controller.views.comparison import Change, Comparison, outline, summarize, write
 from rukpak.controller.views.dry_run import Reviewed
-from rukpak.controller.views.mistakes import FailedError, MisuseError
 from rukpak.controller.views.texts import name_of, show
 
 _AUTOMATIC = "Automatic"

@@ -35,8 +35,8 @@ from rukpak.controller.observe.health.explain import explain, explained, pods_of
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import key_of, project
+from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import Manifest, attempt
-from rukpak.controller.views.mistakes import FailedError, MisuseError
 from rukpak.controller.views.texts import name_of, to_yaml
 
 MANAGER = "rukpak-install-controller"

@@ -28,7 +28,7 @@ from rukpak.controller.building.entry_points import check, find_installed, find_
 from rukpak.controller.cli.command import FAILED, connect, explain
 from rukpak.controller.cli.deployments import SHOWN_NAMES, Holder, is_served, read_holder, read_if_exists, server_time
 from rukpak.controller.content.limits import one_line
-from rukpak.controller.formats.helm.program import make_finder
+from rukpak.controller.formats.helm.format import make_finder
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.configuration import find_context
 from rukpak.controller.kube.discovery import Discovery

@@ -29,7 +29,7 @@ from rukpak.controller.content.limits import name_key
 from rukpak.controller.formats.objects import Identity, Object, group_of, identify
 from rukpak.controller.formats.plain import find_manifests_below
 from rukpak.controller.untrusted import path_below
-from rukpak.controller.views.mistakes import MisuseError
+from rukpak.controller.views import MisuseError
 from rukpak.controller.views.texts import to_json
 
 if TYPE_CHECKING:

@@ -41,9 +41,9 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of, project
 from rukpak.controller.untrusted import is_object_name, mapping, mappings, strings
+from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import MANAGER, REQUESTS, attempt
 from rukpak.controller.views.comparison import SERVER_METADATA, clean
-from rukpak.controller.views.mistakes import FailedError, MisuseError
 
 FLUX_NAMESPACE = "flux-system"
 """Where Flux keeps Kustomizations unless it is told otherwise."""

@@ -25,8 +25,8 @@ from rukpak.controller.kube.resources import CLUSTER_ROLES, ROLES, GroupVersionK
 from rukpak.controller.permissions.permissions import Permissions, added, digest_of, look_up, permissions_of
 from rukpak.controller.permissions.statement import Line, Topic, to_lines
 from rukpak.controller.untrusted import mapping
+from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.dry_run import Reviewed
-from rukpak.controller.views.mistakes import FailedError, MisuseError
 from rukpak.controller.views.texts import dump_as, list_of, to_json, to_yaml
 
 _ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}

@@ -29,7 +29,7 @@ from rukpak.controller.playground.registry import Registry
 from rukpak.controller.playground.settings import Settings, read_settings
 from rukpak.controller.playground.waiting import wait_for
 from rukpak.controller.processes.programs import Mechanisms
-from rukpak.controller.views.mistakes import FailedError
+from rukpak.controller.views import FailedError
 
 NAME = "playground"
 PROGRAMS = (*CONTROL_PLANE, "kwok", "registry")

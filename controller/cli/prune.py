@@ -24,8 +24,8 @@ from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.revisions.store import unpack_whole
+from rukpak.controller.views import FailedError
 from rukpak.controller.views.access import Deployments, attempt, open_store
-from rukpak.controller.views.mistakes import FailedError
 
 _NEEDED = frozenset({"list", "delete"})
 _STAYS = "may hold data or is marked to be kept; delete it with kubectl if nobody needs it"

@@ -85,10 +85,10 @@ from rukpak.controller.observe.records import key_of
 from rukpak.controller.settings import Settings
 from rukpak.controller.sources.config_map import KEY
 from rukpak.controller.untrusted import mapping
+from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import Deployments, attempt, open_store
+from rukpak.controller.views.comparison import mask
 from rukpak.controller.views.dry_run import Reviewed
-from rukpak.controller.views.masking import mask
-from rukpak.controller.views.mistakes import FailedError, MisuseError
 from rukpak.controller.views.texts import list_of, name_of, to_json, to_yaml
 
 NAME = "bundle"

@@ -15,7 +15,7 @@ from rukpak.controller.manager.assemble import assemble
 from rukpak.controller.manager.process import return_freed_memory
 from rukpak.controller.manager.serving import ListenError
 from rukpak.controller.settings import Settings
-from rukpak.controller.views.mistakes import FailedError, MisuseError
+from rukpak.controller.views import FailedError, MisuseError
 
 
 def main(options: argparse.Namespace) -> int:

@@ -26,8 +26,8 @@ from rukpak.controller.cli.deployments import (
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.shard import is_unclaimed, wanted_shard
 from rukpak.controller.status.report import describe_changes
+from rukpak.controller.views import MisuseError
 from rukpak.controller.views.access import Deployments, Manifest
-from rukpak.controller.views.mistakes import MisuseError
 from rukpak.controller.views.states import (
     DeploymentState,
     describe_signer,

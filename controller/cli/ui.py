@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from rukpak.controller.cli.command import connect, tell
-from rukpak.controller.views.mistakes import FailedError, MisuseError
+from rukpak.controller.views import FailedError, MisuseError
 
 CONNECTIONS = 256
 """At the same time, one for each watch."""

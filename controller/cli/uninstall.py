@@ -32,8 +32,8 @@ from rukpak.controller.manager import log
 from rukpak.controller.manager.assemble import assemble
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.settings import Settings
+from rukpak.controller.views import FailedError
 from rukpak.controller.views.access import Deployments, Manifest, NoApiError, attempt
-from rukpak.controller.views.mistakes import FailedError
 from rukpak.controller.views.texts import name_of, some
 
 STOP_SECONDS = 10.0

@@ -440,7 +440,7 @@ DEPLOYMENTS = {
             _options(*RENDERING),
             _defaults(from_cluster=False, capabilities=None),
         ),
-        entry="rollback:main",
+        entry="changes:roll_back",
     ),
     "prune": Verb(
         summary="delete objects that no revision contains",

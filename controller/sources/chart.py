@@ -64,10 +64,10 @@ from rukpak.controller.sources.http import (
     read_signature,
 )
 from rukpak.controller.sources.pace import check_deadline
+from rukpak.controller.sources.signatures import UnusableKeysError, checking
 from rukpak.controller.sources.signatures.openpgp import read_keys
 from rukpak.controller.sources.signatures.provenance import PROVENANCE_BYTES, ChartArchive, split
 from rukpak.controller.sources.signatures.provenance import verify as verify_provenance
-from rukpak.controller.sources.signatures.verdicts import UnusableKeysError, checking
 from rukpak.controller.sources.transport import Transport
 from rukpak.controller.sources.trust import certificate_problems, certificates_of, credential_headers
 

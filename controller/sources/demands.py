@@ -27,8 +27,7 @@ from rukpak.api.v1alpha2.references import SecretReference
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.api.v1alpha2.verification import Demanded, Verification
 from rukpak.controller.content.limits import quote
-from rukpak.controller.sources.addresses import embedded
-from rukpak.controller.sources.hosts import PORTS
+from rukpak.controller.sources.hosts import PORTS, embedded
 from rukpak.controller.sources.image.reference import HUB, HUB_NAMES, parse_reference
 
 OPTION = "--require-verified"

@@ -37,8 +37,7 @@ from rukpak.controller.content.zip import Seekable, Unsupported, is_zip, read_zi
 from rukpak.controller.sources.hosts import PORTS, Location, check_host
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.routes import describe_host
-from rukpak.controller.sources.signatures import SignatureError, cosign
-from rukpak.controller.sources.signatures.verdicts import checking
+from rukpak.controller.sources.signatures import SignatureError, checking, cosign
 from rukpak.controller.sources.transport import Response, StatusError, Transport
 from rukpak.controller.sources.trust import (
     certificate_problems,

@@ -9,7 +9,7 @@ source.
 A proxy resolves names itself. What it answers for a name that is not resolved here, or that has another address there,
 is left to its own rules.
 
-Not here: which proxy is meant (api/proxies.py), which addresses are allowed (addresses.py), connecting (transport.py,
+Not here: which proxy is meant (api/proxies.py), which addresses are allowed (hosts.py), connecting (transport.py,
 git/connection.py).
 """
 
@@ -24,8 +24,7 @@ from rukpak.api.plugins import Network
 from rukpak.api.proxies import Proxy, is_literal, plain_name
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
-from rukpak.controller.sources.addresses import admit
-from rukpak.controller.sources.hosts import Location
+from rukpak.controller.sources.hosts import Location, admit
 from rukpak.controller.sources.trust import ClientCertificate
 
 NOT_RESOLVED = "its name cannot be resolved"

@@ -18,9 +18,8 @@ from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.ui.model import seal
 from rukpak.controller.untrusted import field, text
-from rukpak.controller.views.access import Deployments
-from rukpak.controller.views.acts import PAUSE, RESUME, Choice, find_kept, make_request, pin, send
-from rukpak.controller.views.mistakes import FailedError
+from rukpak.controller.views import FailedError
+from rukpak.controller.views.access import PAUSE, RESUME, Choice, Deployments, find_kept, make_request, pin, send
 
 RIGHT_SECONDS = 30.0
 """How long an answer about rights is kept."""

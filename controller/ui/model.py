@@ -20,9 +20,8 @@ from rukpak.controller.apply.leftovers import LAST_APPLIED
 from rukpak.controller.kube.events import count_of, last_seen
 from rukpak.controller.status.report import describe_changes, short
 from rukpak.controller.untrusted import mapping, text
-from rukpak.controller.views.access import Manifest
-from rukpak.controller.views.acts import find_previous
-from rukpak.controller.views.masking import mask
+from rukpak.controller.views.access import Manifest, find_previous
+from rukpak.controller.views.comparison import mask
 from rukpak.controller.views.objects import Node
 from rukpak.controller.views.states import (
     STALLING,

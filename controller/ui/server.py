@@ -49,10 +49,10 @@ from rukpak.controller.ui.guard import HEADERS, Guard
 from rukpak.controller.ui.model import write_yaml
 from rukpak.controller.ui.watching import Board
 from rukpak.controller.untrusted import is_object_name
+from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import Deployments, Manifest, attempt, open_store
 from rukpak.controller.views.comparison import write
 from rukpak.controller.views.dry_run import Reviewed, compare, compare_two
-from rukpak.controller.views.mistakes import FailedError, MisuseError
 
 log = logging.getLogger(__name__)
 PACKAGE = "rukpak.controller.ui"

@@ -2,12 +2,21 @@
 
 objects      START HERE: the objects of a BundleDeployment, wanted beside live; pure
 states       what a BundleDeployment is doing; pure
-comparison   what a revision would change, as values, text and data; pure
+comparison   what a revision would change, as values, text and data, without the values of Secrets; pure
 dry_run      finds that out, by a dry run of each apply
-masking      Secrets without their values; pure
 
-access       BundleDeployments, objects and stored revisions, read as the user
-acts         what users do to a BundleDeployment, as requests
+access       BundleDeployments, objects and stored revisions, read and changed as the user
 texts        YAML, JSON, tables and colors
-mistakes     what a person is told in one line instead of a traceback
+
+Not there: what a person is told in one line instead of a traceback. That is here, where it costs no import.
 """
+
+from __future__ import annotations
+
+
+class MisuseError(Exception):
+    """The command line is invalid or names a file that cannot be read; the message is one line."""
+
+
+class FailedError(Exception):
+    """A verb cannot be carried out; the message is one line, which is printed with the name of the verb."""

@@ -7,7 +7,10 @@ find a value by hashing guesses. Not here: the comparison with a cluster (dry_ru
 
 from __future__ import annotations
 
+import base64
 import difflib
+import hashlib
+import hmac
 import json
 from bisect import bisect_left
 from collections import Counter
@@ -27,7 +30,6 @@ from rukpak.controller.content.limits import one_line
 from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.status.report import describe_changes, short
 from rukpak.controller.untrusted import mapping, mappings
-from rukpak.controller.views.masking import mask
 from rukpak.controller.views.texts import SHOWN, WIDTH, Color, to_yaml
 
 Manifest = Mapping[str, Any]
@@ -41,6 +43,7 @@ _COLORS = {"+": Color.GREEN, "-": Color.RED, "@": Color.CYAN, "": Color.BOLD}
 _NOTHING = "/dev/null"
 _AROUND, _MOST_PAIRS = 3, 1_000_000
 """Lines around a change; and how many pairs of lines are compared, which takes up to a tenth of a second."""
+_HASH_DIGITS = 12
 
 
 class Change(Enum):
@@ -398,3 +401,30 @@ def _to_value(difference: Difference, key: bytes) -> dict[str, Any]:
         "after": mask(difference.after, key) if difference.after else None,
     }
     return {**about, "event": difference.hook} if difference.hook else about
+
+
+def mask(manifest: Manifest, key: bytes) -> Manifest:
+    """Return an object without the values of a Secret; any other object as it is.
+
+    Args:
+        manifest: the object.
+        key: of the hashes.
+    """
+    if (manifest.get("apiVersion"), manifest.get("kind")) != ("v1", "Secret"):
+        return manifest
+    data = {name: _mask(_decode(value), key) for name, value in mapping(manifest, "data").items()}
+    texts = {name: _mask(str(value).encode(), key) for name, value in mapping(manifest, "stringData").items()}
+    shown = {"data": data, "stringData": texts}
+    return {name: shown.get(name, value) for name, value in manifest.items()}
+
+
+def _decode(value: object) -> bytes:
+    try:
+        return base64.b64decode(str(value or ""), validate=True)
+    except ValueError:  # also of letters that are not ASCII
+        return str(value).encode()
+
+
+def _mask(value: bytes, key: bytes) -> str:
+    digits = hmac.new(key, value, hashlib.sha256).hexdigest()[:_HASH_DIGITS]
+    return f"{len(value)} {'byte' if len(value) == 1 else 'bytes'}, hash {digits}"

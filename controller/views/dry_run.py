@@ -73,6 +73,7 @@ from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_ki
 from rukpak.controller.observe.records import ObjectKey, Tree, entry_of, fields_of, key_of, pass_on, project
 from rukpak.controller.observe.relations import find_hindrance
 from rukpak.controller.processes.supervision import Supervisor
+from rukpak.controller.views import MisuseError
 from rukpak.controller.views.access import REQUESTS, Deployments, try_to_list
 from rukpak.controller.views.comparison import (
     Change,
@@ -82,7 +83,6 @@ from rukpak.controller.views.comparison import (
     compare_hooks,
     compare_revisions,
 )
-from rukpak.controller.views.mistakes import MisuseError
 
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _RENDERED = "as rendered"

@@ -45,9 +45,8 @@ from rukpak.controller.sources.git.objects import SUBMODULE, Item, Objects
 from rukpak.controller.sources.git.process import NOT_FOLLOWED, RedirectedError
 from rukpak.controller.sources.hosts import Detour, Place, place_of
 from rukpak.controller.sources.pace import check_deadline
-from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures import SignatureError, checking
 from rukpak.controller.sources.signatures.git import COMMIT, TAG, read_commit, read_keys, read_tag, verify
-from rukpak.controller.sources.signatures.verdicts import checking
 from rukpak.controller.sources.transport import Transport
 from rukpak.controller.sources.trust import (
     authorization_of,

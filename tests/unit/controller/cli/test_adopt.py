@@ -25,8 +25,8 @@ from rukpak.controller.cli.adopt import (
 from rukpak.controller.cli.other_tools import Origin, Tool
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.records import ObjectKey, project
+from rukpak.controller.views import FailedError
 from rukpak.controller.views.access import Deployments
-from rukpak.controller.views.mistakes import FailedError
 from tests.support.fake_cluster import FakeCluster
 
 KEY = ObjectKey("", "ConfigMap", "n", "a")

@@ -20,12 +20,12 @@ from rukpak.controller.views.comparison import (
     clean,
     compare_hooks,
     compare_revisions,
+    mask,
     outline,
     summarize,
     to_value,
     write,
 )
-from rukpak.controller.views.masking import mask
 
 Manifest = dict[str, Any]
 HASH_KEY = b"key"

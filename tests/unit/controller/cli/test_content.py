@@ -12,7 +12,7 @@ from rukpak.controller.cli import main
 from rukpak.controller.cli.content import is_described, make_draft
 from rukpak.controller.cli.verbs import make_parser
 from rukpak.controller.kube.resources import DEPLOYMENTS
-from rukpak.controller.views.mistakes import MisuseError
+from rukpak.controller.views import MisuseError
 from tests.support.fake_cluster import FakeCluster
 
 

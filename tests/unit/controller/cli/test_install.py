@@ -18,7 +18,7 @@ from rukpak.controller.content.archive import write_entries
 from rukpak.controller.content.disk import read_folder
 from rukpak.controller.content.tar import read_tar
 from rukpak.controller.sources.http import read_body
-from rukpak.controller.views.mistakes import MisuseError
+from rukpak.controller.views import MisuseError
 from tests.support.charts import files_of
 from tests.support.deployments import REF, observed
 from tests.support.fake_cluster import FakeCluster

@@ -22,7 +22,7 @@ from rukpak.controller.cli.installation import find_loss
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.views.mistakes import FailedError
+from rukpak.controller.views import FailedError
 from tests.support.fake_cluster import DEFINITIONS, NAMESPACES, WORKLOADS, FakeCluster
 
 IMAGE = "registry.example.com/rukpak:v9"

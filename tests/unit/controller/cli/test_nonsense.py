@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from rukpak.controller.cli import events
 from rukpak.controller.cli.status import describe_all
 from rukpak.controller.cli.tree import draw
-from rukpak.controller.views.comparison import clean
+from rukpak.controller.views.comparison import clean, mask
 from rukpak.controller.views.dry_run import overlay
-from rukpak.controller.views.masking import mask
 from rukpak.controller.views.objects import Node, by_owner, grow, make_outline
 from rukpak.controller.views.texts import to_yaml
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, LIVE, OBJECTS, nested, nonsense_in, objects_like

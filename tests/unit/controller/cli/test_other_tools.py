@@ -40,7 +40,7 @@ from rukpak.controller.cli.other_tools import (
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import ObjectKey
-from rukpak.controller.views.mistakes import FailedError, MisuseError
+from rukpak.controller.views import FailedError, MisuseError
 from tests.support.fake_cluster import FakeCluster
 
 MANAGERS = [
