@@ -55,6 +55,7 @@ from rukpak.controller.views.access import (
     pin,
     send,
 )
+from rukpak.controller.views.objects import describe_place
 from rukpak.controller.views.texts import Cell, Color, Painted, age, dump_as, is_colored, to_table
 
 RETRY_SECONDS = 10.0
@@ -241,13 +242,8 @@ def _row(entry: HistoryEntry, status: Status, now: datetime, *, colors: bool) ->
     installed = age((now - entry.installed_at).total_seconds()) if entry.installed_at else ""
     text = entry.outcome or ""
     outcome = Painted(text, _OUTCOMES.get(text, Color.NONE)) if colors else text
-    return (short(entry.revision), _state(entry, status), outcome, installed, entry.sources, entry.message)
-
-
-def _state(entry: HistoryEntry, status: Status) -> str:
-    if entry.revision == status.installed_revision:
-        return "installed"
-    return "desired" if entry.revision == status.revision else "kept"
+    place = describe_place(entry.revision, status)
+    return (short(entry.revision), place, outcome, installed, entry.sources, entry.message)
 
 
 def read_kept(options: argparse.Namespace) -> tuple[BundleDeployment, Revision]:
@@ -267,7 +263,7 @@ def read_kept(options: argparse.Namespace) -> tuple[BundleDeployment, Revision]:
     digest = find_kept(deployment.status, given["digest"])
     found = open_store(client, options.namespace).read(name, digest) if digest else None
     if found is None:
-        kept = ", ".join(map(short, kept_revisions(deployment.status))) or "none"
+        kept = _list_kept(deployment.status)
         raise FailedError(f"{name}: revision {given['digest'][:12]} is not kept; kept revisions: {kept}")
     return deployment, found
 
@@ -305,8 +301,11 @@ def _choose_revision(deployment: BundleDeployment, text: str) -> str:
         raise FailedError(f"{name}: no earlier revision that was healthy is kept; name one with --to")
     if found := find_kept(status, text):
         return found
-    kept = ", ".join(map(short, kept_revisions(status))) or "none"
-    raise FailedError(f"{name}: --to: not one of the revisions that are kept: {kept}")
+    raise FailedError(f"{name}: --to: not one of the revisions that are kept: {_list_kept(status)}")
+
+
+def _list_kept(status: Status) -> str:
+    return ", ".join(map(short, kept_revisions(status))) or "none"
 
 
 def _ask_to_undo(client: Client, options: argparse.Namespace, found: Manifest) -> None:

@@ -15,16 +15,17 @@ from rukpak.controller.building.revision import Revision
 from rukpak.controller.cli.command import tell
 from rukpak.controller.cli.content import is_described
 from rukpak.controller.cli.deployments import ProgressLine
-from rukpak.controller.cli.render import find, find_new, list_stored, read_stored
+from rukpak.controller.cli.render import find, find_new, read_stored
 from rukpak.controller.kube.client import Client
 from rukpak.controller.views import MisuseError, dry_run
+from rukpak.controller.views.access import find_digest, open_store
 from rukpak.controller.views.comparison import Comparison, to_value, write
 from rukpak.controller.views.dry_run import Reviewed, compare_two
 from rukpak.controller.views.texts import dump_as, is_colored
 
 DIFFERENT = 1
 BROKEN = 2
-_DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})").fullmatch
+_DIGEST = re.compile(r"(sha256:)?[0-9a-f]{8,64}").fullmatch
 
 
 def main(options: argparse.Namespace) -> int:
@@ -66,17 +67,12 @@ def compare(reviewed: Reviewed, options: argparse.Namespace, passing_on: Contain
 
     Raises: ApiError.
     """
-    deployment, revision = reviewed.deployment, reviewed.revision
-    digest = deployment.status.installed_revision
-    installed: Revision | None = revision
-    if digest != revision.digest:
-        installed = read_stored(reviewed.on_cluster(), options, digest) if digest else None
     line = ProgressLine(is_logged=False)
     try:
         return dry_run.compare(
             reviewed,
-            installed,
-            _name_bundle(deployment, options),
+            lambda digest: read_stored(reviewed.on_cluster(), options, digest),
+            _name_bundle(reviewed.deployment, options),
             lambda done, count: line.show(f"comparing {done} of {count} objects"),
             passing_on,
         )
@@ -96,10 +92,9 @@ def _read_named(client: Client, options: argparse.Namespace, flag: str, text: st
 
     Raises: MisuseError if there is none, or more than one; ApiError.
     """
-    match = _DIGEST(text)
-    known = list_stored(client, options) if match else []
-    found = [digest for digest in known if match and digest.removeprefix("sha256:").startswith(match[1])]
-    revision = read_stored(client, options, found[0], required=True) if len(found) == 1 else None
+    known = open_store(client, options.namespace).digests(options.name) if _DIGEST(text) else []
+    digest = find_digest(known, text)
+    revision = read_stored(client, options, digest, required=True) if digest else None
     if revision is None:
         stored = f"; stored are {', '.join(known)}" if known else ""
         raise MisuseError(f'{flag} "{text}": not the digest of one stored revision, nor its beginning{stored}')

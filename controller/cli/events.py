@@ -13,19 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from rukpak.api import names
 from rukpak.controller.cli.command import FAILED, connect, tell
-from rukpak.controller.cli.deployments import find_each
+from rukpak.controller.cli.deployments import find_each, read_holder
 from rukpak.controller.cli.verbs import LEVELS
 from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import QUOTING, ApiError
 from rukpak.controller.kube.events import EVENTS, NAMESPACE, count_of, last_seen, select_about
-from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.untrusted import text
 from rukpak.controller.views import FailedError
-from rukpak.controller.views.access import Deployments, Manifest, follow
+from rukpak.controller.views.access import Deployments, Manifest, follow, typed
 from rukpak.controller.views.texts import age, show, to_table
 
 _HEADING = ("LAST SEEN", "TYPE", "REASON", "MESSAGE")
@@ -47,7 +45,7 @@ def show_events(options: argparse.Namespace) -> int:
     if options.watch:
         return _follow_events(client, options)
     path, selector = EVENTS.path(NAMESPACE), select_about(options.name)
-    found = sorted(map(_typed, client.list(path, field_selector=selector)), key=last_seen)
+    found = sorted((typed(EVENTS, each) for each in client.list(path, field_selector=selector)), key=last_seen)
     if not (found or options.output):
         tell("no Events; the API server deletes them after an hour")
     print(show(found, options.output) if options.output else _tabulate(found), end="")
@@ -60,14 +58,10 @@ def _follow_events(client: Client, options: argparse.Namespace) -> int:
     for _, event in follow(client, EVENTS.path(NAMESPACE), field_selector=select_about(options.name), order=last_seen):
         name, count = event["metadata"]["name"], count_of(event)
         if seen.get(name) != count:  # deleted Events are not news
-            text = show([_typed(event)], options.output) if options.output else f"{_event_line(event)}\n"
+            text = show([typed(EVENTS, event)], options.output) if options.output else f"{_event_line(event)}\n"
             print(text, end="", flush=True)
         seen[name] = count
     return 0
-
-
-def _typed(event: Mapping[str, Any]) -> Manifest:
-    return {"apiVersion": EVENTS.api_version, "kind": EVENTS.kind, **event}
 
 
 def _tabulate(events: Iterable[Manifest]) -> str:
@@ -117,11 +111,12 @@ def show_logs(options: argparse.Namespace) -> int:
 
 def _holder(client: Client, options: argparse.Namespace) -> str:
     try:
-        lease = client.get(LEASES.path(options.namespace, names.LEASE)).value
+        holder = read_holder(client, options.namespace)
     except ApiError:
+        holder = None
+    if holder is None:
         return "; --namespace names another one"
-    holder = str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
-    return f'; the controller runs outside of the cluster, on "{holder}": read its log there' if holder else ""
+    return f'; the controller runs outside of the cluster, on "{holder.host}": read its log there'
 
 
 def _read_logs(client: Client, options: argparse.Namespace, pods: Iterable[str]) -> Iterator[dict[str, Any]]:

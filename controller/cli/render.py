@@ -555,14 +555,6 @@ def read_stored(client: Client, options: argparse.Namespace, digest: str, *, req
     return attempt(lambda: open_store(client, options.namespace).read(options.name, digest), *accepted)
 
 
-def list_stored(client: Client, options: argparse.Namespace) -> list[str]:
-    """Return the digests of the revisions in the store.
-
-    Raises: ApiError.
-    """
-    return open_store(client, options.namespace).digests(options.name)
-
-
 def _with_pins(deployment: BundleDeployment) -> BundleDeployment:
     """Return a BundleDeployment whose pins are those of the revision that waits for approval, if one does."""
     pending = deployment.status.pending

@@ -24,14 +24,21 @@ from rukpak.controller.cli.deployments import (
     wait_if_asked,
 )
 from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.shard import is_unclaimed, wanted_shard
 from rukpak.controller.status.report import describe_changes
 from rukpak.controller.views import MisuseError
-from rukpak.controller.views.access import Deployments, Manifest
-from rukpak.controller.views.states import (
+from rukpak.controller.views.access import Deployments, Manifest, list_objects
+from rukpak.controller.views.objects import (
     DeploymentState,
     describe_signer,
     describe_unobserved,
+    describe_wave,
+    find_waves_by_title,
+    group_by_wave,
+    make_nodes,
+    make_outline,
+    make_unlisted,
     name_of_reported,
     state_of,
 )
@@ -85,22 +92,18 @@ def _show_details(client: Client, options: argparse.Namespace, values: Sequence[
 
 
 def _describe_objects(client: Client, values: Sequence[Manifest]) -> list[Sequence[str]]:
-    from rukpak.controller.kube.discovery import Discovery  # noqa: PLC0415 - slow to import, not needed by the table
-    from rukpak.controller.views import access  # noqa: PLC0415
-    from rukpak.controller.views import objects as model  # noqa: PLC0415
-
     discovery = Discovery(client)
 
     def _list(deployment: BundleDeployment) -> Iterator[str]:
-        listing = access.list_objects(client, discovery, deployment)
-        found = model.make_unlisted(listing.unlisted)
-        found += model.make_nodes(deployment, map(model.make_outline, listing.objects))
+        listing = list_objects(client, discovery, deployment)
+        found = make_unlisted(listing.unlisted)
+        found += make_nodes(deployment, map(make_outline, listing.objects))
         if found:
             yield "All objects:"
-        groups = model.group_by_wave(found, model.find_waves_by_title(listing.objects))
+        groups = group_by_wave(found, find_waves_by_title(listing.objects))
         for number, members in groups or [(None, found)] * bool(found):
             if number is not None:
-                state = model.describe_wave(deployment, number)
+                state = describe_wave(deployment, number)
                 yield f"  Wave {number}{f' ({state.lower()})' if state else ''}:"
             rows = [(each.title, each.reason, each.message) for each in members]
             yield from (f"  {line}" for line in to_table(_OBJECTS, rows).splitlines())

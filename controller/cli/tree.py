@@ -25,7 +25,7 @@ from rukpak.controller.cli.command import connect, tell
 from rukpak.controller.cli.deployments import tell_unserved
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.views.access import (
     RUNNING,
@@ -39,16 +39,18 @@ from rukpak.controller.views.access import (
 from rukpak.controller.views.objects import (
     STRAY,
     Node,
+    color_of,
+    describe_unobserved,
     describe_wave,
-    find_child_kinds,
+    find_owned_resources,
     find_waves_by_title,
     group_by_wave,
     make_finder,
     make_nodes,
     make_outline,
     make_unlisted,
+    state_of,
 )
-from rukpak.controller.views.states import color_of, describe_unobserved, state_of
 from rukpak.controller.views.texts import Cell, Painted, dump_as, is_colored, to_table
 
 _HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")
@@ -120,18 +122,11 @@ def _hook_kinds(revisions: Mapping[str, Revision] | None) -> set[GroupVersionKin
 
 
 def _list_owned(client: Client, values: Iterable[Manifest]) -> Iterator[Manifest]:
-    """Yield what workloads may own: all objects of these kinds in their namespaces."""
-    kinds_by_namespace: dict[str, set[tuple[str, str]]] = {}
-    for value in values:
-        key = key_of(value)
-        kinds_by_namespace.setdefault(key.namespace, set()).add(key[:2])
-    for namespace, kinds in sorted(kinds_by_namespace.items()):
-        for group, kind in find_child_kinds(kinds):
-            resource = Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True)
-            found = try_to_list(client, resource, namespace)
-            if found is None:
-                tell(f'warning: {kind}: you cannot list this kind in namespace "{namespace}"')
-            yield from found or ()
+    for namespace, resource in find_owned_resources(map(key_of, values)):
+        found = try_to_list(client, resource, namespace)
+        if found is None:
+            tell(f'warning: {resource.kind}: you cannot list this kind in namespace "{namespace}"')
+        yield from found or ()
 
 
 def _read_child(node: Node, value: Manifest | None, above: frozenset[str]) -> BundleDeployment | None:

@@ -23,7 +23,7 @@ from rukpak.controller.cli.content import Draft
 from rukpak.controller.cli.render import ask_for_consent, make_builder, make_context, network_of, new_store
 from rukpak.controller.sources.demands import SignaturePolicy, can_be_signed, parse_demands
 from rukpak.controller.views import MisuseError
-from rukpak.controller.views.states import describe_signer
+from rukpak.controller.views.objects import describe_signer
 from rukpak.controller.views.texts import dump_as
 
 _NOT_ASKED = SourcePin(

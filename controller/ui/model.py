@@ -22,10 +22,11 @@ from rukpak.controller.status.report import describe_changes, short
 from rukpak.controller.untrusted import mapping, text
 from rukpak.controller.views.access import Manifest, find_previous
 from rukpak.controller.views.comparison import mask
-from rukpak.controller.views.objects import Node
-from rukpak.controller.views.states import (
+from rukpak.controller.views.objects import (
     STALLING,
     WAITING,
+    Node,
+    describe_place,
     describe_signer,
     describe_unobserved,
     name_of_reported,
@@ -324,11 +325,10 @@ def _tone_of(condition: Condition) -> str:
 
 def _make_entry(entry: HistoryEntry, deployment: BundleDeployment) -> Json:
     status = deployment.status
-    states = {status.revision: "desired", status.installed_revision: "installed"}
     return {
         "revision": entry.revision,
         "short": short(entry.revision),
-        "state": states.get(entry.revision, "kept"),
+        "state": describe_place(entry.revision, status),
         "outcome": entry.outcome or "",
         "installed": _time(entry.installed_at),
         "sources": entry.sources,

@@ -43,7 +43,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rukpak.api.errors import BundleError
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.revisions.store import RevisionStore
 from rukpak.controller.ui.acts import ACTS, Rights, act
 from rukpak.controller.ui.guard import HEADERS, Guard
 from rukpak.controller.ui.model import write_yaml
@@ -278,17 +277,12 @@ def _compare(site: Site, name: str, revision: str, before: str) -> list[str]:
     if after is None or missing:
         raise FailedError("this revision is not kept any more")
     reviewed = Reviewed(deployment=deployment, revision=after, client=client)
-    installed = deployment.status.installed_revision
-    comparison = (
-        compare_two(reviewed, earlier)
-        if earlier
-        else compare(reviewed, after if revision == installed else _read_if_allowed(store, name, installed), name)
-    )
+
+    def _read_installed(digest: str) -> Revision | None:
+        return attempt(lambda: store.read(name, digest), HTTPStatus.FORBIDDEN)
+
+    comparison = compare_two(reviewed, earlier) if earlier else compare(reviewed, _read_installed, name)
     return list(write(comparison, site.key, colors=False))
-
-
-def _read_if_allowed(store: RevisionStore, name: str, digest: str) -> Revision | None:
-    return attempt(lambda: store.read(name, digest), HTTPStatus.FORBIDDEN) if digest else None
 
 
 # acts

@@ -1,7 +1,6 @@
 """What verbs and page show of a cluster and do to it, as the user who asks. Neither imports the other.
 
-objects      START HERE: the objects of a BundleDeployment, wanted beside live; pure
-states       what a BundleDeployment is doing; pure
+objects      START HERE: what a BundleDeployment is doing, and its objects, wanted beside live; pure
 comparison   what a revision would change, as values, text and data, without the values of Secrets; pure
 dry_run      finds that out, by a dry run of each apply
 

@@ -64,7 +64,7 @@ class Deployments:
         Raises: ApiError.
         """
         with _explaining():
-            return [_typed(item) for item in self._client.list(DEPLOYMENTS.path(), label_selector=selector)]
+            return [typed(DEPLOYMENTS, item) for item in self._client.list(DEPLOYMENTS.path(), label_selector=selector)]
 
     def follow(self, selector: str = "") -> Iterator[tuple[str, Manifest]]:
         """Yield the BundleDeployments whose labels match, then each event with what it is about. Endless.
@@ -73,7 +73,7 @@ class Deployments:
         """
         with _explaining():
             for event, value in follow(self._client, DEPLOYMENTS.path(), label_selector=selector):
-                yield event, _typed(value)
+                yield event, typed(DEPLOYMENTS, value)
 
     def get(self, name: str) -> Manifest | None:
         """Return a BundleDeployment; None if it does not exist.
@@ -161,9 +161,9 @@ def _explaining() -> Iterator[None]:
         raise
 
 
-def _typed(item: Mapping[str, Any]) -> Manifest:
+def typed(resource: Resource, item: Mapping[str, Any]) -> Manifest:
     """Return an item of a list with its apiVersion and kind, which lists leave out."""
-    return {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, **item}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **item}
 
 
 def try_to_list(
@@ -173,9 +173,10 @@ def try_to_list(
 
     Raises: ApiError.
     """
-    about, path = {"apiVersion": resource.api_version, "kind": resource.kind}, resource.path(namespace)
+    path = resource.path(namespace)
     return attempt(
-        lambda: [{**about, **item} for item in client.list(path, label_selector=label_selector)], HTTPStatus.FORBIDDEN
+        lambda: [typed(resource, item) for item in client.list(path, label_selector=label_selector)],
+        HTTPStatus.FORBIDDEN,
     )
 
 
@@ -262,7 +263,7 @@ def list_objects(client: Client, discovery: Discovery, deployment: BundleDeploym
     unlisted = []
     for kind in read_kinds(deployment.status.managed_kinds):
         resource = discovery.resource(kind)
-        items = try_to_list(client, resource, "", _select_owned(deployment)) if resource else None
+        items = try_to_list(client, resource, "", select_owned(deployment.metadata.name)) if resource else None
         if items is None:
             unlisted.append((kind.kind, "you cannot list this kind" if resource else _UNSERVED))
         objects += [item for item in items or () if is_owned(item, deployment)]
@@ -281,13 +282,14 @@ def list_hooks(
     found: list[Manifest] = []
     for kind in sorted(kinds):
         resource = RUNNING.get(kind) or discovery.resource(kind)
-        items = try_to_list(client, resource, "", _select_owned(deployment)) if resource else None
+        items = try_to_list(client, resource, "", select_owned(deployment.metadata.name)) if resource else None
         found += [item for item in items or () if is_hook(item, deployment)]
     return found
 
 
-def _select_owned(deployment: BundleDeployment) -> str:
-    return f"{names.OWNER_LABEL}={deployment.metadata.name}"
+def select_owned(name: str) -> str:
+    """Return the label selector of the objects of a BundleDeployment."""
+    return f"{names.OWNER_LABEL}={name}"
 
 
 TRIES = 5
@@ -373,9 +375,14 @@ def kept_revisions(status: Status) -> list[str]:
 
 
 def find_kept(status: Status, text: str) -> str:
-    """Return the digest of the one kept revision that begins so, with or without `sha256:`; empty if there is none."""
+    """Return the digest of the one kept revision that begins so, as `find_digest` does."""
+    return find_digest(kept_revisions(status), text)
+
+
+def find_digest(known: Iterable[str], text: str) -> str:
+    """Return the one digest that begins so, with or without `sha256:`; empty if there is none."""
     beginning = text.removeprefix("sha256:")
-    found = [each for each in kept_revisions(status) if each.removeprefix("sha256:").startswith(beginning)]
+    found = [each for each in known if each.removeprefix("sha256:").startswith(beginning)]
     return found[0] if len(found) == 1 else ""
 
 

@@ -122,7 +122,7 @@ class Reviewed:
 
 def compare(
     reviewed: Reviewed,
-    installed: Revision | None,
+    read_installed: Callable[[str], Revision | None],
     bundle: str,
     progress: Progress = lambda _done, _count: None,
     passing_on: Container[str] = (),
@@ -131,7 +131,7 @@ def compare(
 
     Args:
         reviewed: the revision.
-        installed: the installed one, as far as the user may read it.
+        read_installed: returns the installed one by its digest, if the user may read it.
         bundle: what `rukpak rights` is told to show which rights the bundle needs.
         progress: called with the numbers of compared and of all objects.
         passing_on: more field managers whose fields become the BundleDeployment's; see `records.pass_on`.
@@ -140,6 +140,7 @@ def compare(
     """
     deployment, revision = reviewed.deployment, reviewed.revision
     digest = deployment.status.installed_revision
+    installed = revision if digest == revision.digest else read_installed(digest) if digest else None
     discovery = Discovery(reviewed.on_cluster())
     dry_run = DryRun(reviewed, discovery, find_targets(reviewed, discovery), installed, passing_on)
     objects, problems = dry_run.compare(progress)

@@ -1,4 +1,4 @@
-"""The objects of a BundleDeployment, wanted beside live: what status, tree and the page show of them. Pure.
+"""A BundleDeployment and its objects, wanted beside live: what status, tree and the page show of them. Pure.
 
 An object is judged as the controller judges it. What status reports about one counts more: the controller knows what an
 apply has led to. Not here: reading the objects (access.py), and how they are shown (cli/status.py, cli/tree.py,
@@ -9,22 +9,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from rukpak.api import names
-from rukpak.api.v1alpha2.status import NotReady
-from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.api.v1alpha2.conditions import DECISIONS, Reason, Retry
+from rukpak.api.v1alpha2.status import NotReady, Stray
+from rukpak.api.v1alpha2.types import BundleDeployment, Status, Verified
 from rukpak.controller.apply.drift import as_compared, explain
 from rukpak.controller.apply.ownership import Owner, make_body
 from rukpak.controller.apply.targets import Target, find_waves, make_targets
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import ObjectKey, key_of, project
 from rukpak.controller.untrusted import integer, mapping, mappings, text
-from rukpak.controller.views.states import STALLING, name_of_reported
+from rukpak.controller.views.texts import Color
 
+WAITING = frozenset({each.value for each in Reason if each.retry is Retry.WAIT} | {each.value for each in DECISIONS})
+"""Reasons of what waits for something else in the cluster, or for a decision."""
+_FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
+STALLING = frozenset(each.value for each in Reason if each.retry.stalls or each in _FAILED)
+"""Reasons for which a person must act on an object."""
+_COLORS = {
+    "healthy": Color.GREEN,
+    "ready": Color.GREEN,
+    "progressing": Color.YELLOW,
+    "terminating": Color.YELLOW,
+    "missing": Color.YELLOW,
+    "waiting": Color.YELLOW,
+    "failed": Color.RED,
+    "stalled": Color.RED,
+}
+"""Colors of the states of objects and BundleDeployments."""
 Manifest = Mapping[str, Any]
 FindDrift = Callable[[Manifest], str]
 STRAY = "part of no revision"
@@ -40,6 +59,71 @@ CHILD_KINDS: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("batch", "Job"): (("", "Pod"),),
 }
 """What workloads own: the kinds that their controllers create."""
+
+
+class DeploymentState(Enum):
+    """What a BundleDeployment is doing, as people call it; the worst first."""
+
+    STALLED = "stalled"
+    """A person must act."""
+    PROGRESSING = "progressing"
+    WAITING = "waiting"
+    """For something else in the cluster, or for a decision."""
+    PAUSED = "paused"
+    READY = "Ready"
+
+    @property
+    def color(self) -> Color:
+        """Color of words that tell it."""
+        return color_of(self.value.lower())
+
+
+def color_of(state: str) -> Color:
+    """Return the color of words that tell the state of an object or a BundleDeployment."""
+    return _COLORS.get(state, Color.NONE)
+
+
+def state_of(deployment: BundleDeployment) -> DeploymentState:
+    """Return the state of a BundleDeployment, which is progressing until the controller has observed its spec."""
+    ready = deployment.status.condition("Ready")
+    if deployment.problem:
+        return DeploymentState.STALLED
+    if ready is None or describe_unobserved(deployment):
+        return DeploymentState.PROGRESSING
+    if deployment.status.condition("Stalled"):
+        return DeploymentState.STALLED
+    if deployment.spec.paused:
+        return DeploymentState.PAUSED
+    if ready.status == "True":
+        return DeploymentState.READY
+    return DeploymentState.WAITING if ready.reason in WAITING else DeploymentState.PROGRESSING
+
+
+def describe_unobserved(deployment: BundleDeployment) -> str:
+    """Return what the controller has not observed yet, so that conditions are about what was before; empty: nothing."""
+    if deployment.status.observed_generation == deployment.metadata.generation:
+        return ""
+    since = deployment.metadata.deletion_timestamp
+    what = f"being deleted since {since:%Y-%m-%dT%H:%M:%SZ}, " if since else ""
+    if not deployment.status.conditions:
+        return f"{what}not yet observed by the controller"
+    return f"{what}generation {deployment.metadata.generation} not yet observed by the controller"
+
+
+def name_of_reported(each: NotReady | Stray) -> str:
+    """Return the name of an object in status, such as `ConfigMap shop/settings`."""
+    return f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}"
+
+
+def describe_signer(verified: Verified) -> str:
+    """Return who has signed the content of a source, and how."""
+    who = verified.identity or verified.key
+    more = f", key {verified.key}" if verified.identity and verified.key else ""
+    issuer = f", issuer {verified.issuer}" if verified.issuer else ""
+    return f"signed by {who} ({verified.by}{more}{issuer})"
+
+
+# what there is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +321,16 @@ def find_child_kinds(kinds: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return sorted(set(found))
 
 
+def find_owned_resources(keys: Iterable[ObjectKey]) -> Iterator[tuple[str, Resource]]:
+    """Yield what workloads may own, as namespaces and kinds: all objects of these kinds in their namespaces."""
+    kinds: dict[str, set[tuple[str, str]]] = {}
+    for key in keys:
+        kinds.setdefault(key.namespace, set()).add(key[:2])
+    for namespace, found in sorted(kinds.items()):
+        for group, kind in find_child_kinds(found):
+            yield namespace, Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True)
+
+
 def by_owner(values: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     """Return objects by the UID of the object that controls them."""
     found: dict[str, list[Mapping[str, Any]]] = {}
@@ -308,6 +402,16 @@ def describe_wave(deployment: BundleDeployment, number: int | None) -> str:
     if current is None or number is None or number < current.number:
         return ""
     return "Waiting" if number > current.number else "Applying"
+
+
+# revisions
+
+
+def describe_place(revision: str, status: Status) -> str:
+    """Return what a revision of the history is now: installed, desired, or only kept."""
+    if revision == status.installed_revision:
+        return "installed"
+    return "desired" if revision == status.revision else "kept"
 
 
 # drift

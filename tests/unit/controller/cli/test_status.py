@@ -16,7 +16,7 @@ from rukpak.controller.cli import main
 from rukpak.controller.cli.status import cells_of, describe
 from rukpak.controller.kube.resources import DEPLOYMENTS
 from rukpak.controller.views import access
-from rukpak.controller.views.states import DeploymentState, state_of
+from rukpak.controller.views.objects import DeploymentState, state_of
 from rukpak.controller.views.texts import WIDTH, fit
 from tests.support.deployments import DIGEST, NOT_READY, NOW, READY, condition, observed
 from tests.support.fake_cluster import FakeCluster
