@@ -65,8 +65,8 @@ from rukpak.controller.untrusted import mapping
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import MANAGER, REQUESTS, Deployments, Manifest, attempt, list_objects
 from rukpak.controller.views.comparison import Change, Comparison, Difference, outline, summarize, write_one
-from rukpak.controller.views.dry_run import NO_UID, Reviewed, compare_two, find_targets, owner_of
-from rukpak.controller.views.objects import make_nodes, make_outline, make_unlisted
+from rukpak.controller.views.dry_run import Reviewed, compare_two, find_targets
+from rukpak.controller.views.objects import NO_UID, make_nodes, make_outline, make_unlisted, owner_of
 from rukpak.controller.views.texts import name_of, show, some, to_yaml
 
 SHOWN_MANAGERS = 5

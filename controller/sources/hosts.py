@@ -45,12 +45,16 @@ _PATTERN = re.compile(
 
 def is_loopback(host: str) -> bool:
     """Return whether a host name or address is this machine's own, without resolving it."""
-    if host == "localhost":
-        return True
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def is_address(host: str) -> bool:
+    """Return whether a host is an IP address and not a name."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

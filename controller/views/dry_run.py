@@ -43,7 +43,6 @@ from rukpak.controller.apply.ownership import (
     Disposal,
     Giver,
     HandOver,
-    Owner,
     RemovalCause,
     dispose,
     find_surplus,
@@ -83,11 +82,10 @@ from rukpak.controller.views.comparison import (
     compare_hooks,
     compare_revisions,
 )
+from rukpak.controller.views.objects import owner_of
 
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _RENDERED = "as rendered"
-NO_UID = "00000000-0000-0000-0000-000000000000"
-"""UID of a BundleDeployment that does not exist yet."""
 _ANY_NAMESPACE = "default"
 """Every cluster has it."""
 _COMPUTED = (Recovery.TAKE_OVER_ITEMS, Recovery.MIGRATE_ENTRIES)
@@ -179,11 +177,6 @@ def find_targets(reviewed: Reviewed, discovery: Discovery, *, all_kinds: bool = 
     orphan = deployment.spec.deletion_policy == "Orphan"
     found = make_targets(reviewed.revision, owner_of(deployment), orphan=orphan, is_namespaced=discovery.is_namespaced)
     return found if all_kinds else leave_out_missing(found, lambda kind: discovery.resource(kind) is None)
-
-
-def owner_of(deployment: BundleDeployment) -> Owner:
-    """Return the owner of the objects of a BundleDeployment, which need not exist."""
-    return Owner(deployment.metadata.name, deployment.metadata.uid or NO_UID)
 
 
 class DryRun:

@@ -47,6 +47,8 @@ _COLORS = {
 Manifest = Mapping[str, Any]
 FindDrift = Callable[[Manifest], str]
 STRAY = "part of no revision"
+NO_UID = "00000000-0000-0000-0000-000000000000"
+"""UID of a BundleDeployment that does not exist yet."""
 _LEVELS = 20
 """Depth of objects that own each other; those of Kubernetes have three."""
 CHILD_KINDS: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
@@ -295,6 +297,11 @@ def make_unlisted(kinds: Iterable[tuple[str, str]]) -> list[Node]:
     return [Node(kind=kind, reason="Unknown", message=why) for kind, why in kinds]
 
 
+def owner_of(deployment: BundleDeployment) -> Owner:
+    """Return the owner of the objects of a BundleDeployment, which need not exist."""
+    return Owner(deployment.metadata.name, deployment.metadata.uid or NO_UID)
+
+
 def is_owned(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
     """Return whether an object is one of a BundleDeployment."""
     # Operators copy labels to their children, but not this annotation.
@@ -432,7 +439,7 @@ def make_finder(
     Raises: ApiError if discovery fails.
     """
     orphan = deployment.spec.deletion_policy == "Orphan"
-    owner = Owner(deployment.metadata.name, deployment.metadata.uid)
+    owner = owner_of(deployment)
     installed = (revisions or {}).get(deployment.status.installed_revision)
     targets: Mapping[ObjectKey, Target] = {}
     if installed:

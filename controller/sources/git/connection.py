@@ -30,7 +30,7 @@ from rukpak.api.plugins import Access, Credentials
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
 from rukpak.controller.processes.programs import STARTING
-from rukpak.controller.sources.hosts import PORTS, Location, check_host
+from rukpak.controller.sources.hosts import PORTS, Location, check_host, is_address
 from rukpak.controller.sources.pace import RATE_SECONDS
 from rukpak.controller.sources.routes import NOT_RESOLVED, Route, find_route, unreachable
 from rukpak.controller.sources.trust import (
@@ -254,17 +254,9 @@ def _find_route(repository: Repository, access: Access, keys: ClientCertificate 
         raise unreachable(subject, repository.host, NOT_RESOLVED) from None
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
 def _pin(route: Route) -> dict[str, str]:
     """Return the setting that makes curl use exactly these addresses, whatever the name resolves to later."""
-    if _is_address(route.host):
+    if is_address(route.host):
         return {}
     shown = ",".join(f"[{address}]" if ":" in address else address for address in route.addresses)
     return {"http.curloptResolve": f"{route.host}:{route.port}:{shown}"}

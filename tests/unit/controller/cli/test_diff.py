@@ -18,7 +18,8 @@ from rukpak.controller.cli import diff, main
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import CONFIG_MAPS
 from rukpak.controller.views.comparison import Change, Comparison, Difference
-from rukpak.controller.views.dry_run import DryRun, Reviewed, overlay, owner_of
+from rukpak.controller.views.dry_run import DryRun, Reviewed, overlay
+from rukpak.controller.views.objects import owner_of
 from tests.support.deployments import observed
 from tests.support.fake_cluster import FakeCluster
 
