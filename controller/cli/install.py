@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import base64
 import os
-import re
 import secrets
 import shlex
 import sys
@@ -53,6 +52,7 @@ from rukpak.controller.cli.other_tools import name_origin
 from rukpak.controller.cli.permissions import describe
 from rukpak.controller.cli.render import network_of, new_store, read_capabilities, render_local, render_new
 from rukpak.controller.content.limits import quote
+from rukpak.controller.formats.recognition import NoContentError
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import DEPLOYMENTS
 from rukpak.controller.permissions.permissions import permissions_of
@@ -71,8 +71,6 @@ from rukpak.controller.views.texts import name_of, show
 _AUTOMATIC = "Automatic"
 _PLACE = "image"
 """Starts the messages about the registry."""
-_FORMAT = re.compile(r'set spec\.format to "([^"]*)"')
-"""The remedy for content of another format."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -89,10 +87,8 @@ def install(options: argparse.Namespace) -> int:
     draft, found = _draft(deployments, options)
     try:
         draft, reviewed = _review(client, options, draft, found)
-    except BundleError as error:
-        if error.reason is not Reason.NO_CONTENT:
-            raise
-        raise BundleError(error.reason, _FORMAT.sub(r"pass --format \1", error.message)) from None
+    except NoContentError as error:
+        raise error.with_flag("--format") from None
     comparison = compare(reviewed, options)
     tell_all(_describe(draft, reviewed, comparison, options))
     if found and (pinned := found["spec"].get("pinnedRevision")) and not draft.value["spec"].get("pinnedRevision"):

@@ -26,6 +26,8 @@ from rukpak.controller.formats.recognition import (
     CHART,
     MANIFEST_SUFFIXES,
     Archives,
+    NoContentError,
+    Recognized,
     covers,
     find_manifests,
     is_below,
@@ -150,7 +152,7 @@ class _Manifests:
         more = f" and {len(places) - _SHOWN_PLACES} more" if len(places) > _SHOWN_PLACES else ""
         looked = f"no objects in the .yaml, .yml and .json files of {', '.join(places[:_SHOWN_PLACES])}{more}"
         remedy = self._find_other_format() or self._find_elsewhere() or 'put manifests in a directory "manifests"'
-        return _no_content(looked, remedy + self._tree.describe_refused())
+        return NoContentError(looked, remedy, self._tree.describe_refused())
 
     def _folder(self, destination: str) -> str:
         manifests = join(destination, _FOLDER)
@@ -168,7 +170,7 @@ class _Manifests:
             or recognize_package(self._root, folder)
         )
         if other:
-            raise _no_content(f'no plain manifests in "{place or "."}"', other)
+            raise NoContentError(f'no plain manifests in "{place or "."}"', other)
 
     def _files(self, folder: str) -> list[str]:
         """Return the manifests of a folder in order.
@@ -205,8 +207,8 @@ class _Manifests:
         is_manifest = name.endswith(MANIFEST_SUFFIXES) and not any(map(_is_hidden, (name, *folders)))
         return is_manifest and (is_deep or not folders)
 
-    def _find_other_format(self) -> str:
-        """Return which other format a folder looks like, and what to do; empty if none does."""
+    def _find_other_format(self) -> Recognized | None:
+        """Return which other format the first of the folders looks like that looks like one."""
         recognizers = (
             recognize_bundle,
             recognize_package,
@@ -218,7 +220,7 @@ class _Manifests:
             for recognize in recognizers:
                 if other := recognize(self._root, folder):
                     return other
-        return ""
+        return None
 
     def _find_elsewhere(self) -> str:
         """Return where manifests exist that are not read, and what to do; empty if there are none."""
@@ -282,7 +284,3 @@ def _refuse_kustomization(document: Document) -> None:
         problem = "is for kustomize; set spec.format to kustomize.rukpak.io/v1 (package rukpak-kustomize)"
         problem = f'{problem}, publish the output of "kubectl kustomize", or remove the file'
         raise BundleError(Reason.INVALID_BUNDLE, problem, place=document.file)
-
-
-def _no_content(problem: str, remedy: str) -> BundleError:
-    return BundleError(Reason.NO_CONTENT, f"{problem}; {remedy}")

@@ -33,6 +33,7 @@ from rukpak.controller.formats.recognition import (
     CHART,
     CHART_SUFFIXES,
     Archives,
+    NoContentError,
     is_below,
     is_file,
     join,
@@ -325,7 +326,7 @@ def _no_chart(tree: ContentTree) -> BundleError:
         recognize_first(tree.root, recognize_bundle, recognize_package, recognize_image_lock, recognize_manifests)
         or "add the chart, or correct the directory of its source"
     )
-    return BundleError(Reason.NO_CONTENT, f"{problem}; {remedy}{tree.describe_refused()}")
+    return NoContentError(problem, remedy, tree.describe_refused())
 
 
 # gathering

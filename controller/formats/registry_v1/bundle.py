@@ -35,6 +35,8 @@ from rukpak.controller.formats.objects import Object
 from rukpak.controller.formats.recognition import (
     ANNOTATIONS,
     Archives,
+    NoContentError,
+    Recognized,
     covers,
     has_service_version,
     is_below,
@@ -260,22 +262,22 @@ def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
         recognize_manifests,
     )
     remedy = recognize_first(tree.root, *recognizers) or "add this file and manifests/"
-    problem = f"no registry-v1 bundle found: looked for {looked}; {remedy}"
-    return BundleError(Reason.NO_CONTENT, problem + tree.describe_refused())
+    return NoContentError(f"no registry-v1 bundle found: looked for {looked}", remedy, tree.describe_refused())
 
 
-def _recognize_elsewhere(root: Path, folder: str) -> str:
-    """Return the message for a folder with a bundle that is not read; empty if it has none."""
+def _recognize_elsewhere(root: Path, folder: str) -> Recognized | None:
+    """Recognize a folder with a bundle that is not read."""
     remedy = "remove its parent directories with git.directory or http.stripComponents"
-    return f"found {quote(join(folder, ANNOTATIONS))}: {remedy}" if _is_bundle(root, folder) else ""
+    found = f"found {quote(join(folder, ANNOTATIONS))}"
+    return Recognized(found, remedy) if _is_bundle(root, folder) else None
 
 
-def _recognize_service_version(root: Path, folder: str) -> str:
-    """Return the message for a folder that looks like `manifests/` of a bundle; empty if it does not."""
+def _recognize_service_version(root: Path, folder: str) -> Recognized | None:
+    """Recognize a folder that looks like `manifests/` of a bundle."""
     annotations = posixpath.join(posixpath.dirname(folder), ANNOTATIONS)
     if Path(folder).name != MANIFESTS or is_file(root / annotations) or not has_service_version(root, folder):
-        return ""
-    return f'found a ClusterServiceVersion in "{folder}": add {ANNOTATIONS}'
+        return None
+    return Recognized(f'found a ClusterServiceVersion in "{folder}"', f"add {ANNOTATIONS}")
 
 
 def _is_bundle(root: Path, folder: str) -> bool:
