@@ -13,16 +13,24 @@ class BundleError(Exception):
 
     Args:
         reason: determines the retry class, see `rukpak.api.v1alpha2.conditions`.
-        message: where, what is wrong, what to do; one line, lower case, values quoted, no full stop. The same failure
-            has the same message (no times, ports or counters); never a secret.
+        problem: what is wrong, what to do; one line, lower case, values quoted, no full stop. The same failure has the
+            same message (no times, ports or counters); never a secret.
+        place: where, such as a field path of the spec or a file; the message starts with it. Empty: the problem says
+            it.
         retry_after: seconds, if the server asked for a delay; limited to one hour.
     """
 
-    def __init__(self, reason: Reason, message: str, *, retry_after: float | None = None) -> None:
-        super().__init__(f"{reason.value}: {message}")
+    def __init__(self, reason: Reason, problem: str, *, place: str = "", retry_after: float | None = None) -> None:
         self.reason = reason
-        self.message = message
+        self.problem = problem
+        self.place = place
+        self.message = f"{place}: {problem}" if place else problem
         self.retry_after = clamp_retry_after(retry_after)
+        super().__init__(f"{reason.value}: {self.message}")
+
+    def at(self, place: str) -> BundleError:
+        """Return the same failure at another place."""
+        return BundleError(self.reason, self.problem, place=place, retry_after=self.retry_after)
 
     def without_frames(self) -> Self:
         """Return this error, which is kept from now on: without what led to it, whose frames hold all they worked on.

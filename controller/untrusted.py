@@ -8,10 +8,12 @@ BundleDeployments (`api/v1alpha2`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _STRING = frozenset({str})
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?").fullmatch
 
 
 def field(value: Any, *path: str) -> Any:
@@ -108,3 +110,8 @@ class Steps:
         self.left -= steps
         if self.left < 0:
             raise TooManyStepsError
+
+
+def is_object_name(text: str) -> bool:
+    """Return whether an object of Kubernetes can have a name (RFC 1123)."""
+    return bool(_OBJECT_NAME(text))

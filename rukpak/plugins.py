@@ -49,8 +49,7 @@ from rukpak.controller.content.tar import read_tar
 from rukpak.controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents
 from rukpak.controller.formats.objects import collect_objects
 from rukpak.controller.formats.programs import ProgramFinder, copy_program, program_memory, run_program
-from rukpak.controller.sources.addresses import admit
-from rukpak.controller.sources.hosts import Location, check_host
+from rukpak.controller.sources.hosts import Location, admit, check_host
 from rukpak.controller.sources.routes import Route, find_route
 
 __all__ = [

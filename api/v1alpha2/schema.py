@@ -7,7 +7,12 @@ Not here: writing files (`hack/generate`).
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,7 +21,6 @@ from pydantic_core.core_schema import ModelSchema
 
 from rukpak.api.names import DEFINITION, GROUP, KIND, PLURAL
 from rukpak.api.v1alpha2.conditions import ConditionType
-from rukpak.api.v1alpha2.descriptions import find_descriptions
 from rukpak.api.v1alpha2.fields import MAP_TYPE, RULES
 from rukpak.api.v1alpha2.types import BundleDeployment, Status
 
@@ -251,3 +255,35 @@ def _without_defaults(schema: Schema) -> Schema:
     if "items" in schema:
         found["items"] = _without_defaults(schema["items"])
     return found
+
+
+# Pydantic's `use_attribute_docstrings` reads descriptions whenever the models are imported, which took a sixth of the
+# start of every program. These are read when a schema is generated.
+
+
+def find_descriptions(model: type[BaseModel]) -> dict[str, str]:
+    """Return the descriptions by field, also of inherited fields; a field without a text has none.
+
+    Raises: OSError if there is no source.
+    """
+    bases = [each for each in reversed(model.__mro__) if issubclass(each, BaseModel) and each is not BaseModel]
+    return {field: text for each in bases for field, text in _own_descriptions(each).items()}
+
+
+def _own_descriptions(model: type[BaseModel]) -> dict[str, str]:
+    definition = _definitions(model.__module__).get(model.__name__)
+    if definition is None:
+        raise OSError(f"no source of {model.__name__}")
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
+
+
+@cache
+def _definitions(module: str) -> dict[str, ast.ClassDef]:
+    """Return the classes of a module, which is parsed once: `inspect.getsource` does so for each class."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}

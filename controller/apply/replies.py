@@ -221,7 +221,7 @@ def _denied(reply: _Reply) -> ApplyFailure | None:
         return None
     who = f'{"admission webhook" if webhook else "admission policy"} "{match[1]}"'
     is_silent = reply.conceals or (reply.key.group, reply.key.kind) == ("", "Secret")
-    said = "" if is_silent else one_line(match[2] or "")
+    said = "" if is_silent else to_clause(match[2] or "")
     text = f"{who} denied the request: {said}" if said else f"{who} denied the request"
     return replace(reply.to_failure(Reason.REFUSED, text), contest=Contest.VALUE)
 
@@ -261,7 +261,7 @@ def _refused_by_plugin(reply: _Reply) -> ApplyFailure:
     match = _PLUGIN_REFUSAL.match(reply.message)
     if match is None:
         return reply.to_failure(Reason.FORBIDDEN, "the request is forbidden; check the permissions of the account")
-    said, contest = one_line(match[1]), Contest.VALUE
+    said, contest = to_clause(match[1]), Contest.VALUE
     if said.startswith("exceeded quota"):
         # The amounts in use change with every pod.
         said, contest = re.sub(r", used: .*?, limited: ", ", limited: ", said), Contest.QUOTA
@@ -464,7 +464,7 @@ def describe_typed_errors(text: str, conceal: Conceal | None = None) -> str:
 
 def describe_conversion_error(text: str) -> str:
     """Return what is wrong with a value that matches the schema; no field is named, and a quote may be the value."""
-    return f"a value cannot be decoded: {_QUOTED.sub('(…)', one_line(_CONVERSION_PREFIX.sub('', text)))}"
+    return f"a value cannot be decoded: {_QUOTED.sub('(…)', to_clause(_CONVERSION_PREFIX.sub('', text)))}"
 
 
 def enumerate_some(texts: Iterable[str]) -> str:
@@ -474,7 +474,7 @@ def enumerate_some(texts: Iterable[str]) -> str:
     return "; ".join(all_of_them[:SHOWN]) + more
 
 
-def one_line(text: str) -> str:
+def to_clause(text: str) -> str:
     """Return a sentence of the server in the form of our messages: one line, lower case, no full stop."""
     return lower(" ".join(text.split()).rstrip("."))
 

@@ -11,7 +11,7 @@ files, `formats` interprets the content.
     revision       the rendered objects as a value and as bytes
     config_values  what spec.configFrom makes of the config, the Secrets of processors, and texts of Secrets where
                    others would read them
-    plugins        sources, formats and processors by kind, from entry points
+    entry_points   sources, formats and processors by kind, from entry points
     guarding       the calls of those that other packages have brought
     capabilities   what a cluster serves, as a file, and what a revision records of it
 """

@@ -17,8 +17,8 @@ from pathlib import Path
 from rukpak.api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
 from rukpak.api.v1alpha2.types import Processor, Spec
 from rukpak.controller.building.config_values import Confidential, SecretValues
+from rukpak.controller.building.entry_points import FORMATS, PROCESSORS, format_of, is_foreign, processor_of
 from rukpak.controller.building.fetching import Fetcher, PluginCalls
-from rukpak.controller.building.plugins import FORMATS, PROCESSORS, format_of, is_foreign, processor_of
 from rukpak.controller.building.rendering import render, render_in_child
 from rukpak.controller.building.request import (
     BuildContext,

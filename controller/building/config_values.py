@@ -23,7 +23,7 @@ from rukpak.api.plugins import MEBIBYTE, PlacesConfig, PreparesContent, ReadsSec
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.fields import parse_field_path
 from rukpak.api.v1alpha2.types import BundleDeployment, ConfigReference, Processor, Spec
-from rukpak.controller.building.plugins import format_of, processor_of
+from rukpak.controller.building.entry_points import format_of, processor_of
 from rukpak.controller.content.limits import describe_bytes
 from rukpak.controller.formats.helm.failures import HIDDEN, make_redactor
 from rukpak.controller.formats.helm.values import merge_values, read_values, scalars_of
@@ -33,9 +33,6 @@ LEVELS = 100
 MOST_BYTES = MEBIBYTE
 """Size of the merged config as JSON."""
 _PLACE = "spec.configFrom"
-# The chart, the template and the line.
-_PLACE_OF_FAILURE = re.compile(r'((?:the chart|"[^"]*"): [^\s:]+:\d+(?::\d+)?: )')
-_PLACE_OF_PROCESSOR = re.compile(r"(spec\.processors\[\d+\][\w.\[\]]*: )")
 _QUOTED = re.compile(r'"[^"]*"')
 _WITHHELD = (
     'the rendering failed; its message is not shown because values come from a Secret; run "rukpak render" with other '
@@ -144,26 +141,26 @@ def _read(reference: ConfigReference, text: bytes, place: str) -> Mapping[str, A
     except BundleError:
         if reference.kind != "Secret":
             raise
-    raise BundleError(Reason.INVALID_CONFIG, f"{what}: must be a YAML mapping; correct it, or set path")
+    raise BundleError(Reason.INVALID_CONFIG, "must be a YAML mapping; correct it, or set path", place=what)
 
 
 def _decode(text: bytes, what: str) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError:
-        raise BundleError(Reason.INVALID_CONFIG, f"{what}: not UTF-8; correct it") from None
+        raise BundleError(Reason.INVALID_CONFIG, "not UTF-8; correct it", place=what) from None
 
 
 def _check(spec: Spec, config: Mapping[str, Any]) -> None:
     check_nesting(config, _PLACE, Reason.INVALID_CONFIG)
     if len(json.dumps(config, ensure_ascii=False).encode(errors="surrogatepass")) > MOST_BYTES:
         problem = f"larger than {describe_bytes(MOST_BYTES)} of JSON together with spec.config; make it smaller"
-        raise BundleError(Reason.INVALID_CONFIG, f"{_PLACE}: {problem}")
+        raise BundleError(Reason.INVALID_CONFIG, problem, place=_PLACE)
     if not (problems := format_of(spec.format).validate(config)):
         return
     field = problems[0].partition(":")[0]
     shown = f'{field}: not accepted by the format "{spec.format}"' if _has_secret_config(spec) else problems[0]
-    raise BundleError(Reason.INVALID_CONFIG, f"{_PLACE}: the merged config is invalid: {shown}")
+    raise BundleError(Reason.INVALID_CONFIG, f"the merged config is invalid: {shown}", place=_PLACE)
 
 
 def check_nesting(value: Any, path: str, reason: Reason) -> None:
@@ -173,7 +170,7 @@ def check_nesting(value: Any, path: str, reason: Reason) -> None:
         layer = [item for each in layer for item in _items(each)]
         if not layer:
             return
-    raise BundleError(reason, f"{path}: nested more than {LEVELS} levels deep; flatten it")
+    raise BundleError(reason, f"nested more than {LEVELS} levels deep; flatten it", place=path)
 
 
 def _items(value: Any) -> Iterable[Any]:
@@ -217,8 +214,7 @@ def withhold_values(error: BundleError, values: Sequence[Any]) -> BundleError:
     """Return the error of a rendering without values, and texts that a template or a program may have made of them."""
     message = error.message
     if error.reason in (Reason.RENDER_FAILED, Reason.PROCESSOR_FAILED):
-        place = _PLACE_OF_FAILURE.match(message) or _PLACE_OF_PROCESSOR.match(message)
-        message = f"{place[1] if place else ''}{_WITHHELD}"
+        message = BundleError(error.reason, _WITHHELD, place=error.place).message
     elif error.reason is Reason.INVALID_BUNDLE:
         message = _QUOTED.sub(f'"{HIDDEN}"', message)
     if values:

@@ -12,7 +12,6 @@ Not here: how files are written (content/archive.py).
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections import Counter
@@ -28,7 +27,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Entry, Refusal, Resolution, Signer
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import Source, SourcePin, Spec, Verified
-from rukpak.controller.building.plugins import source_of
+from rukpak.controller.building.entry_points import source_of
 from rukpak.controller.building.request import (
     BuildSettings,
     Call,
@@ -54,8 +53,6 @@ from rukpak.controller.telemetry import Observer, Phase, SourceResult, timed
 
 _Asked = tuple[dict[str, Any], Access]
 """The parameters of a source, and what its plug-in may use."""
-_VERIFY = re.compile(r"\.verify[^\s:]*")
-"""With what messages about signatures begin, after the field path of the parameters."""
 # Then its Secret could not be used, and the source was not queried.
 _BEFORE_QUERY = OF_SECRETS | {
     Reason.SERVICE_ACCOUNT_NOT_FOUND,
@@ -104,7 +101,7 @@ class PluginCalls:
             keys.append((parameters, call.context.trusted(index, source)))
         if demanded := source.demanded:
             if demanded.problem:
-                raise BundleError(Reason.VERIFICATION_FAILED, f"{access.path}: {demanded.problem}")
+                raise BundleError(Reason.VERIFICATION_FAILED, demanded.problem, place=access.path)
             verify = verify_json(demanded.verification)
             keys.append(({**parameters, "verify": verify}, call.context.demanded(index, source)))
         identities = [trusted.identity for _, trusted in keys]
@@ -159,11 +156,10 @@ def _naming_demand(path: str) -> Iterator[None]:
     try:
         yield
     except BundleError as error:
-        field = _VERIFY.match(error.message, len(path)) if error.message.startswith(path) else None
-        if field is None:
+        verify = f"{path}.verify"
+        if error.place != verify and not error.place.startswith(f"{verify}."):
             raise
-        message = f"{name_demand(path)}{error.message[field.end() :]}"
-        raise BundleError(error.reason, message, retry_after=error.retry_after) from None
+        raise error.at(name_demand(path)) from None
 
 
 def _check_signer(source: Source, resolution: Resolution, access: Access) -> None:
@@ -177,7 +173,7 @@ def _check_signer(source: Source, resolution: Resolution, access: Access) -> Non
     if access.pinned and access.pinned.digest != resolution.digest:
         problem = "the signature of other content than the recorded one was checked"
     if problem:
-        raise BundleError(Reason.VERIFICATION_FAILED, f"{access.path}.verify: {problem}; report this as a bug")
+        raise BundleError(Reason.VERIFICATION_FAILED, f"{problem}; report this as a bug", place=f"{access.path}.verify")
 
 
 def _verified(signer: Signer, at: datetime) -> Verified:
@@ -190,8 +186,8 @@ def first_failure(failures: Sequence[BundleError]) -> BundleError | None:
     if len(failures) < 2:  # noqa: PLR2004 - one failure speaks for itself
         return failures[0] if failures else None
     first = failures[0]
-    message = f"{first.message} (and {len(failures) - 1} more)"
-    return BundleError(first.reason, message, retry_after=first.retry_after)
+    problem = f"{first.problem} (and {len(failures) - 1} more)"
+    return BundleError(first.reason, problem, place=first.place, retry_after=first.retry_after)
 
 
 class Fetcher:

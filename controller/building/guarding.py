@@ -51,8 +51,7 @@ from rukpak.api.plugins import (
     Resolution,
 )
 from rukpak.api.v1alpha2.conditions import Reason, Retry
-from rukpak.controller.content.limits import describe_bytes
-from rukpak.controller.formats.helm.failures import one_line
+from rukpak.controller.content.limits import collapse, describe_bytes
 from rukpak.controller.formats.manifests import LargeTextError
 from rukpak.controller.processes import kernel
 from rukpak.controller.processes.kernel import Right
@@ -79,11 +78,11 @@ _REMEDY = "see the log of the controller, then upgrade the package or report it 
 
 
 class PluginError(BundleError):
-    """A failure of a plug-in (PluginFailed); `plugin` is its key in the metrics."""
+    """A failure of a plug-in (PluginFailed): `plugin` is its key in the metrics, `cause` is without its name."""
 
-    def __init__(self, plugin: tuple[str, str], message: str) -> None:
-        super().__init__(Reason.PLUGIN_FAILED, message)
-        self.plugin = plugin
+    def __init__(self, plugin: tuple[str, str], problem: str, place: str, cause: str = "") -> None:
+        super().__init__(Reason.PLUGIN_FAILED, problem, place=place)
+        self.plugin, self.cause = plugin, cause
 
 
 class WrongResultError(Exception):
@@ -123,8 +122,8 @@ class Calls:
     def fail(self, place: str, problem: str, remedy: str = _REMEDY) -> PluginError:
         """Return the error for a failure at a place in the spec, and count it."""
         self.count_failure()
-        message = f'{place}: plug-in "{self._plugin[1]}" of {self._package} {problem}; {remedy}'
-        return PluginError(self._plugin, message)
+        cause = f"{problem}; {remedy}"
+        return PluginError(self._plugin, f'plug-in "{self._plugin[1]}" of {self._package} {cause}', place, cause)
 
     def count_failure(self) -> None:
         """Count a failure, also of a call in another process."""
@@ -223,7 +222,10 @@ class Calls:
             return self.fail(
                 place, f"does not keep its contract: {method} raised a BundleError without a usable reason"
             )
-        return BundleError(reason, _line(message), retry_after=error.retry_after)
+        checked = BundleError(reason, _line(message), retry_after=error.retry_after)
+        # What the message says about it is up to the plug-in.
+        checked.place = error.place if str(getattr(error, "place", "")).startswith(place) else place
+        return checked
 
 
 class _Outcome:
@@ -262,7 +264,7 @@ def _confine(writable: Path) -> None:
 
 
 def _line(text: str) -> str:
-    return one_line(text[: 2 * _MOST_CHARACTERS])[:_MOST_CHARACTERS]
+    return collapse(text[: 2 * _MOST_CHARACTERS])[:_MOST_CHARACTERS]
 
 
 def _expect(is_right: object, problem: str) -> None:

@@ -60,8 +60,8 @@ from rukpak.controller.building.config_values import (
     texts_of,
     withhold_values,
 )
+from rukpak.controller.building.entry_points import count_failure, format_of, processor_of
 from rukpak.controller.building.guarding import PluginError
-from rukpak.controller.building.plugins import count_failure, format_of, processor_of
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms, pack, pack_terms, unpack_terms
 from rukpak.controller.content.disk import disk_errors_reported, walk
 from rukpak.controller.content.limits import Rejection, describe_bytes, quote, read_exactly
@@ -315,7 +315,9 @@ def _charge_to(budget: TextBudget, left: Steps, place: str, cancelled: Event) ->
             left.spend(steps + text_bytes // _STEP_BYTES)
         except TooManyStepsError:
             problem = "changes too many objects in too many ways"
-            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}; change more in the bundle") from None
+            raise BundleError(
+                Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; change more in the bundle", place=place
+            ) from None
 
     return _charge
 
@@ -324,11 +326,11 @@ def _check(rendering: Rendering, place: str, budget: TextBudget) -> None:
     """Refuse what a processor must not return; `place` is where it is in the spec."""
     manifests = [*rendering.objects, *(hook.manifest for hook in rendering.hooks)]
     for index, problem in _identity_problems(manifests):
-        raise BundleError(Reason.INVALID_CONFIG, f"{place}: makes an invalid object: objects[{index}]: {problem}")
+        raise BundleError(Reason.INVALID_CONFIG, f"makes an invalid object: objects[{index}]: {problem}", place=place)
     for item in manifests:
         for mark in find_reserved_marks(item):
             problem = f"sets {mark} of {identify(item)}, which belongs to the controller"
-            raise BundleError(Reason.INVALID_CONFIG, f"{place}: {problem}; remove it")
+            raise BundleError(Reason.INVALID_CONFIG, f"{problem}; remove it", place=place)
         budget.charge_text(len(_ENCODE(item)), place, is_manifest=False)
 
 
@@ -393,7 +395,8 @@ def _withhold(error: BundleError, hidden: Sequence[str], secrets: SecretValues) 
         return error
     values = [*hidden, *find_key_words(secrets)]
     if isinstance(error, PluginError):  # names keys of objects
-        return PluginError(error.plugin, make_redactor(values)(error.message))
+        redact = make_redactor(values)
+        return PluginError(error.plugin, redact(error.problem), redact(error.place))
     if hidden:
         return withhold_values(error, values)
     return BundleError(error.reason, make_redactor(values)(error.message), retry_after=error.retry_after)
@@ -509,7 +512,9 @@ def render_in_child(
         error = json.loads((folder / _ERROR).read_bytes())
         if plugin := error["plugin"]:
             count_failure(*plugin)
-        raise BundleError(Reason(error["reason"]), error["message"])
+        failure = BundleError(Reason(error["reason"]), error["message"])
+        failure.place = error["place"]
+        raise failure
     if status == _OUT_OF_MEMORY or status < 0:
         problem = f"rendering needs more than {describe_bytes(address_space(means.limits))} of memory"
         raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle")
@@ -645,7 +650,7 @@ def main(folder: Path) -> None:
             (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))
     except BundleError as error:
         plugin = error.plugin if isinstance(error, PluginError) else None
-        told = {"reason": error.reason.value, "message": error.message, "plugin": plugin}
+        told = {"reason": error.reason.value, "message": error.message, "place": error.place, "plugin": plugin}
         (folder / _ERROR).write_text(json.dumps(told), "utf-8")
     except MemoryError:
         os._exit(_OUT_OF_MEMORY)

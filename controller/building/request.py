@@ -60,7 +60,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec, Verified
 from rukpak.api.v1alpha2.verification import Verification
 from rukpak.controller.building.config_values import Confidential, SecretValues, check_nesting
-from rukpak.controller.building.plugins import format_of, processor_of, source_of
+from rukpak.controller.building.entry_points import format_of, processor_of, source_of
 from rukpak.controller.building.revision import Terms
 from rukpak.controller.content.digests import digest_of, digest_of_json
 from rukpak.controller.content.limits import Use, describe_bytes, quote

@@ -8,10 +8,10 @@ need neither the Kubernetes client nor the models of the API.
     parser         argparse, with help as kubectl has it
     completion     what shells and kubectl ask to complete command lines
     command        shared by the verbs: exit statuses, the client, files, stderr, questions
-    output         formats of results
-    deployments    BundleDeployments: reading and changing them, which ones are named, --wait, who acts
+    deployments    which BundleDeployments are named, --wait, who acts
 
-A verb, or a family of verbs, is a module; README.md has the table.
+A verb, or a family of verbs, is a module; README.md has the table. What verbs share with the page is in
+`controller/views`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from rukpak.api.errors import BundleError
-from rukpak.controller.cli.command import MISUSE, FailedError, MisuseError, NoConsentError, explain, tell
+from rukpak.controller.cli.command import MISUSE, NoConsentError, explain, tell
 from rukpak.controller.cli.parser import program, suggest
 from rukpak.controller.cli.verbs import GROUPS, VERBS, make_parser
+from rukpak.controller.views import FailedError, MisuseError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141

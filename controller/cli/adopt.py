@@ -41,30 +41,10 @@ from rukpak.controller.apply.ownership import (
 from rukpak.controller.apply.targets import Target, TargetSet
 from rukpak.controller.cli import other_tools
 from rukpak.controller.cli.changes import awaits_pause
-from rukpak.controller.cli.command import (
-    FAILED,
-    REQUESTS,
-    FailedError,
-    MisuseError,
-    attempt,
-    confirm,
-    connect,
-    explain,
-    tell,
-)
-from rukpak.controller.cli.comparison import Change, Comparison, Difference, outline, summarize, write_one
+from rukpak.controller.cli.command import FAILED, confirm, connect, explain, tell, tell_all
 from rukpak.controller.cli.content import LOCAL, Draft, is_named, make_draft, write_with_content
-from rukpak.controller.cli.deployments import (
-    MANAGER,
-    Awaits,
-    Deployments,
-    Manifest,
-    awaits_ready,
-    conclude,
-    read_if_exists,
-    wait_until,
-)
-from rukpak.controller.cli.diff import NO_UID, compare, compare_two, find_targets, owner_of
+from rukpak.controller.cli.deployments import Awaits, awaits_ready, conclude, read_if_exists, wait_until
+from rukpak.controller.cli.diff import compare
 from rukpak.controller.cli.other_tools import (
     Applied,
     Origin,
@@ -75,15 +55,19 @@ from rukpak.controller.cli.other_tools import (
     make_change,
     other_managers,
 )
-from rukpak.controller.cli.output import name_of, show, some, tell_all, to_yaml
-from rukpak.controller.cli.render import Reviewed, find, read_stored, render_new
-from rukpak.controller.cli.tree import ObjectLister
+from rukpak.controller.cli.render import find, read_stored, render_new
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import DEPLOYMENTS, NAMESPACES, Resource
 from rukpak.controller.observe.records import ObjectKey, Record, key_of, pass_on, project
 from rukpak.controller.untrusted import mapping
+from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.access import MANAGER, REQUESTS, Deployments, Manifest, attempt, list_objects
+from rukpak.controller.views.comparison import Change, Comparison, Difference, outline, summarize, write_one
+from rukpak.controller.views.dry_run import Reviewed, compare_two, find_targets
+from rukpak.controller.views.objects import NO_UID, make_nodes, make_outline, make_unlisted, owner_of
+from rukpak.controller.views.texts import name_of, show, some, to_yaml
 
 SHOWN_MANAGERS = 5
 _CHANGES = (Change.CHANGED, Change.RECREATED)
@@ -717,13 +701,14 @@ class HandOver(Adoption):
     def describe_rest(self) -> Iterator[str]:
         """Yield what the giver still holds, and how it is deleted."""
         giver = self.giver.metadata.name
-        held = ObjectLister(self.client).find(self.giver)
-        for each in held:
-            if each.value is None and each.message:
-                yield f"{giver}: {each.name}: {each.message}"
+        held = list_objects(self.client, Discovery(self.client), self.giver)
+        nodes = [*make_unlisted(held.unlisted), *make_nodes(self.giver, map(make_outline, held.objects))]
+        for node in nodes:
+            if not node.uid and node.message:
+                yield f"{giver}: {node.title}: {node.message}"
         cause = RemovalCause.ORPHAN if self.giver.spec.deletion_policy == "Orphan" else RemovalCause.TEARDOWN
         fates: dict[Disposal, list[str]] = {each: [] for each in _FATES}
-        for value in (each.value for each in held if each.value):
+        for value in held.objects:
             key = key_of(value)
             fates[dispose(project(value, key.group, key.kind), cause)].append(str(key))
         if not any(fates.values()):

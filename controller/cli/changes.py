@@ -1,10 +1,10 @@
-"""`rukpak pause`, `resume`, `reconcile`, `approve`, `deny` and `history`: changes of a BundleDeployment.
+"""`rukpak pause`, `resume`, `reconcile`, `approve`, `deny`, `history` and `rollback`: changes of a BundleDeployment.
 
 Each changes spec or an annotation, and tells with `--wait` what that leads to. What waits for approval is shown, and
 then exactly that is approved or denied: the request carries the resourceVersion of what was shown, so that what has
 changed meanwhile is neither approved nor denied.
 
-`history` shows the revisions that are kept, to which `rollback` (rollback.py) goes back.
+`history` shows the revisions that are kept; `rollback` pins a BundleDeployment to one of them, or undoes that.
 """
 
 from __future__ import annotations
@@ -13,24 +13,20 @@ import argparse
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Any
 
-from rukpak.api import names
+from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment, HistoryEntry, Pending, Status, dump
 from rukpak.controller.building.revision import Revision
-from rukpak.controller.cli.command import FAILED, FailedError, MisuseError, confirm, connect, tell
+from rukpak.controller.cli.command import FAILED, NoConsentError, confirm, connect, tell, tell_all
 from rukpak.controller.cli.deployments import (
     AWAITING_CONTROLLER,
     DONE,
     Awaited,
     Awaits,
-    Deployments,
-    Manifest,
     awaits_ready,
     check,
     conclude,
@@ -40,26 +36,35 @@ from rukpak.controller.cli.deployments import (
     select,
     wait_if_asked,
 )
-from rukpak.controller.cli.output import Cell, Color, Painted, age, dump_as, is_colored, tell_all, to_table
 from rukpak.controller.cli.parser import program
+from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import Client
-from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.revisions.store import RevisionSecrets, RevisionStore
 from rukpak.controller.status.report import describe_changes, short
+from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.access import (
+    PAUSE,
+    RESUME,
+    Choice,
+    Deployments,
+    Manifest,
+    find_kept,
+    find_previous,
+    kept_revisions,
+    make_request,
+    open_store,
+    pin,
+    send,
+)
+from rukpak.controller.views.objects import describe_place
+from rukpak.controller.views.texts import Cell, Color, Painted, age, dump_as, is_colored, to_table
 
 RETRY_SECONDS = 10.0
 """After a request that changes no condition, the failure from before it counts as that of the retry, too."""
-TRIES = 5
-"""Status may change between reading and writing; what waits usually does not."""
 _DIGEST = re.compile(r"(sha256:)?([0-9a-f]{64})").fullmatch
 _ABBREVIATED = re.compile(r"(sha256:)?([0-9a-f]{8,64})").fullmatch
 HEADING = ("REVISION", "STATE", "OUTCOME", "INSTALLED", "SOURCES", "MESSAGE")
 _OUTCOMES = {"Healthy": Color.GREEN, "Failed": Color.RED, "RolledBack": Color.RED}
 _NAMED = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch
-
-
-PAUSE: Mapping[str, Any] = {"spec": {"paused": True}}
-RESUME: Mapping[str, Any] = {"spec": {"paused": False}}
 
 
 def pause(options: argparse.Namespace) -> int:
@@ -87,11 +92,6 @@ def reconcile(options: argparse.Namespace) -> int:
     change = make_request(requested_at)
     awaits = _awaits_reconciliation(requested_at)
     return _change("reconcile", options, change, done="reconciliation requested", awaits=awaits)
-
-
-def make_request(requested_at: str) -> Mapping[str, Any]:
-    """Return the change that requests to re-resolve all sources; the time tells requests apart."""
-    return {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: requested_at}}}
 
 
 def _change(verb: str, options: argparse.Namespace, change: Mapping[str, Any], *, done: str, awaits: Awaits) -> int:
@@ -134,20 +134,6 @@ def _stalls(reason: str) -> bool:
     return any(each.value == reason and each.retry.stalls for each in Reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A revision to approve or deny, of a BundleDeployment as it was read."""
-
-    deployment: BundleDeployment
-    digest: str
-
-    @property
-    def pending(self) -> Pending | None:
-        """What status says about the revision; None if it does not wait."""
-        pending = self.deployment.status.pending
-        return pending if pending and pending.revision == self.digest else None
-
-
 def approve(options: argparse.Namespace) -> int:
     """Approve a revision; return the exit status.
 
@@ -169,7 +155,7 @@ def _decide(verb: str, options: argparse.Namespace, done: str, awaits: Awaits) -
     choice = _choose(deployments, options)
     tell_all(_describe_choice(verb, choice))
     confirm(options, f"nothing was {done}")
-    value = send(verb, deployments, choice, options)
+    value = send(verb, deployments, choice, lambda: _choose(deployments, options))
     values, failures = wait_if_asked(options, deployments, awaits, [value])
     return conclude(verb, options, values, failures, done=f"revision {short(choice.digest)} {done}")
 
@@ -222,59 +208,10 @@ def _describe_choice(verb: str, choice: Choice) -> Iterator[str]:
         yield "  Permission: and more"
     account = pending.service_account_name
     yield f"  Applied as: {f'ServiceAccount {account}' if account else 'the controller'}"
-    for pin in pending.sources:
-        yield f"  Source:    {pin.kind} {pin.resolved}"
+    for each in pending.sources:
+        yield f"  Source:    {each.kind} {each.resolved}"
     for problem in pending.problems:
         yield f"  Problem:   {problem}"
-
-
-def send(verb: str, deployments: Deployments, choice: Choice, options: argparse.Namespace) -> Manifest:
-    """Write the decision, unless what was shown has changed since; a new status alone changes nothing.
-
-    Args:
-        verb: `approve` or `deny`.
-        deployments: of the cluster.
-        choice: what was shown.
-        options: `name`, and `revision` if that was given.
-
-    Raises: FailedError if it has changed; ApiError.
-    """
-    for _ in range(TRIES):
-        version = choice.deployment.metadata.resource_version
-        change = {"metadata": {"resourceVersion": version}, "spec": _decision(verb, choice)}
-        try:
-            value = deployments.change(options.name, change)
-        except ApiError as error:
-            if error.status != HTTPStatus.CONFLICT:
-                raise
-        else:
-            if value is None:
-                break
-            return value
-        again = _choose(deployments, options)
-        if _shown(again) != _shown(choice):
-            break
-        choice = again
-    raise FailedError(f'"{options.name}" has changed meanwhile; run the command again')
-
-
-def _shown(choice: Choice) -> tuple[object, ...]:
-    metadata = choice.deployment.metadata
-    return metadata.uid, metadata.generation, choice.digest, choice.pending
-
-
-def _decision(verb: str, choice: Choice) -> Mapping[str, Any]:
-    """Return the fields of the spec that change; None removes one."""
-    spec, digest = choice.deployment.spec, choice.digest
-    if verb == "deny":
-        withdrawn = {"approvedRevision": None, "approvedServiceAccountName": None}
-        return {"deniedRevision": digest, **(withdrawn if spec.approved_revision == digest else {})}
-    if choice.pending:
-        account: str | None = choice.pending.service_account_name
-    else:  # the controller may complete an account that is not named
-        account = spec.service_account_name or None
-    reconsidered = {"deniedRevision": None} if spec.denied_revision == digest else {}
-    return {"approvedRevision": digest, "approvedServiceAccountName": account, **reconsidered}
 
 
 def _awaits_denial(deployment: BundleDeployment) -> Awaited:
@@ -305,13 +242,8 @@ def _row(entry: HistoryEntry, status: Status, now: datetime, *, colors: bool) ->
     installed = age((now - entry.installed_at).total_seconds()) if entry.installed_at else ""
     text = entry.outcome or ""
     outcome = Painted(text, _OUTCOMES.get(text, Color.NONE)) if colors else text
-    return (short(entry.revision), _state(entry, status), outcome, installed, entry.sources, entry.message)
-
-
-def _state(entry: HistoryEntry, status: Status) -> str:
-    if entry.revision == status.installed_revision:
-        return "installed"
-    return "desired" if entry.revision == status.revision else "kept"
+    place = describe_place(entry.revision, status)
+    return (short(entry.revision), place, outcome, installed, entry.sources, entry.message)
 
 
 def read_kept(options: argparse.Namespace) -> tuple[BundleDeployment, Revision]:
@@ -331,25 +263,77 @@ def read_kept(options: argparse.Namespace) -> tuple[BundleDeployment, Revision]:
     digest = find_kept(deployment.status, given["digest"])
     found = open_store(client, options.namespace).read(name, digest) if digest else None
     if found is None:
-        kept = ", ".join(map(short, kept_revisions(deployment.status))) or "none"
+        kept = _list_kept(deployment.status)
         raise FailedError(f"{name}: revision {given['digest'][:12]} is not kept; kept revisions: {kept}")
     return deployment, found
 
 
-def kept_revisions(status: Status) -> list[str]:
-    """Return the digests of the revisions that status says are kept, newest first."""
-    named = [*(each.revision for each in status.history), status.revision, status.installed_revision]
-    pending = [status.pending.revision] if status.pending else []
-    return [digest for digest in dict.fromkeys([*named, *pending]) if digest]
+def roll_back(options: argparse.Namespace) -> int:
+    """Roll a BundleDeployment back, or forward again; return the exit status.
+
+    Raises: MisuseError, ApiError, ConfigurationError.
+    """
+    if options.undo and options.to:
+        raise MisuseError("specify only one of --to and --undo")
+    client = connect(options)
+    deployments = Deployments(client)
+    found, deployment = deployments.read(options.name)
+    if options.undo:
+        _ask_to_undo(client, options, found)
+        digest, done = None, "rollback undone"
+    else:
+        digest = _choose_revision(deployment, options.to)
+        done = f"rolled back to revision {short(digest)}"
+    value = pin(deployments, deployment, digest)
+    values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
+    if digest:
+        undo = f"{program()} rollback {options.name} --undo"
+        tell(f"new content and config are ignored until the rollback is undone: {undo}")
+    return conclude("rollback", options, values, failures, done=done)
 
 
-def find_kept(status: Status, text: str) -> str:
-    """Return the digest of the one kept revision that begins so, with or without `sha256:`; empty if there is none."""
-    beginning = text.removeprefix("sha256:")
-    found = [each for each in kept_revisions(status) if each.removeprefix("sha256:").startswith(beginning)]
-    return found[0] if len(found) == 1 else ""
+def _choose_revision(deployment: BundleDeployment, text: str) -> str:
+    """Return the digest of the revision that the user names, or else of the last one that was healthy."""
+    status, name = deployment.status, deployment.metadata.name
+    if not text:
+        if found := find_previous(status):
+            return found
+        raise FailedError(f"{name}: no earlier revision that was healthy is kept; name one with --to")
+    if found := find_kept(status, text):
+        return found
+    raise FailedError(f"{name}: --to: not one of the revisions that are kept: {_list_kept(status)}")
 
 
-def open_store(client: Client, namespace: str) -> RevisionStore:
-    """Return the revision store in the namespace of the controller, as far as the user may read it."""
-    return RevisionStore(client, RevisionSecrets(client, namespace, lambda _: None, lambda: None))
+def _list_kept(status: Status) -> str:
+    return ", ".join(map(short, kept_revisions(status))) or "none"
+
+
+def _ask_to_undo(client: Client, options: argparse.Namespace, found: Manifest) -> None:
+    """Show what the BundleDeployment leads to without the pin, and ask.
+
+    Raises: FailedError if nothing is pinned, or the user declines; MisuseError, ApiError, ConfigurationError.
+    """
+    if not found["spec"].get("pinnedRevision"):
+        raise FailedError(f"{options.name}: not rolled back: spec.pinnedRevision is not set")
+    for line in _preview(client, options, found):
+        tell(one_line(line))
+    confirm(options, "nothing was undone")
+
+
+def _preview(client: Client, options: argparse.Namespace, found: Manifest) -> Iterator[str]:
+    from rukpak.controller.cli.content import Draft  # noqa: PLC0415
+    from rukpak.controller.cli.diff import compare  # noqa: PLC0415
+    from rukpak.controller.cli.render import render_new  # noqa: PLC0415
+    from rukpak.controller.views.comparison import summarize  # noqa: PLC0415 - slow to import, and only needed here
+
+    unpinned = Draft(value=found, origin=f'BundleDeployment "{options.name}"').with_spec(
+        {key: value for key, value in found["spec"].items() if key != "pinnedRevision"}
+    )
+    try:
+        _, reviewed = render_new(client, options, unpinned)
+    except NoConsentError:
+        yield "warning: what follows is not shown, since no Secret was read"
+    except BundleError as error:  # the controller may be able to fetch what this machine is not
+        yield f"warning: what follows cannot be shown: {error.reason.value}: {error.message}"
+    else:
+        yield from summarize(compare(reviewed, options))

@@ -4,52 +4,41 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from rukpak.controller.content.limits import visible
+from rukpak.controller.views import FailedError, MisuseError
 
 if TYPE_CHECKING:
-    from http import HTTPStatus
-
     from rukpak.controller.kube.client import Client, User
-T = TypeVar("T")
 FAILED = 1
 MISUSE = 2
-REQUESTS = 8
-"""How many are sent at the same time."""
 TERMINAL = Path("/dev/tty")
-
-
-class MisuseError(Exception):
-    """The command line is invalid or names a file that cannot be read; the message is one line."""
-
-
-class FailedError(Exception):
-    """A verb cannot be carried out; the message is one line, which is printed with the name of the verb."""
 
 
 class NoConsentError(Exception):
     """The user does not consent to the use of Secrets."""
 
 
-def connect(options: argparse.Namespace, pool: int = REQUESTS) -> Client:
+def connect(options: argparse.Namespace, pool: int = 0) -> Client:
     """Return a client for the cluster that the options select, with the user's credentials.
 
     Args:
         options: of the command line.
-        pool: connections at the same time.
+        pool: connections at the same time; 0: as many as requests are sent.
 
     Raises: ConfigurationError; MisuseError for a user that cannot be impersonated.
     """
     from rukpak.controller.kube import client  # noqa: PLC0415 - slow to import, and render may not need it
+    from rukpak.controller.views.access import REQUESTS  # noqa: PLC0415
 
     connected = client.connect(
         kubeconfig=options.kubeconfig or None,
         context=options.context or None,
-        pool=pool,
+        pool=pool or REQUESTS,
         user_agent=f"rukpak-cli/{version('rukpak')}",
     )
     return connected.acting_as(_impersonated(getattr(options, "as_user", None), getattr(options, "as_groups", None)))
@@ -66,21 +55,6 @@ def _impersonated(name: str | None, groups: list[str] | None) -> User | None:
         return User(name, tuple(groups or ()))
     except ValueError as error:
         raise MisuseError(f"--as: {error}") from None
-
-
-def attempt(request: Callable[[], T], *accepted: HTTPStatus) -> T | None:
-    """Return what a request returns; None if the API server answers with one of these statuses.
-
-    Raises: ApiError for any other.
-    """
-    from rukpak.controller.kube.errors import ApiError  # noqa: PLC0415 - see above
-
-    try:
-        return request()
-    except ApiError as error:
-        if error.status not in accepted:
-            raise
-        return None
 
 
 def explain(error: Exception) -> str:
@@ -129,3 +103,11 @@ def ask(no_terminal: str) -> bool:
             return keys.readline().strip().lower() in ("y", "yes")
     except OSError:
         raise MisuseError(no_terminal) from None
+
+
+def tell_all(lines: Iterable[str]) -> None:
+    """Print lines that are no results to stderr, fitted."""
+    from rukpak.controller.views.texts import fit  # noqa: PLC0415 - slow to import
+
+    for line in fit(lines).splitlines():
+        tell(line)

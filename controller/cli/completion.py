@@ -170,8 +170,8 @@ def answer(words: Sequence[str] | None = None) -> int:
 
 def _find_names(line: Sequence[str]) -> Iterable[str]:
     """Return the names of all BundleDeployments; none if the cluster does not answer: a shell shows no errors."""
-    from rukpak.controller.cli.deployments import Deployments  # noqa: PLC0415 - slow, and rarely needed
     from rukpak.controller.kube.errors import ApiError, ConfigurationError  # noqa: PLC0415
+    from rukpak.controller.views.access import Deployments  # noqa: PLC0415 - slow, and rarely needed
 
     options = argparse.Namespace(kubeconfig=_value(line, "--kubeconfig"), context=_value(line, "--context"))
     try:

@@ -32,11 +32,10 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import ContentTree, Entry, EntryKind, Limits
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.building.plugins import format_of
+from rukpak.controller.building.entry_points import format_of
 from rukpak.controller.building.request import check_config
 from rukpak.controller.cli import manifest
-from rukpak.controller.cli.command import FailedError, MisuseError, read_file
-from rukpak.controller.cli.deployments import MANAGER, Manifest
+from rukpak.controller.cli.command import read_file
 from rukpak.controller.cli.values import Convert, merge_files, set_values, typed
 from rukpak.controller.content.archive import write_entries
 from rukpak.controller.content.disk import read_folder
@@ -58,6 +57,8 @@ from rukpak.controller.sources.config_map import KEY, MOST_BYTES, Part, split
 from rukpak.controller.sources.http import is_file_name, read_body
 from rukpak.controller.sources.image.reference import parse_reference
 from rukpak.controller.untrusted import mapping, mappings
+from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.access import MANAGER, Manifest
 
 OCI = "oci://"
 _URLS = ("https://", "http://")

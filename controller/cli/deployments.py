@@ -1,6 +1,6 @@
-"""BundleDeployments on a cluster: reading and changing them, which ones a command line names, `--wait`, and who acts.
+"""Which BundleDeployments a command line names, `--wait`, and who acts.
 
-Not here: what each verb awaits (changes.py).
+Not here: reading and changing them (views/access.py), and what each verb awaits (changes.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import shutil
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -21,21 +20,17 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.v1alpha2.conditions import DECISIONS, Reason
 from rukpak.api.v1alpha2.reading import try_to_read
-from rukpak.api.v1alpha2.status import NotReady, Stray
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.cli.command import FAILED, FailedError, MisuseError, attempt, tell
-from rukpak.controller.cli.output import name_of, one_line, show, some
-from rukpak.controller.kube.client import PAGE_ITEMS, Client, Response
+from rukpak.controller.cli.command import FAILED, tell
+from rukpak.controller.content.limits import one_line
+from rukpak.controller.kube.client import Client, Response
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.lease import LEASES
-from rukpak.controller.kube.resources import DEPLOYMENTS, Resource
 from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard, is_shard_name
-from rukpak.controller.kube.watch import Collection, parse_events
+from rukpak.controller.views import MisuseError
+from rukpak.controller.views.access import Deployments, Manifest, attempt
+from rukpak.controller.views.texts import name_of, show, some
 
-Manifest = dict[str, Any]
-MANAGER = "kubectl-rukpak"
-WATCH_SECONDS = 300
-"""How long the API server is asked to keep a watch open."""
 POLL_SECONDS = 0.5
 MANY = 3
 """From more on, all are listed instead of reading each."""
@@ -45,178 +40,6 @@ QUIET_SECONDS = 5.0
 """How long a controller may take to notice a change before that is shown."""
 _CLEAR = "\r\x1b[K"
 SHOWN_NAMES = 5
-
-
-class NoApiError(ApiError):
-    """The cluster does not serve BundleDeployments."""
-
-    def __str__(self) -> str:
-        """Return the message, with the remedy."""
-        remedy = 'run "rukpak crd | kubectl apply --server-side -f -" to install the API'
-        return f"the cluster does not serve BundleDeployments; {remedy}"
-
-
-class Deployments:
-    """The BundleDeployments of a cluster. Every method raises ApiError, NoApiError where the API is not installed."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def all(self, selector: str = "") -> list[Manifest]:
-        """Return all BundleDeployments, or those whose labels match.
-
-        Raises: ApiError.
-        """
-        with _explaining():
-            return [_typed(item) for item in self._client.list(DEPLOYMENTS.path(), label_selector=selector)]
-
-    def follow(self, selector: str = "") -> Iterator[tuple[str, Manifest]]:
-        """Yield the BundleDeployments whose labels match, then each event with what it is about. Endless.
-
-        Raises: ApiError, while iterating.
-        """
-        with _explaining():
-            for event, value in follow(self._client, DEPLOYMENTS.path(), label_selector=selector):
-                yield event, _typed(value)
-
-    def get(self, name: str) -> Manifest | None:
-        """Return a BundleDeployment; None if it does not exist.
-
-        Raises: ApiError.
-        """
-        return _value_unless_missing(lambda: self._client.get(DEPLOYMENTS.path(name=name)))
-
-    def read(self, name: str, missing: str = "") -> tuple[Manifest, BundleDeployment]:
-        """Return a BundleDeployment, as it is on the cluster and validated.
-
-        Raises: FailedError, if it does not exist with the message `missing` or one like it; ApiError.
-        """
-        value = self.get(name)
-        if value is None:
-            raise FailedError(missing or f'BundleDeployment "{name}" not found')
-        deployment, problem = try_to_read(value)
-        if deployment is None:
-            raise FailedError(f"{name}: cannot be read: {problem}")
-        return value, deployment
-
-    def exists(self, name: str, uid: str) -> bool:
-        """Return whether a BundleDeployment exists, with this UID unless that is empty.
-
-        Raises: ApiError.
-        """
-        found = self.get(name)
-        return found is not None and uid in ("", found["metadata"]["uid"])
-
-    def create(self, value: Manifest) -> Manifest:
-        """Create a BundleDeployment and return it.
-
-        Raises: ApiError.
-        """
-        with _explaining():
-            made: Manifest = self._client.create(DEPLOYMENTS.path(), value, manager=MANAGER).value
-        return made
-
-    def apply(self, value: Manifest, *, dry_run: bool = False) -> Manifest:
-        """Create a BundleDeployment, or set the fields of one and remove those that an earlier apply has set.
-
-        Raises: ApiError.
-        """
-        path = DEPLOYMENTS.path(name=value["metadata"]["name"])
-        with _explaining():
-            return dict(
-                self._client.apply(path, value, manager=MANAGER, force=True, dry_run=dry_run, metadata=False).value
-            )
-
-    def change(self, name: str, change: Mapping[str, Any]) -> Manifest | None:
-        """Merge a change into a BundleDeployment and return the result; None if it does not exist.
-
-        Raises: ApiError.
-        """
-        path = DEPLOYMENTS.path(name=name)
-        return _value_unless_missing(lambda: self._client.merge_patch(path, change, manager=MANAGER))
-
-    def delete(self, name: str) -> None:
-        """Request the deletion of a BundleDeployment, if it exists.
-
-        Raises: ApiError.
-        """
-        _value_unless_missing(lambda: self._client.delete(DEPLOYMENTS.path(name=name)))
-
-
-def _value_unless_missing(request: Callable[[], Response]) -> Manifest | None:
-    with _explaining():
-        try:
-            value: Manifest = request().value
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND and error.reason:
-                return None
-            raise
-        return value
-
-
-@contextmanager
-def _explaining() -> Iterator[None]:
-    try:
-        yield
-    except ApiError as error:
-        # Only an object that does not exist has a reason: for an unknown path the reply is plain text.
-        if error.status == HTTPStatus.NOT_FOUND and not error.reason:
-            raise NoApiError(error.status, error.reason, error.message) from None
-        raise
-
-
-def _typed(item: Mapping[str, Any]) -> Manifest:
-    """Return an item of a list with its apiVersion and kind, which lists leave out."""
-    return {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, **item}
-
-
-def try_to_list(
-    client: Client, resource: Resource, namespace: str = "", label_selector: str = ""
-) -> list[Manifest] | None:
-    """Return objects of a kind, with their apiVersion and kind, which lists leave out; None if the user may not.
-
-    Raises: ApiError.
-    """
-    about, path = {"apiVersion": resource.api_version, "kind": resource.kind}, resource.path(namespace)
-    return attempt(
-        lambda: [{**about, **item} for item in client.list(path, label_selector=label_selector)], HTTPStatus.FORBIDDEN
-    )
-
-
-def follow(
-    client: Client,
-    path: str,
-    *,
-    label_selector: str = "",
-    field_selector: str = "",
-    order: Callable[[Manifest], str] = lambda value: str(value["metadata"]["name"]),
-) -> Iterator[tuple[str, Manifest]]:
-    """Yield the objects of a collection in order, then each that is created, changed or deleted. Endless.
-
-    Each comes with the type of its event as the API server has it; `ADDED` at first.
-
-    Raises: ApiError, while iterating.
-    """
-    collection = Collection(
-        client=client, path=path, label_selector=label_selector, field_selector=field_selector, metadata=False
-    )
-    version = ""
-    while True:
-        if not version:
-            pages = list(collection.pages(PAGE_ITEMS))
-            version = pages[-1].resource_version
-            found = sorted((item for page in pages for item in page.items), key=order)
-            yield from (("ADDED", item) for item in found)
-        try:
-            with collection.open_watch(version, WATCH_SECONDS, WATCH_SECONDS) as stream:
-                for kind, value in parse_events(stream):
-                    version = value["metadata"]["resourceVersion"]
-                    if kind != "BOOKMARK":
-                        yield kind, value
-        except ApiError as error:
-            if error.status != HTTPStatus.GONE:
-                raise
-            version = ""
 
 
 def select(verb: str, options: argparse.Namespace, deployments: Deployments, *, default_all: bool) -> list[Manifest]:
@@ -480,22 +303,6 @@ def condition(deployment: BundleDeployment, kind: str) -> tuple[str, str, str]:
     if found is None or found.observed_generation != deployment.metadata.generation:
         return "", "", ""
     return found.status, found.reason, found.message
-
-
-def describe_unobserved(deployment: BundleDeployment) -> str:
-    """Return what the controller has not observed yet, so that conditions are about what was before; empty: nothing."""
-    if deployment.status.observed_generation == deployment.metadata.generation:
-        return ""
-    since = deployment.metadata.deletion_timestamp
-    what = f"being deleted since {since:%Y-%m-%dT%H:%M:%SZ}, " if since else ""
-    if not deployment.status.conditions:
-        return f"{what}not yet observed by the controller"
-    return f"{what}generation {deployment.metadata.generation} not yet observed by the controller"
-
-
-def name_of_reported(each: NotReady | Stray) -> str:
-    """Return the name of an object in status, such as `ConfigMap shop/settings`."""
-    return f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}"
 
 
 # the controllers that act

@@ -13,17 +13,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from rukpak.api import names
-from rukpak.controller.cli.command import FAILED, FailedError, connect, tell
-from rukpak.controller.cli.deployments import Deployments, Manifest, find_each, follow
-from rukpak.controller.cli.output import age, one_line, show, to_table
+from rukpak.controller.cli.command import FAILED, connect, tell
+from rukpak.controller.cli.deployments import find_each, read_holder
 from rukpak.controller.cli.verbs import LEVELS
+from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import QUOTING, ApiError
-from rukpak.controller.kube.events import EVENTS, NAMESPACE
-from rukpak.controller.kube.lease import LEASES
+from rukpak.controller.kube.events import EVENTS, NAMESPACE, count_of, last_seen, select_about
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.untrusted import integer, text
+from rukpak.controller.untrusted import text
+from rukpak.controller.views import FailedError
+from rukpak.controller.views.access import Deployments, Manifest, follow, typed
+from rukpak.controller.views.texts import age, show, to_table
 
 _HEADING = ("LAST SEEN", "TYPE", "REASON", "MESSAGE")
 _GAP = "   "
@@ -44,7 +45,7 @@ def show_events(options: argparse.Namespace) -> int:
     if options.watch:
         return _follow_events(client, options)
     path, selector = EVENTS.path(NAMESPACE), select_about(options.name)
-    found = sorted(map(_typed, client.list(path, field_selector=selector)), key=last_seen)
+    found = sorted((typed(EVENTS, each) for each in client.list(path, field_selector=selector)), key=last_seen)
     if not (found or options.output):
         tell("no Events; the API server deletes them after an hour")
     print(show(found, options.output) if options.output else _tabulate(found), end="")
@@ -57,19 +58,10 @@ def _follow_events(client: Client, options: argparse.Namespace) -> int:
     for _, event in follow(client, EVENTS.path(NAMESPACE), field_selector=select_about(options.name), order=last_seen):
         name, count = event["metadata"]["name"], count_of(event)
         if seen.get(name) != count:  # deleted Events are not news
-            text = show([_typed(event)], options.output) if options.output else f"{_event_line(event)}\n"
+            text = show([typed(EVENTS, event)], options.output) if options.output else f"{_event_line(event)}\n"
             print(text, end="", flush=True)
         seen[name] = count
     return 0
-
-
-def select_about(name: str) -> str:
-    """Return the field selector of the Events about a BundleDeployment."""
-    return f"regarding.kind={names.KIND},regarding.name={name}"
-
-
-def _typed(event: Mapping[str, Any]) -> Manifest:
-    return {"apiVersion": EVENTS.api_version, "kind": EVENTS.kind, **event}
 
 
 def _tabulate(events: Iterable[Manifest]) -> str:
@@ -86,16 +78,6 @@ def _event_line(event: Mapping[str, Any]) -> str:
 def _note(event: Mapping[str, Any]) -> str:
     count = count_of(event)
     return f"{text(event, 'note')}{f' (x{count})' if count > 1 else ''}"
-
-
-def count_of(event: Mapping[str, Any]) -> int:
-    """Return how often an Event has occurred."""
-    return integer(event, "series", "count") or 1
-
-
-def last_seen(event: Mapping[str, Any]) -> str:
-    """Return when an Event occurred last, in RFC 3339; empty if it does not say."""
-    return text(event, "series", "lastObservedTime") or text(event, "eventTime")
 
 
 def _ago(event: Mapping[str, Any], now: datetime) -> str:
@@ -129,11 +111,12 @@ def show_logs(options: argparse.Namespace) -> int:
 
 def _holder(client: Client, options: argparse.Namespace) -> str:
     try:
-        lease = client.get(LEASES.path(options.namespace, names.LEASE)).value
+        holder = read_holder(client, options.namespace)
     except ApiError:
+        holder = None
+    if holder is None:
         return "; --namespace names another one"
-    holder = str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
-    return f'; the controller runs outside of the cluster, on "{holder}": read its log there' if holder else ""
+    return f'; the controller runs outside of the cluster, on "{holder.host}": read its log there'
 
 
 def _read_logs(client: Client, options: argparse.Namespace, pods: Iterable[str]) -> Iterator[dict[str, Any]]:

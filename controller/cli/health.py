@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from rukpak.controller.cli.command import FAILED, FailedError, MisuseError, connect, read_file, tell
-from rukpak.controller.cli.output import dump_as, to_table
+from rukpak.controller.cli.command import FAILED, connect, read_file, tell
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
@@ -23,6 +22,8 @@ from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.untrusted import text
+from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.texts import dump_as, to_table
 
 _FLAGS = {"inProgress": "in_progress", "failed": "failed", "current": "expr"}
 _HEADING = ("OBJECT", "HEALTH", "REASON", "MESSAGE")

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import base64
 import os
-import re
 import secrets
 import shlex
 import sys
@@ -30,8 +29,7 @@ from typing import Any
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials, Limits
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.cli.command import FailedError, MisuseError, confirm, connect, read_file, tell
-from rukpak.controller.cli.comparison import Change, Comparison, outline, summarize, write
+from rukpak.controller.cli.command import confirm, connect, read_file, tell, tell_all
 from rukpak.controller.cli.content import (
     LOCAL,
     OCI,
@@ -48,13 +46,13 @@ from rukpak.controller.cli.content import (
     write_parts,
     write_with_content,
 )
-from rukpak.controller.cli.deployments import MANAGER, Deployments, Manifest, awaits_ready, conclude, wait_if_asked
+from rukpak.controller.cli.deployments import awaits_ready, conclude, wait_if_asked
 from rukpak.controller.cli.diff import compare
-from rukpak.controller.cli.output import name_of, show, tell_all
-from rukpak.controller.cli.parser import is_object_name
+from rukpak.controller.cli.other_tools import name_origin
 from rukpak.controller.cli.permissions import describe
-from rukpak.controller.cli.render import Reviewed, network_of, new_store, read_capabilities, render_local, render_new
+from rukpak.controller.cli.render import network_of, new_store, read_capabilities, render_local, render_new
 from rukpak.controller.content.limits import quote
+from rukpak.controller.formats.recognition import NoContentError
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import DEPLOYMENTS
 from rukpak.controller.permissions.permissions import permissions_of
@@ -63,13 +61,16 @@ from rukpak.controller.sources.config_map import MOST_BYTES
 from rukpak.controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
 from rukpak.controller.sources.image.registry import push_image
 from rukpak.controller.status.report import short
-from rukpak.controller.untrusted import mapping
+from rukpak.controller.untrusted import is_object_name, mapping
+from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.access import MANAGER, Deployments, Manifest
+from rukpak.controller.views.comparison import Change, Comparison, outline, summarize, write
+from rukpak.controller.views.dry_run import Reviewed
+from rukpak.controller.views.texts import name_of, show
 
 _AUTOMATIC = "Automatic"
 _PLACE = "image"
 """Starts the messages about the registry."""
-_FORMAT = re.compile(r'set spec\.format to "([^"]*)"')
-"""The remedy for content of another format."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -86,16 +87,14 @@ def install(options: argparse.Namespace) -> int:
     draft, found = _draft(deployments, options)
     try:
         draft, reviewed = _review(client, options, draft, found)
-    except BundleError as error:
-        if error.reason is not Reason.NO_CONTENT:
-            raise
-        raise BundleError(error.reason, _FORMAT.sub(r"pass --format \1", error.message)) from None
+    except NoContentError as error:
+        raise error.with_flag("--format") from None
     comparison = compare(reviewed, options)
     tell_all(_describe(draft, reviewed, comparison, options))
     if found and (pinned := found["spec"].get("pinnedRevision")) and not draft.value["spec"].get("pinnedRevision"):
         tell(f"  Rollback: to {short(pinned)}, is undone")
     if comparison.is_refused and not options.force:
-        raise FailedError(f"nothing was {'changed' if found else 'created'}: {_refusal(draft, comparison, options)}")
+        raise FailedError(f"nothing was {'changed' if found else 'created'}: {_refusal(reviewed, comparison, options)}")
     if options.dry_run:
         spec = _merged_spec(deployments, draft, found) if options.file else draft.value["spec"]
         done = "created" if not found else "unchanged" if found["spec"] == spec else "configured"
@@ -209,13 +208,15 @@ def _describe_recursion(spec: Mapping[str, Any]) -> str:
     return ", with manifests in subdirectories (spec.config.recursive)" if is_recursive else ""
 
 
-def _refusal(draft: Draft, comparison: Comparison, options: argparse.Namespace) -> str:
+def _refusal(reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> str:
     """Return why nothing is done, and the ways out."""
     adopt = ""
     is_described = bool(options.file) or is_named(options)
-    origins = {each.origin for each in comparison.objects if each.change is Change.REFUSED}
+    namespace = reviewed.revision.terms.install_namespace
+    holders = [each.holder for each in comparison.objects if each.change is Change.REFUSED]
+    origins = {name_origin(each, namespace) if each else "" for each in holders}
     if is_described and len(origins) == 1 and (origin := origins.pop()):
-        words = ["rukpak", "adopt", draft.value["metadata"]["name"], *repeat(options), "--from", origin]
+        words = ["rukpak", "adopt", reviewed.deployment.metadata.name, *repeat(options), "--from", origin]
         adopt = f'"{shlex.join(words)}" takes over what {origin} has installed; '
     return f"some of it would be refused; {adopt}--force installs it all the same"
 

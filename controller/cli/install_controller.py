@@ -21,10 +21,10 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.proxies import HTTPS_PROXY, NO_PROXY, read_proxies
 from rukpak.controller.apply.order import position_of
-from rukpak.controller.cli.command import FailedError, MisuseError, attempt, confirm, connect, tell
-from rukpak.controller.cli.deployments import Manifest, read_holder, read_if_exists, wait_while
+from rukpak.controller.cli.command import confirm, connect, tell
+from rukpak.controller.cli.deployments import read_holder, read_if_exists, wait_while
 from rukpak.controller.cli.installation import LABEL, Level, check_cluster, describe_cluster, find_loss
-from rukpak.controller.cli.output import name_of, one_line, to_yaml
+from rukpak.controller.content.limits import one_line
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
@@ -35,6 +35,9 @@ from rukpak.controller.observe.health.explain import explain, explained, pods_of
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import key_of, project
+from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.access import Manifest, attempt
+from rukpak.controller.views.texts import name_of, to_yaml
 
 MANAGER = "rukpak-install-controller"
 DEFAULT, RESTRICTED = "install.yaml", "install-restricted.yaml"

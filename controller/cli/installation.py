@@ -24,11 +24,11 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import PLUGIN_API, Means, ProgramVersion
 from rukpak.api.proxies import read_proxies
 from rukpak.api.v1alpha2.schema import crd
-from rukpak.controller.building.plugins import check, find_installed, find_programs
-from rukpak.controller.cli.command import FAILED, attempt, connect, explain
+from rukpak.controller.building.entry_points import check, find_installed, find_programs
+from rukpak.controller.cli.command import FAILED, connect, explain
 from rukpak.controller.cli.deployments import SHOWN_NAMES, Holder, is_served, read_holder, read_if_exists, server_time
-from rukpak.controller.cli.output import dump_as, one_line, show, some, to_table
-from rukpak.controller.formats.helm.program import make_finder
+from rukpak.controller.content.limits import one_line
+from rukpak.controller.formats.helm.format import make_finder
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.configuration import find_context
 from rukpak.controller.kube.discovery import Discovery
@@ -36,6 +36,8 @@ from rukpak.controller.kube.errors import ApiError, ConfigurationError
 from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.settings import Settings
+from rukpak.controller.views.access import attempt
+from rukpak.controller.views.texts import dump_as, show, some, to_table
 
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.DEFINITION}"
 MOST_FIELDS = 5
@@ -535,7 +537,7 @@ def _check_helm(named: str) -> Finding:
         try:
             program = make_finder().find(means, "spec.format")
         except BundleError as error:
-            return warning(error.message.partition(": ")[2])
+            return warning(error.problem)
     return ok(f"{program.version} ({program.path})")
 
 

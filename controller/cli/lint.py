@@ -22,14 +22,15 @@ import yaml
 
 from rukpak.api.plugins import Capabilities, Limits
 from rukpak.controller.building.revision import Revision
-from rukpak.controller.cli.command import FAILED, MisuseError, tell
+from rukpak.controller.cli.command import FAILED, tell
 from rukpak.controller.cli.content import check_stdin, is_local, is_named, unpack
-from rukpak.controller.cli.output import to_json
 from rukpak.controller.cli.render import read_capabilities, render_given
 from rukpak.controller.content.limits import name_key
 from rukpak.controller.formats.objects import Identity, Object, group_of, identify
 from rukpak.controller.formats.plain import find_manifests_below
 from rukpak.controller.untrusted import path_below
+from rukpak.controller.views import MisuseError
+from rukpak.controller.views.texts import to_json
 
 if TYPE_CHECKING:
     from rukpak.controller.cli.schemas import FieldPath, Kind, Schemas

@@ -21,12 +21,12 @@ from rukpak.api.v1alpha2.sources import ChartSource
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.controller.building.config_values import find_secrets
 from rukpak.controller.cli.command import ask, tell
-from rukpak.controller.cli.output import to_table
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.sources.chart_registry import chart_reference
 from rukpak.controller.sources.git.connection import parse_repository
 from rukpak.controller.sources.http import parse_address
 from rukpak.controller.sources.image.reference import find_endpoint, parse_reference
+from rukpak.controller.views.texts import to_table
 
 _API_VERSION = f"{names.GROUP}/v1alpha2"
 

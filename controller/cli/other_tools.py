@@ -33,17 +33,17 @@ from rukpak.api.errors import BundleError
 from rukpak.controller.apply.drift import UnclaimedItems, find_uncovered, identity_of, merge_keys, united
 from rukpak.controller.apply.leftovers import LAST_APPLIED, last_applied
 from rukpak.controller.apply.trees import inside
-from rukpak.controller.cli.command import REQUESTS, FailedError, MisuseError, attempt, tell
-from rukpak.controller.cli.comparison import SERVER_METADATA, clean
-from rukpak.controller.cli.deployments import MANAGER
-from rukpak.controller.cli.parser import is_object_name
+from rukpak.controller.cli.command import tell
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.formats.objects import collect_objects
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of, project
-from rukpak.controller.untrusted import mapping, mappings, strings
+from rukpak.controller.untrusted import is_object_name, mapping, mappings, strings
+from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.access import MANAGER, REQUESTS, attempt
+from rukpak.controller.views.comparison import SERVER_METADATA, clean
 
 FLUX_NAMESPACE = "flux-system"
 """Where Flux keeps Kustomizations unless it is told otherwise."""

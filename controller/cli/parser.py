@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
 import sys
 import textwrap
@@ -14,12 +13,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rukpak.controller.cli.command import MISUSE, tell
+from rukpak.controller.untrusted import is_object_name
 
 FLAGS = "flags"
 """Title of the flags that only one verb has."""
 WIDEST = 100
 """Columns of help on a wide terminal: longer lines are hard to read."""
-_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?").fullmatch
 
 
 def program() -> str:
@@ -135,11 +134,6 @@ def _are_near(word: str, other: str) -> bool:
     same = sum(block.size for block in SequenceMatcher(None, word, other, autojunk=False).get_matching_blocks())
     longest = max(len(word), len(other))
     return longest - same <= max(longest // 3, 1)
-
-
-def is_object_name(text: str) -> bool:
-    """Return whether an object of Kubernetes can have a name (RFC 1123)."""
-    return bool(_OBJECT_NAME(text))
 
 
 def object_name(text: str) -> str:

@@ -14,10 +14,9 @@ from rukpak.controller.apply.rights import RbacRight, find_rights, make_roles, m
 from rukpak.controller.building import capabilities as capabilities_file
 from rukpak.controller.building.config_values import find_secrets
 from rukpak.controller.building.revision import Revision
-from rukpak.controller.cli.command import FailedError, MisuseError, tell
+from rukpak.controller.cli.command import tell
 from rukpak.controller.cli.content import is_named
-from rukpak.controller.cli.output import dump_as, list_of, to_json, to_yaml
-from rukpak.controller.cli.render import Reviewed, find, read_stored
+from rukpak.controller.cli.render import find, read_stored
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS, crd_specs
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
@@ -26,6 +25,9 @@ from rukpak.controller.kube.resources import CLUSTER_ROLES, ROLES, GroupVersionK
 from rukpak.controller.permissions.permissions import Permissions, added, digest_of, look_up, permissions_of
 from rukpak.controller.permissions.statement import Line, Topic, to_lines
 from rukpak.controller.untrusted import mapping
+from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.dry_run import Reviewed
+from rukpak.controller.views.texts import dump_as, list_of, to_json, to_yaml
 
 _ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
 FindResource = Callable[[GroupVersionKind], Resource]

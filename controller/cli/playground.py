@@ -16,10 +16,10 @@ from pathlib import Path
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.schema import crd
-from rukpak.controller.cli.command import FailedError, tell
+from rukpak.controller.cli.command import tell
 from rukpak.controller.cli.deployments import read_holder
 from rukpak.controller.cli.installation import DEFINITION, list_programs
-from rukpak.controller.cli.output import one_line
+from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import connect
 from rukpak.controller.playground.binaries import Binaries, MissingError
 from rukpak.controller.playground.cluster import ControlPlane, load_control_plane, make_control_plane
@@ -29,6 +29,7 @@ from rukpak.controller.playground.registry import Registry
 from rukpak.controller.playground.settings import Settings, read_settings
 from rukpak.controller.playground.waiting import wait_for
 from rukpak.controller.processes.programs import Mechanisms
+from rukpak.controller.views import FailedError
 
 NAME = "playground"
 PROGRAMS = (*CONTROL_PLANE, "kwok", "registry")

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from string import Template
 
-from rukpak.controller.cli.command import FailedError, MisuseError
+from rukpak.controller.views import FailedError, MisuseError
 
 TEMPLATES = Path(__file__).with_name("templates")
 _SUFFIX = ".template"

@@ -15,17 +15,18 @@ from http import HTTPStatus
 from rukpak.api import names
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.order import teardown_order
-from rukpak.controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, find_strays, name_objects
+from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose, find_strays, name_objects
 from rukpak.controller.apply.removal import delete
-from rukpak.controller.cli.changes import open_store
-from rukpak.controller.cli.command import FAILED, FailedError, attempt, confirm, connect, tell
-from rukpak.controller.cli.deployments import Deployments
+from rukpak.controller.cli.command import FAILED, confirm, connect, tell
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.revisions.store import unpack_whole
+from rukpak.controller.views import FailedError
+from rukpak.controller.views.access import Deployments, attempt, open_store
+from rukpak.controller.views.objects import owner_of
 
 _NEEDED = frozenset({"list", "delete"})
 _STAYS = "may hold data or is marked to be kept; delete it with kubectl if nobody needs it"
@@ -93,13 +94,9 @@ def _find(client: Client, namespace: str, deployment: BundleDeployment) -> list[
         named = observed.keys() - _shown(deployment)
         if deployment.status.objects.strays > len(deployment.status.strays):
             tell("you may not read the stored revisions: only the strays in status are deleted; then run it again")
-    owner, orphan = _owner(deployment), deployment.spec.deletion_policy == "Orphan"
+    owner, orphan = owner_of(deployment), deployment.spec.deletion_policy == "Orphan"
     records = find_strays({key: record for key, (record, _) in observed.items()}, named, owner=owner, orphan=orphan)
     return [_judge(client, record, observed[record.key][1]) for record in teardown_order(records, key=lambda r: r.key)]
-
-
-def _owner(deployment: BundleDeployment) -> Owner:
-    return Owner(deployment.metadata.name, deployment.metadata.uid)
 
 
 def _shown(deployment: BundleDeployment) -> set[ObjectKey]:

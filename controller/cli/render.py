@@ -18,7 +18,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -50,7 +50,7 @@ from rukpak.controller.building.config_values import (
     merge_config,
     needs_objects,
 )
-from rukpak.controller.building.plugins import processor_of
+from rukpak.controller.building.entry_points import processor_of
 from rukpak.controller.building.rendering import render
 from rukpak.controller.building.request import (
     BuildContext,
@@ -63,9 +63,8 @@ from rukpak.controller.building.request import (
 )
 from rukpak.controller.building.revision import PackedRevision, Revision
 from rukpak.controller.cli import manifest
-from rukpak.controller.cli.changes import open_store, read_kept
-from rukpak.controller.cli.command import FailedError, MisuseError, NoConsentError, attempt, connect, read_file, tell
-from rukpak.controller.cli.comparison import mask
+from rukpak.controller.cli.changes import read_kept
+from rukpak.controller.cli.command import NoConsentError, connect, read_file, tell
 from rukpak.controller.cli.content import (
     Draft,
     check_stdin,
@@ -77,9 +76,7 @@ from rukpak.controller.cli.content import (
     recognize,
     unpack,
 )
-from rukpak.controller.cli.deployments import Deployments
 from rukpak.controller.cli.manifest import SecretUse, find_secret_uses, is_consent_given
-from rukpak.controller.cli.output import list_of, name_of, to_json, to_yaml
 from rukpak.controller.cli.verbs import RENDERING
 from rukpak.controller.content.store import ContentStore
 from rukpak.controller.kube.client import ApiError, Client
@@ -88,6 +85,11 @@ from rukpak.controller.observe.records import key_of
 from rukpak.controller.settings import Settings
 from rukpak.controller.sources.config_map import KEY
 from rukpak.controller.untrusted import mapping
+from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.access import Deployments, attempt, open_store
+from rukpak.controller.views.comparison import mask
+from rukpak.controller.views.dry_run import Reviewed
+from rukpak.controller.views.texts import list_of, name_of, to_json, to_yaml
 
 NAME = "bundle"
 _STORE_BYTES = 1 << 40
@@ -375,7 +377,7 @@ class _Reader:
         """
         if not (source.secret or (self._deployment.spec.service_account_name and source.is_in_registry)):
             return None
-        from rukpak.controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from rukpak.controller.revisions.source_access import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)
@@ -389,7 +391,7 @@ class _Reader:
         verification = source.verification
         if verification is None or not any((*secrets_of(verification), *config_maps_of(verification))):
             return Trusted()
-        from rukpak.controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from rukpak.controller.revisions.source_access import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)
@@ -400,7 +402,7 @@ class _Reader:
 
         Raises: BundleError as read_demanded; ConfigurationError.
         """
-        from rukpak.controller.revisions.credentials import SecretReader, read_demanded  # noqa: PLC0415 - needs the cluster
+        from rukpak.controller.revisions.source_access import SecretReader, read_demanded  # noqa: PLC0415 - needs the cluster
 
         def _read(namespace: str, name: str, path: str) -> dict[str, Any]:
             return SecretReader(connect(self._options), None).read_unfollowed(namespace, name, path)
@@ -415,7 +417,7 @@ class _Reader:
         """
         if name in self._maps:
             return self._maps[name]
-        from rukpak.controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from rukpak.controller.revisions.source_access import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)
@@ -466,29 +468,6 @@ def show_capabilities(options: argparse.Namespace) -> int:
         to_json(capabilities_file.dump(found)) if options.output == "json" else capabilities_file.write(found), end=""
     )
     return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewed:
-    """A revision, and the BundleDeployment that it is of."""
-
-    deployment: BundleDeployment
-    revision: Revision
-    client: Client | None = None
-    """Client of its cluster; None for a file."""
-
-    def on_cluster(self) -> Client:
-        """Return the client.
-
-        Raises: MisuseError for a file without a cluster.
-        """
-        if self.client is None:
-            raise MisuseError("requires a cluster")
-        return self.client
-
-    def of(self, revision: Revision) -> Reviewed:
-        """Return another revision of the same BundleDeployment."""
-        return replace(self, revision=revision)
 
 
 def find(options: argparse.Namespace) -> Reviewed:
@@ -574,14 +553,6 @@ def read_stored(client: Client, options: argparse.Namespace, digest: str, *, req
     """
     accepted = () if options.from_cluster or required else (HTTPStatus.FORBIDDEN,)
     return attempt(lambda: open_store(client, options.namespace).read(options.name, digest), *accepted)
-
-
-def list_stored(client: Client, options: argparse.Namespace) -> list[str]:
-    """Return the digests of the revisions in the store.
-
-    Raises: ApiError.
-    """
-    return open_store(client, options.namespace).digests(options.name)
 
 
 def _with_pins(deployment: BundleDeployment) -> BundleDeployment:

@@ -9,83 +9,52 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import Enum
 
-from rukpak.api.v1alpha2.conditions import DECISIONS, Reason, Retry
+from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.reading import try_to_read
-from rukpak.api.v1alpha2.types import BundleDeployment, Condition, SourcePin, Verified
-from rukpak.controller.cli.command import FAILED, MisuseError, connect, tell
+from rukpak.api.v1alpha2.types import BundleDeployment, Condition, SourcePin
+from rukpak.controller.cli.command import FAILED, connect, tell
 from rukpak.controller.cli.deployments import (
-    Deployments,
-    Manifest,
     awaits_ready,
     check,
-    describe_unobserved,
     is_complete,
-    name_of_reported,
     report,
     select,
     tell_unserved,
     wait_if_asked,
 )
-from rukpak.controller.cli.output import Cell, Color, Painted, age, fit, is_colored, show, to_table
 from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.shard import is_unclaimed, wanted_shard
 from rukpak.controller.status.report import describe_changes
+from rukpak.controller.views import MisuseError
+from rukpak.controller.views.access import Deployments, Manifest, list_objects
+from rukpak.controller.views.objects import (
+    DeploymentState,
+    describe_signer,
+    describe_unobserved,
+    describe_wave,
+    find_waves_by_title,
+    group_by_wave,
+    make_nodes,
+    make_outline,
+    make_unlisted,
+    name_of_reported,
+    state_of,
+)
+from rukpak.controller.views.texts import Cell, Painted, age, fit, is_colored, show, to_table
 
 COLUMN = 15
 """Least width of columns that are shown row by row."""
 HEADING = ("NAME", "FORMAT", "PAUSED", "READY", "REASON", "REVISION", "OBJECTS", "DRIFTED", "AGE")
 _WIDE = ("SOURCES", "MESSAGE")
+_OBJECTS = ("OBJECT", "HEALTH", "MESSAGE")
 _STATES = ("READY", "REASON")
 """The columns that say the state."""
 _FALSE = ("Unpacked", "Installed", "Healthy")
 _TRUE = ("Stalled", "Reconciling", "Drifted")
+_ORDER = list(DeploymentState)
 _MORE = re.compile(r" \(and [0-9,]+ more\)$")
-_WAITING = frozenset({each.value for each in Reason if each.retry is Retry.WAIT} | {each.value for each in DECISIONS})
-
-
-class State(Enum):
-    """What a BundleDeployment is doing, as people call it; the worst first."""
-
-    STALLED = "stalled"
-    """A person must act."""
-    PROGRESSING = "progressing"
-    WAITING = "waiting"
-    """For something else in the cluster, or for a decision."""
-    PAUSED = "paused"
-    READY = "Ready"
-
-    @property
-    def color(self) -> Color:
-        """Color of words that tell it."""
-        return _COLORS[self]
-
-
-_COLORS = {
-    State.STALLED: Color.RED,
-    State.PROGRESSING: Color.YELLOW,
-    State.WAITING: Color.YELLOW,
-    State.PAUSED: Color.NONE,
-    State.READY: Color.GREEN,
-}
-_ORDER = list(State)
-
-
-def state_of(deployment: BundleDeployment) -> State:
-    """Return the state of a BundleDeployment, which is progressing until the controller has observed its spec."""
-    ready = deployment.status.condition("Ready")
-    if deployment.problem:
-        return State.STALLED
-    if ready is None or describe_unobserved(deployment):
-        return State.PROGRESSING
-    if deployment.status.condition("Stalled"):
-        return State.STALLED
-    if deployment.spec.paused:
-        return State.PAUSED
-    if ready.status == "True":
-        return State.READY
-    return State.WAITING if ready.reason in _WAITING else State.PROGRESSING
 
 
 def main(options: argparse.Namespace) -> int:
@@ -118,11 +87,28 @@ def _show(client: Client, options: argparse.Namespace, values: Sequence[Manifest
 
 
 def _show_details(client: Client, options: argparse.Namespace, values: Sequence[Manifest]) -> None:
-    from rukpak.controller.cli.tree import ObjectLister  # noqa: PLC0415 - slow to import, and the table does not need it
-
-    lister = ObjectLister(client)
-    objects = [lister.lines(value) if options.objects else [] for value in values]
+    objects = _describe_objects(client, values) if options.objects else [()] * len(values)
     print(describe_all(values, objects, colors=is_colored(options.color)), end="", flush=True)
+
+
+def _describe_objects(client: Client, values: Sequence[Manifest]) -> list[Sequence[str]]:
+    discovery = Discovery(client)
+
+    def _list(deployment: BundleDeployment) -> Iterator[str]:
+        listing = list_objects(client, discovery, deployment)
+        found = make_unlisted(listing.unlisted)
+        found += make_nodes(deployment, map(make_outline, listing.objects))
+        if found:
+            yield "All objects:"
+        groups = group_by_wave(found, find_waves_by_title(listing.objects))
+        for number, members in groups or [(None, found)] * bool(found):
+            if number is not None:
+                state = describe_wave(deployment, number)
+                yield f"  Wave {number}{f' ({state.lower()})' if state else ''}:"
+            rows = [(each.title, each.reason, each.message) for each in members]
+            yield from (f"  {line}" for line in to_table(_OBJECTS, rows).splitlines())
+
+    return [tuple(_list(deployment)) if (deployment := try_to_read(value)[0]) else () for value in values]
 
 
 def _show_table(options: argparse.Namespace, values: Sequence[Manifest]) -> None:
@@ -136,7 +122,7 @@ def _show_table(options: argparse.Namespace, values: Sequence[Manifest]) -> None
         tell(_count_states(row.state for row in rows))
 
 
-def _count_states(states: Iterable[State]) -> str:
+def _count_states(states: Iterable[DeploymentState]) -> str:
     counts = Counter(states)
     return ", ".join(f"{counts[state]} {state.value}" for state in reversed(_ORDER) if counts[state])
 
@@ -169,7 +155,7 @@ def _watched_lines(value: Manifest, row: _Row, options: argparse.Namespace, *, i
 class _Row:
     """A BundleDeployment in the table."""
 
-    state: State
+    state: DeploymentState
     cells: tuple[str, ...]
 
     @property
@@ -203,7 +189,7 @@ def _read_row(value: Manifest, now: datetime, *, is_wide: bool) -> _Row:
     if deployment is None:
         cells = (value["metadata"]["name"], "", "", "Unknown", "CannotBeRead", "", "", "", "")
         cells = (*cells, *(("", f"cannot be read: {problem}") if is_wide else ()))
-        return _Row(state=State.STALLED, cells=cells)
+        return _Row(state=DeploymentState.STALLED, cells=cells)
     cells = (*cells_of(deployment, now), *(_wide_cells(deployment) if is_wide else ()))
     return _Row(state=state_of(deployment), cells=cells)
 
@@ -326,14 +312,6 @@ def _pins(pins: Iterable[SourcePin]) -> Iterator[str]:
         if pin.verified:
             checked = pin.verified.at.astimezone(UTC)
             yield f"    {describe_signer(pin.verified)}, checked {checked:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def describe_signer(verified: Verified) -> str:
-    """Return who has signed the content of a source, and how."""
-    who = verified.identity or verified.key
-    more = f", key {verified.key}" if verified.identity and verified.key else ""
-    issuer = f", issuer {verified.issuer}" if verified.issuer else ""
-    return f"signed by {who} ({verified.by}{more}{issuer})"
 
 
 def _counts(deployment: BundleDeployment) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import html
-import ipaddress
 import logging
 import os
 import socket
@@ -17,7 +16,9 @@ from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from rukpak.controller.cli.command import FailedError, MisuseError, connect, tell
+from rukpak.controller.cli.command import connect, tell
+from rukpak.controller.sources.hosts import is_address, is_loopback
+from rukpak.controller.views import FailedError, MisuseError
 
 CONNECTIONS = 256
 """At the same time, one for each watch."""
@@ -69,7 +70,7 @@ def _own_names(options: argparse.Namespace) -> frozenset[str]:
 
     Raises: MisuseError.
     """
-    from rukpak.controller.ui.guard import LOOPBACK, is_loopback, name_run  # noqa: PLC0415 - not for --help
+    from rukpak.controller.ui.guard import LOOPBACK, name_run  # noqa: PLC0415 - not for --help
 
     is_local = is_loopback(options.listen)
     if not (options.certificate or is_local):
@@ -138,18 +139,10 @@ def _shown_host(address: str, hosts: frozenset[str]) -> str:
     from rukpak.controller.ui.guard import LOOPBACK, is_named  # noqa: PLC0415 - not for --help
 
     machine = socket.gethostname().lower()
-    names = sorted(hosts - LOOPBACK, key=lambda name: (name.startswith("*"), _is_address(name), name))
+    names = sorted(hosts - LOOPBACK, key=lambda name: (name.startswith("*"), is_address(name), name))
     known = (name.replace("*", machine.partition(".")[0]) for name in names)
     found = next((name for name in (address, machine, *known) if is_named(name, hosts)), "localhost")
     return f"[{found}]" if ":" in found else found
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 @contextmanager

@@ -1,17 +1,13 @@
-"""`rukpak run` and `rukpak uninstall`: the controller in this process, until it is told to stop.
+"""`rukpak uninstall`: RukPak is removed from a cluster, with the user's own permissions.
 
-`uninstall` removes RukPak from a cluster, with the user's own permissions. `kubectl delete -k` hangs if it deletes the
-controller first: nothing is left to remove the finalizers of the BundleDeployments, and the CustomResourceDefinition
-waits for them. So this process runs a standby controller while they are deleted, which takes the Lease if no controller
-runs in the cluster. CustomResourceDefinition and controller follow.
+`kubectl delete -k` hangs if it deletes the controller first: nothing is left to remove the finalizers of the
+BundleDeployments, and the CustomResourceDefinition waits for them. So this process runs a standby controller while they
+are deleted, which takes the Lease if no controller runs in the cluster. CustomResourceDefinition and controller follow.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
-import os
-import signal
 import tempfile
 import threading
 import time
@@ -24,32 +20,21 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose, is_marked_to_stay
-from rukpak.controller.cli.command import FailedError, MisuseError, attempt, confirm, connect, tell
-from rukpak.controller.cli.deployments import (
-    AWAITING_CONTROLLER,
-    POLL_SECONDS,
-    Deployments,
-    Manifest,
-    NoApiError,
-    read_holder,
-    read_if_exists,
-    wait_while,
-)
+from rukpak.controller.cli.command import confirm, connect, tell, tell_all
+from rukpak.controller.cli.deployments import AWAITING_CONTROLLER, POLL_SECONDS, read_holder, read_if_exists, wait_while
 from rukpak.controller.cli.installation import DEFINITION, LABEL, describe_cluster
-from rukpak.controller.cli.output import name_of, some, tell_all
-from rukpak.controller.content.store import StoreInUseError
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.errors import ConfigurationError
 from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, read_kinds
 from rukpak.controller.kube.shard import is_shard_name, wanted_shard
 from rukpak.controller.manager import log
 from rukpak.controller.manager.assemble import assemble
-from rukpak.controller.manager.process import return_freed_memory
-from rukpak.controller.manager.serving import ListenError
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.settings import Settings
+from rukpak.controller.views import FailedError
+from rukpak.controller.views.access import Deployments, Manifest, NoApiError, attempt
+from rukpak.controller.views.texts import name_of, some
 
 STOP_SECONDS = 10.0
 _KEPT, _ORPHANED = "kept, without an owner", "kept, since spec.deletionPolicy is Orphan"
@@ -363,30 +348,3 @@ def was_created_by_controller(client: Client, path: str) -> bool:
     managers = {str(entry.get("manager")) for entry in metadata.get("managedFields") or []}
     is_ours = bool(managers) and all(manager.startswith("rukpak") for manager in managers)
     return is_ours and not metadata.get("deletionTimestamp")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run the controller; return an exit status only if it cannot start. SIGTERM and SIGINT end the process with 0.
-
-    Raises: MisuseError if options contradict each other.
-    """
-    return_freed_memory()
-    settings = Settings(**vars(options))
-    if problem := settings.problem():
-        raise MisuseError(problem)
-    log.set_up(settings.log_format, settings.log_level)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
-    try:
-        manager = assemble(settings)
-    except (ConfigurationError, StoreInUseError, ListenError) as error:
-        raise FailedError(str(error)) from None
-    except OSError as error:
-        where = f'--store "{settings.store_folders()[0]}": {error.strerror}'
-        raise FailedError(f"{where}; choose a directory that can be created and written to") from None
-    threading.excepthook = manager.supervisor.hook
-    manager.run(stop)
-    logging.shutdown()
-    # Do not return: the interpreter would wait for all threads, and a source may block one for minutes.
-    os._exit(0)

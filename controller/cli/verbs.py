@@ -440,7 +440,7 @@ DEPLOYMENTS = {
             _options(*RENDERING),
             _defaults(from_cluster=False, capabilities=None),
         ),
-        entry="rollback:main",
+        entry="changes:roll_back",
     ),
     "prune": Verb(
         summary="delete objects that no revision contains",
@@ -734,7 +734,7 @@ INSTALLATION = {
             "run --context staging --log-format json": "with another one",
         },
         flags=(_options(),),
-        entry="uninstall:run",
+        entry="run:main",
     ),
     "install-controller": Verb(
         summary="install or upgrade RukPak on a cluster",

@@ -18,12 +18,13 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin
 from rukpak.controller.building.request import check, find_unchecked
 from rukpak.controller.cli import manifest
-from rukpak.controller.cli.command import FAILED, MisuseError, read_file
+from rukpak.controller.cli.command import FAILED, read_file
 from rukpak.controller.cli.content import Draft
-from rukpak.controller.cli.output import dump_as
 from rukpak.controller.cli.render import ask_for_consent, make_builder, make_context, network_of, new_store
-from rukpak.controller.cli.status import describe_signer
 from rukpak.controller.sources.demands import SignaturePolicy, can_be_signed, parse_demands
+from rukpak.controller.views import MisuseError
+from rukpak.controller.views.objects import describe_signer
+from rukpak.controller.views.texts import dump_as
 
 _NOT_ASKED = SourcePin(
     kind="", resolved="", digest="", spec_digest="", origin="-", resolved_at=datetime.fromtimestamp(0, UTC)

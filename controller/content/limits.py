@@ -48,7 +48,7 @@ class Rejection(Exception):  # noqa: N818 - it is what happens to the content, n
 
     def at(self, path: str) -> BundleError:
         """Return the error for content of the source at a field path."""
-        return BundleError(self.reason, f"{path}: {self}")
+        return BundleError(self.reason, str(self), place=path)
 
 
 class Unusable(Rejection):
@@ -82,6 +82,19 @@ def quote(name: str) -> str:
 def visible(text: str) -> str:
     """Return a text with its control characters escaped, except line breaks: none of them reaches a terminal."""
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def one_line(text: str) -> str:
+    """Return untrusted text on one line, with control characters escaped."""
+    return visible(text.replace("\n", " "))
+
+
+def collapse(text: str) -> str:
+    """Return a text with whitespace and control characters collapsed to single spaces."""
+    line = " ".join(text.split())
+    if line.isprintable():
+        return line
+    return " ".join("".join(character if character.isprintable() else " " for character in line).split())
 
 
 def name_key(path: str, key: str) -> str:

@@ -387,7 +387,7 @@ class ContentStore:
 
     def _loss(self) -> BundleError:
         problem = "was removed or replaced while it was in use; it is opened again"
-        return BundleError(Reason.STORAGE_BROKEN, f"{self._subject}: {problem}, and the fetch retried")
+        return BundleError(Reason.STORAGE_BROKEN, f"{problem}, and the fetch retried", place=self._subject)
 
     # one key at a time
 
@@ -526,7 +526,7 @@ def _is_whole(parts: Parts, root: Path) -> bool:
 def _removed(parts: Parts) -> BundleError:
     field = parts[0][0] if len(parts) == 1 else "spec.sources"
     problem = "files in the content store were removed while they were read"
-    return BundleError(Reason.STORAGE_BROKEN, f"{field}: {problem}; the content will be fetched again")
+    return BundleError(Reason.STORAGE_BROKEN, f"{problem}; the content will be fetched again", place=field)
 
 
 def assemble(parts: Parts, destination: Path) -> ContentTree:
@@ -567,7 +567,7 @@ def replace_files(tree: ContentTree, files: Mapping[str, bytes], destination: Pa
     """
     places = {item.path: _Place(field, None if item.is_folder else tree.root / item.path) for item in walk(tree.root)}
     if unknown := next((path for path in files if path not in places or places[path].origin is None), ""):
-        raise BundleError(Reason.INVALID_CONFIG, f"{field}: {quote(unknown)} is no file of the content")
+        raise BundleError(Reason.INVALID_CONFIG, f"{quote(unknown)} is no file of the content", place=field)
     _place({path: place for path, place in places.items() if path not in files}, destination)
     for path, data in files.items():
         written = destination / path

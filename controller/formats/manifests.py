@@ -185,6 +185,14 @@ class Document:
     """Line of the first value, counted from 1."""
 
 
+class InvalidDocumentError(BundleError):
+    """What a file has at a line cannot be read as a document."""
+
+    def __init__(self, file: str, line: int, problem: str) -> None:
+        super().__init__(Reason.INVALID_BUNDLE, problem, place=f"{file}:{line}")
+        self.line = line
+
+
 def read_documents(
     data: bytes, file: str, *, strict: bool = True, budget: NodeBudget | None = None
 ) -> Iterator[Document]:
@@ -208,11 +216,12 @@ def read_documents(
     except OverBudgetError as error:
         raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{file}:{error.line}: {error.problem}") from error
     except CompositionError as error:
-        raise _invalid(file, error.line, error.problem) from error
+        raise InvalidDocumentError(file, error.line, error.problem) from error
     except yaml.MarkedYAMLError as error:
-        raise _invalid(file, *_describe(error, data)) from error
+        raise InvalidDocumentError(file, *_describe(error, data)) from error
     except yaml.reader.ReaderError as error:
-        raise _invalid(file, _line_at(data, error.position), f"{error.reason}; remove the characters") from error
+        problem = f"{error.reason}; remove the characters"
+        raise InvalidDocumentError(file, _line_at(data, error.position), problem) from error
 
 
 def find_duplicate_key(data: bytes, budget: NodeBudget) -> str:
@@ -284,10 +293,6 @@ def _describe(error: yaml.MarkedYAMLError, data: bytes) -> tuple[int, str]:
 
 def _line_at(data: bytes, position: int) -> int:
     return data.count(b"\n", 0, position) + 1
-
-
-def _invalid(file: str, line: int, problem: str) -> BundleError:
-    return BundleError(Reason.INVALID_BUNDLE, f"{file}:{line}: {problem}")
 
 
 BYTES_PER_BYTE = 12
@@ -375,7 +380,7 @@ def read_small(path: Path, place: str, most: int) -> bytes:
     """
     if path.stat().st_size > most:
         problem = f"exceeds the limit of {describe_bytes(most)} for this file; make it smaller"
-        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}")
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, problem, place=place)
     return path.read_bytes()
 
 

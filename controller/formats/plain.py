@@ -26,6 +26,8 @@ from rukpak.controller.formats.recognition import (
     CHART,
     MANIFEST_SUFFIXES,
     Archives,
+    NoContentError,
+    Recognized,
     covers,
     find_manifests,
     is_below,
@@ -150,7 +152,7 @@ class _Manifests:
         more = f" and {len(places) - _SHOWN_PLACES} more" if len(places) > _SHOWN_PLACES else ""
         looked = f"no objects in the .yaml, .yml and .json files of {', '.join(places[:_SHOWN_PLACES])}{more}"
         remedy = self._find_other_format() or self._find_elsewhere() or 'put manifests in a directory "manifests"'
-        return _no_content(looked, remedy + self._tree.describe_refused())
+        return NoContentError(looked, remedy, self._tree.describe_refused())
 
     def _folder(self, destination: str) -> str:
         manifests = join(destination, _FOLDER)
@@ -168,7 +170,7 @@ class _Manifests:
             or recognize_package(self._root, folder)
         )
         if other:
-            raise _no_content(f'no plain manifests in "{place or "."}"', other)
+            raise NoContentError(f'no plain manifests in "{place or "."}"', other)
 
     def _files(self, folder: str) -> list[str]:
         """Return the manifests of a folder in order.
@@ -188,7 +190,7 @@ class _Manifests:
         below = next((path for subfolder in subfolders for path in _list_manifests(self._root, subfolder)), "")
         if below:
             problem = f'manifests in subdirectories are not read; {_REMEDY}, or move the file to "{folder or "."}"'
-            raise BundleError(Reason.INVALID_BUNDLE, f"{below}: {problem}")
+            raise BundleError(Reason.INVALID_BUNDLE, problem, place=below)
         return files
 
     def _read_below(self, folder: str) -> Iterator[str]:
@@ -205,8 +207,8 @@ class _Manifests:
         is_manifest = name.endswith(MANIFEST_SUFFIXES) and not any(map(_is_hidden, (name, *folders)))
         return is_manifest and (is_deep or not folders)
 
-    def _find_other_format(self) -> str:
-        """Return which other format a folder looks like, and what to do; empty if none does."""
+    def _find_other_format(self) -> Recognized | None:
+        """Return which other format the first of the folders looks like that looks like one."""
         recognizers = (
             recognize_bundle,
             recognize_package,
@@ -218,7 +220,7 @@ class _Manifests:
             for recognize in recognizers:
                 if other := recognize(self._root, folder):
                     return other
-        return ""
+        return None
 
     def _find_elsewhere(self) -> str:
         """Return where manifests exist that are not read, and what to do; empty if there are none."""
@@ -259,7 +261,7 @@ def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:
     if _is_hidden(name) or not name.endswith(MANIFEST_SUFFIXES) or entry.is_dir(follow_symlinks=False):
         return False
     if not entry.is_file(follow_symlinks=False):
-        raise BundleError(Reason.INVALID_BUNDLE, f"{name}: not a regular file; replace it with the file itself")
+        raise BundleError(Reason.INVALID_BUNDLE, "not a regular file; replace it with the file itself", place=name)
     return True
 
 
@@ -281,8 +283,4 @@ def _refuse_kustomization(document: Document) -> None:
     if str(value.get("apiVersion", "")).startswith(_KUSTOMIZE) or (is_named_so and not value.get("kind")):
         problem = "is for kustomize; set spec.format to kustomize.rukpak.io/v1 (package rukpak-kustomize)"
         problem = f'{problem}, publish the output of "kubectl kustomize", or remove the file'
-        raise BundleError(Reason.INVALID_BUNDLE, f"{document.file}: {problem}")
-
-
-def _no_content(problem: str, remedy: str) -> BundleError:
-    return BundleError(Reason.NO_CONTENT, f"{problem}; {remedy}")
+        raise BundleError(Reason.INVALID_BUNDLE, problem, place=document.file)

@@ -253,7 +253,7 @@ class ProgramFinder:
         try:
             return self._find(means)
         except _MissingError as error:
-            raise BundleError(Reason.NOT_SUPPORTED, f"{field}: {error}; {self._remedy}") from None
+            raise BundleError(Reason.NOT_SUPPORTED, f"{error}; {self._remedy}", place=field) from None
 
     def _find(self, means: Means) -> ProgramVersion:
         path = self._locate(means.programs.get(self._name, ""))

@@ -7,10 +7,14 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
+from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Limits
+from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import Rejection
 from rukpak.controller.content.tar import read_tar
 
@@ -38,10 +42,48 @@ _BYTES_PER_BYTE = 20
 """That are accounted for an archive that cannot be read, or not to its end."""
 
 
-def recognize_chart(root: Path, folder: str) -> str:
-    """Return the message for a folder of the tree that is a Helm chart; empty if it is not."""
+@dataclass(frozen=True, slots=True)
+class Recognized:
+    """What content looks like that a format does not read."""
+
+    found: str
+    remedy: str
+    format: str = ""
+    """The format that reads it; empty if none does."""
+
+    def __str__(self) -> str:
+        return f"{self.found}: {self.remedy}"
+
+
+Recognizer: TypeAlias = Callable[[Path, str], Recognized | None]
+"""Recognizes a folder of the tree."""
+
+
+class NoContentError(BundleError):
+    """A format finds nothing that it reads.
+
+    Args:
+        problem: what is missing.
+        found: what there is instead, or else what to do.
+        refused: paths that must not be read; ends the message.
+    """
+
+    def __init__(self, problem: str, found: Recognized | str, refused: str = "") -> None:
+        super().__init__(Reason.NO_CONTENT, f"{problem}; {found}{refused}")
+        self._missing, self._found, self._refused = problem, found, refused
+
+    def with_flag(self, flag: str) -> NoContentError:
+        """Return the same for a command line, where a flag names the format."""
+        found = self._found
+        if isinstance(found, Recognized) and found.format:
+            found = replace(found, remedy=f"pass {flag} {found.format}")
+        return NoContentError(self._missing, found, self._refused)
+
+
+def recognize_chart(root: Path, folder: str) -> Recognized | None:
+    """Recognize a folder of the tree that is a Helm chart."""
     chart = join(folder, CHART)
-    return _describe(chart, "a Helm chart", "helm") if is_file(root / chart) else ""
+    return _recognized(chart, "a Helm chart", "helm") if is_file(root / chart) else None
 
 
 class Archives:
@@ -55,9 +97,9 @@ class Archives:
         self._limits = limits or Limits()
         self._left = self._limits.total_bytes
 
-    def recognize(self, root: Path, folder: str) -> str:
-        """Return the message for a folder of the tree with a packaged Helm chart; empty if it has none."""
-        return next((_describe(path, "a Helm chart", "helm") for path in self.find_charts(root, folder)), "")
+    def recognize(self, root: Path, folder: str) -> Recognized | None:
+        """Recognize a folder of the tree with a packaged Helm chart."""
+        return next((_recognized(path, "a Helm chart", "helm") for path in self.find_charts(root, folder)), None)
 
     def find_charts(self, root: Path, folder: str) -> Iterator[str]:
         """Yield the paths of packaged charts in a folder of the tree, without those below it."""
@@ -79,22 +121,22 @@ class Archives:
         return False
 
 
-def recognize_bundle(root: Path, folder: str) -> str:
-    """Return the message for a folder of the tree that is a registry-v1 bundle; empty if it is not."""
+def recognize_bundle(root: Path, folder: str) -> Recognized | None:
+    """Recognize a folder of the tree that is a registry-v1 bundle."""
     annotations = join(folder, ANNOTATIONS)
     if not is_file(root / annotations):
-        return ""
+        return None
     says = _bundle_type(root / annotations)
     is_bundle = says == _REGISTRY_TYPE if says else mentions(root / annotations, _REGISTRY_TYPE)
-    return _describe(annotations, "a registry-v1 bundle", "registry-v1") if is_bundle else ""
+    return _recognized(annotations, "a registry-v1 bundle", "registry-v1") if is_bundle else None
 
 
-def recognize_plain_bundle(root: Path, folder: str) -> str:
-    """Return the message for a folder of the tree that says it is a bundle of plain manifests; empty if none does."""
+def recognize_plain_bundle(root: Path, folder: str) -> Recognized | None:
+    """Recognize a folder of the tree that says it is a bundle of plain manifests."""
     annotations = join(folder, ANNOTATIONS)
     if not is_file(root / annotations) or _bundle_type(root / annotations) not in (_PLAIN_TYPE, _GUESSED_PLAIN):
-        return ""
-    return _describe(annotations, "a bundle of plain manifests", "plain")
+        return None
+    return _recognized(annotations, "a bundle of plain manifests", "plain")
 
 
 def is_other_bundle(root: Path, folder: str) -> bool:
@@ -105,23 +147,23 @@ def is_other_bundle(root: Path, folder: str) -> bool:
     )
 
 
-def recognize_package(root: Path, folder: str) -> str:
-    """Return the message for a folder of the tree with the package manifest of an operator; empty if it has none."""
+def recognize_package(root: Path, folder: str) -> Recognized | None:
+    """Recognize a folder of the tree with the package manifest of an operator."""
     for path in list_files(root, folder, MANIFEST_SUFFIXES):
         is_named_so = "package" in path.rpartition("/")[2]
         if is_named_so and mentions(root / path, *_PACKAGE) and not looks_like_manifest(root / path):
             remedy = 'convert the folder with "operator-sdk pkgman-to-bundle", and publish one of the bundles'
-            return f'found "{path}", the package manifest of an operator, which is not supported: {remedy}'
-    return ""
+            return Recognized(f'found "{path}", the package manifest of an operator, which is not supported', remedy)
+    return None
 
 
-def recognize_image_lock(root: Path, folder: str) -> str:
-    """Return the message for a folder of the tree that is an imgpkg bundle; empty if it is not."""
+def recognize_image_lock(root: Path, folder: str) -> Recognized | None:
+    """Recognize a folder of the tree that is an imgpkg bundle."""
     path = join(folder, ".imgpkg/images.yml")
     if not is_file(root / path) or not mentions(root / path, b"ImagesLock"):
-        return ""
+        return None
     remedy = f'render its files with ytt and "kbld -f {path}", and publish the output'
-    return f'found "{path}", which belongs to an imgpkg bundle: {remedy}'
+    return Recognized(f'found "{path}", which belongs to an imgpkg bundle', remedy)
 
 
 def has_service_version(root: Path, folder: str) -> bool:
@@ -129,16 +171,16 @@ def has_service_version(root: Path, folder: str) -> bool:
     return any(mentions(root / path, _SERVICE_VERSION) for path in list_files(root, folder, MANIFEST_SUFFIXES))
 
 
-def recognize_manifests(root: Path, folder: str) -> str:
-    """Return the message for a folder of the tree with plain manifests; empty if it has none."""
+def recognize_manifests(root: Path, folder: str) -> Recognized | None:
+    """Recognize a folder of the tree with plain manifests."""
     path = next(find_manifests(root, folder), "")
-    return _describe(path, "plain manifests", "plain") if path else ""
+    return _recognized(path, "plain manifests", "plain") if path else None
 
 
-def recognize_first(root: Path, *recognizers: Callable[[Path, str], str]) -> str:
-    """Return the first message of the recognizers, each for all folders of the tree; empty if there is none."""
+def recognize_first(root: Path, *recognizers: Recognizer) -> Recognized | None:
+    """Return what the first of the recognizers finds, each in all folders of the tree."""
     return next(
-        filter(None, (recognize(root, folder) for recognize in recognizers for folder in walk_folders(root))), ""
+        filter(None, (recognize(root, folder) for recognize in recognizers for folder in walk_folders(root))), None
     )
 
 
@@ -225,5 +267,5 @@ def is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _describe(path: str, what: str, name: str) -> str:
-    return f'found "{path}", which looks like {what}: set spec.format to "{name}"'
+def _recognized(path: str, what: str, name: str) -> Recognized:
+    return Recognized(f'found "{path}", which looks like {what}', f'set spec.format to "{name}"', name)

@@ -9,17 +9,19 @@ import socket
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal
 
+from rukpak.api import names
 from rukpak.controller.content.limits import visible
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.encoding import micro_time
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.processes.supervision import Kind
+from rukpak.controller.untrusted import integer, text
 
 log = logging.getLogger(__name__)
 
@@ -154,3 +156,18 @@ class EventRecorder:
                 "uid": regarding.uid,
             },
         }
+
+
+def select_about(name: str) -> str:
+    """Return the field selector of the Events about a BundleDeployment."""
+    return f"regarding.kind={names.KIND},regarding.name={name}"
+
+
+def count_of(event: Mapping[str, Any]) -> int:
+    """Return how often an Event has occurred."""
+    return integer(event, "series", "count") or 1
+
+
+def last_seen(event: Mapping[str, Any]) -> str:
+    """Return when an Event occurred last, in RFC 3339; empty if it does not say."""
+    return text(event, "series", "lastObservedTime") or text(event, "eventTime")

@@ -21,7 +21,7 @@ from rukpak.controller.apply.execute import Applier
 from rukpak.controller.apply.hooks import HookRunner
 from rukpak.controller.apply.removal import Remover
 from rukpak.controller.building.builder import Builder
-from rukpak.controller.building.plugins import find_installed
+from rukpak.controller.building.entry_points import find_installed
 from rukpak.controller.building.request import BuildSettings
 from rukpak.controller.content.limits import DiskShares
 from rukpak.controller.content.store import ContentStore, StoreInUseError
@@ -51,11 +51,11 @@ from rukpak.controller.reconcile.reconciler import Reconciler
 from rukpak.controller.revisions.accounts import Accounts
 from rukpak.controller.revisions.background import BackgroundWork
 from rukpak.controller.revisions.config_objects import ConfigObjects
-from rukpak.controller.revisions.credentials import SecretReader, SourceAccess
 from rukpak.controller.revisions.dependencies import DependencyReader
 from rukpak.controller.revisions.large import LargeRevisions
 from rukpak.controller.revisions.polling import Poller
 from rukpak.controller.revisions.quarantine import Quarantine
+from rukpak.controller.revisions.source_access import SecretReader, SourceAccess
 from rukpak.controller.revisions.store import RevisionSecrets, RevisionStore, Sweeper, remove_orphans
 from rukpak.controller.settings import Settings, parse_address
 from rukpak.controller.sharing import Admission, share_of

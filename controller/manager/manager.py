@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Means
-from rukpak.controller.building.plugins import check, find_installed, find_programs
+from rukpak.controller.building.entry_points import check, find_installed, find_programs
 from rukpak.controller.kube.events import EventRecorder
 from rukpak.controller.kube.lease import Election
 from rukpak.controller.manager.process import StartCollector

@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from rukpak.api.v1alpha2.conditions import ConditionType
 from rukpak.api.v1alpha2.status import ObjectCounts
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.building.plugins import Installed
+from rukpak.controller.building.entry_points import Installed
 from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard
 from rukpak.controller.manager.queue import QueueStats
 from rukpak.controller.processes.supervision import Kind

@@ -15,7 +15,7 @@ from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.reconcile.context import Requeue
 from rukpak.controller.reconcile.reconciler import Reconciler
 from rukpak.controller.revisions.accounts import RIGHTS_SECONDS
-from rukpak.controller.revisions.credentials import PROGRESS_SECONDS
+from rukpak.controller.revisions.source_access import PROGRESS_SECONDS
 
 HEALTH_SECONDS = 0.1
 """Delay after a change of health alone, so that a rollout of many objects causes one pass."""

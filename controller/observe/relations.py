@@ -1,7 +1,7 @@
 """What BundleDeployments have to do with each other: `spec.dependsOn` and `spec.takeOver`. Pure, but for the indexer.
 
 Not here: what waits for a dependency (reconcile/gates.py), which objects pass (apply/ownership.py), and how one of
-another shard is followed (reconcile/ownership.py).
+another shard is followed (reconcile/inventory.py).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def party_of(deployment: BundleDeployment) -> Party:
 def find_hindrance(deployment: BundleDeployment) -> str:
     """Return why nothing may be taken from a BundleDeployment now, for a message; empty if it is paused.
 
-    The deletion of one that is paused waits until all is taken (reconcile/ownership.py). From one whose
+    The deletion of one that is paused waits until all is taken (reconcile/inventory.py). From one whose
     revisions need approval nothing is taken: its objects would change without that. Turning approval off takes the verb
     approve on it (config/policy/approvals.yaml).
     """

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rukpak.controller import untrusted
 from rukpak.controller.content.digests import digest_of
-from rukpak.controller.content.limits import visible
+from rukpak.controller.content.limits import one_line
 from rukpak.controller.formats.objects import group_of
 from rukpak.controller.untrusted import mapping
 
@@ -186,5 +186,5 @@ def _word(verb: str) -> str:
 
 
 def _cut(text: str) -> str:
-    text = visible(text.replace("\n", " "))
+    text = one_line(text)
     return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"

@@ -11,12 +11,12 @@ object, and `status` what is reported. Steps are functions that take the context
     finding        which revision is wanted: pinned, kept, or being built
     stored         the kept revisions, in memory while passes work on them
     gates          keeps the revision on the cluster while another one waits
-    hooks          when the hooks of a chart run
+    hook_phases    when the hooks of a chart run
     planning       the plan of the work on one revision
     installation   carries it out: announce, apply, prune, finish
     deletion       the pass over a BundleDeployment that is being deleted
 
-    ownership      which objects belong to a BundleDeployment: nothing else is deleted
+    inventory      which objects belong to a BundleDeployment: nothing else is deleted
     context        one pass as a value
     memory         what is remembered of a BundleDeployment between passes
 """

@@ -36,9 +36,9 @@ from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.deployments import ORPHAN_FINALIZER
 from rukpak.controller.observe.explanations import NOTHING, Explanations, Question, may_explain
 from rukpak.controller.observe.records import ObjectKey, Record
-from rukpak.controller.reconcile import hooks, stored
+from rukpak.controller.reconcile import hook_phases, stored
 from rukpak.controller.reconcile.context import NEVER, UNLISTED, Context, Requeue
-from rukpak.controller.reconcile.ownership import (
+from rukpak.controller.reconcile.inventory import (
     describe_awaited_takers,
     drop_revisions,
     installed_kinds,
@@ -111,7 +111,7 @@ def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
     teardown = plan_teardown(left, context.owner, orphan=_orphans(context))
     event = HookEvent.PRE_DELETE if teardown.remaining else HookEvent.POST_DELETE
     runs_hooks = not (_orphans(context) or mandate.without_hooks)
-    if hook_failure := hooks.around_teardown(context, event) if runs_hooks else None:
+    if hook_failure := hook_phases.around_teardown(context, event) if runs_hooks else None:
         return _await_hook(context, teardown, hook_failure)
     error = next((each for each in mandate.unreadable.values() if each.reason is not Reason.FORBIDDEN), None)
     if not (teardown.remaining or error):
@@ -193,7 +193,7 @@ def _await_hook(context: Context, teardown: Teardown, failure: BundleError) -> R
     _write(context, Deletion(remaining=len(teardown.remaining), error=failure))
     context.memory.awaits_change = True
     is_failure = failure.reason is not Reason.WAITING_FOR_HOOK
-    return Requeue(after=hooks.seconds_to_retry(context), failed=is_failure, cause="a hook has not finished")
+    return Requeue(after=hook_phases.seconds_to_retry(context), failed=is_failure, cause="a hook has not finished")
 
 
 def _tidy_hooks(context: Context, mandate: Mandate) -> Requeue | None:
@@ -201,7 +201,7 @@ def _tidy_hooks(context: Context, mandate: Mandate) -> Requeue | None:
 
     What the account may not delete is left to users, as any object.
     """
-    remains = hooks.tidy(context, revisions_with_hooks(context), mandate.user)
+    remains = hook_phases.tidy(context, revisions_with_hooks(context), mandate.user)
     if remains.unknown:
         return UNLISTED
     failures = [each for each in remains.failures if each.error]
@@ -209,7 +209,7 @@ def _tidy_hooks(context: Context, mandate: Mandate) -> Requeue | None:
     if len(denied) < len(failures):
         error = next(each.error for each in failures if each not in denied)
         _write(context, Deletion(remaining=len(failures), error=error))
-        return Requeue(after=hooks.seconds_to_retry(context), failed=True, cause="a hook cannot be deleted")
+        return Requeue(after=hook_phases.seconds_to_retry(context), failed=True, cause="a hook cannot be deleted")
     left = [note_on_hooks(sorted(remains.running))] if remains.running else []
     context.record([*notes_on_abandoned(denied), *left])
     return None

@@ -42,8 +42,8 @@ from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.memory import PREPARATION
 from rukpak.controller.revisions.approval import refuse_downgrade
 from rukpak.controller.revisions.background import Place
-from rukpak.controller.revisions.credentials import SourceProgress
 from rukpak.controller.revisions.polling import is_polled
+from rukpak.controller.revisions.source_access import SourceProgress
 from rukpak.controller.status.history import find_rollback
 from rukpak.controller.status.report import Held, Report, list_some, short
 

@@ -5,8 +5,8 @@ is also where `spec.paused` takes effect: nothing is applied then, and what is o
 
 A revision that waits for approval is judged as far as reading allows, so that people know what they approve.
 BundleDeployments of other shards, and other objects, are read while something waits for them, and followed by name. Not
-here: the rules (revisions/approval.py, observe/relations.py, revisions/dependencies.py), when hooks run (hooks.py), and
-whether the account may act (planning.py).
+here: the rules (revisions/approval.py, observe/relations.py, revisions/dependencies.py), when hooks run
+(hook_phases.py), and whether the account may act (planning.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rukpak.controller.kube.resources import DEPLOYMENTS
 from rukpak.controller.observe.following import ObjectReference, Topic
 from rukpak.controller.observe.relations import MISSING, Dependency, dependency_of, find_cycle
 from rukpak.controller.permissions.permissions import added, digest_of, permissions_of, summarize
-from rukpak.controller.reconcile import hooks, stored
+from rukpak.controller.reconcile import hook_phases, stored
 from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.finding import Wanted
 from rukpak.controller.reconcile.memory import Preview
@@ -93,7 +93,7 @@ def _await_dependencies(context: Context, wanted: Wanted, revision: Revision) ->
 
 
 def _await_hooks(context: Context, wanted: Wanted, revision: Revision) -> Wanted:
-    error = None if wanted.paused else hooks.before_upgrade(context, wanted, revision)
+    error = None if wanted.paused else hook_phases.before_upgrade(context, wanted, revision)
     if error is None:
         return wanted
     return replace(wanted, revision=stored.last_good(context), current=False, failure=error, pending=revision.digest)

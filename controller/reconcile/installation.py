@@ -42,10 +42,9 @@ from rukpak.controller.observe.following import Contested, follow_contested
 from rukpak.controller.observe.progress import Explain, Progress
 from rukpak.controller.observe.records import Look, ObjectKey, Reader, Record, key_of
 from rukpak.controller.observe.watches import Watches
-from rukpak.controller.reconcile import hooks
+from rukpak.controller.reconcile import hook_phases
 from rukpak.controller.reconcile.context import Context
-from rukpak.controller.reconcile.memory import InstalledTargets
-from rukpak.controller.reconcile.ownership import (
+from rukpak.controller.reconcile.inventory import (
     forget_unwatched,
     keep_only,
     look_for_strays,
@@ -53,6 +52,7 @@ from rukpak.controller.reconcile.ownership import (
     read_unwatched,
     revisions_with_hooks,
 )
+from rukpak.controller.reconcile.memory import InstalledTargets
 from rukpak.controller.reconcile.planning import Work
 from rukpak.controller.status.notes import (
     describe_unseen,
@@ -331,8 +331,8 @@ def find_strays_of(work: Work) -> tuple[ObjectKey, ...]:
 
 def _evaluate(work: Work, outcomes: list[Outcome]) -> _Result:
     applied = not (work.lack or any(outcome.error for outcome in outcomes))
-    hook_failure = hooks.after_apply(work.context, work.wanted, work.options.wanted) if applied else None
-    applied = applied and hook_failure is None and not hooks.are_left(work.context, work.wanted)
+    hook_failure = hook_phases.after_apply(work.context, work.wanted, work.options.wanted) if applied else None
+    applied = applied and hook_failure is None and not hook_phases.are_left(work.context, work.wanted)
     progress = assess_work(work, outcomes)
     return _Result(applied=applied, hook_failure=hook_failure, progress=progress)
 
@@ -343,7 +343,7 @@ def _tidy_hooks(work: Work, result: _Result) -> HookRemains:
     unfinished = "" if result.applied else wanted
     # While the hooks of a pending revision are under way, the others wait.
     revisions = [] if work.wanted.pending else revisions_with_hooks(context)
-    remains = hooks.tidy(context, revisions, work.options.user, unfinished) if revisions else HookRemains()
+    remains = hook_phases.tidy(context, revisions, work.options.user, unfinished) if revisions else HookRemains()
     own = {key_of(hook["manifest"]) for each in revisions if each.digest == wanted for hook in each.hooks}
     left = set(remains.running) - own - context.memory.hooks.reported
     if left and result.applied:

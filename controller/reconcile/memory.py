@@ -24,8 +24,8 @@ from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.retries import Retries
 from rukpak.controller.revisions.accounts import OF_RIGHTS, RIGHTS_SECONDS, Account
 from rukpak.controller.revisions.config_objects import KnownConfig
-from rukpak.controller.revisions.credentials import SourceProgress
 from rukpak.controller.revisions.polling import PURPOSE, PollState
+from rukpak.controller.revisions.source_access import SourceProgress
 
 SOON_SECONDS = 20.0
 PREPARATION = "preparation"

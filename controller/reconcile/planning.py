@@ -34,10 +34,10 @@ from rukpak.controller.building.request import recall_pins
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.records import ObjectKey, Record
-from rukpak.controller.reconcile import hooks, stored
+from rukpak.controller.reconcile import hook_phases, stored
 from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.finding import Wanted
-from rukpak.controller.reconcile.ownership import find_hand_over, make_confirmation, name_older, observe_with_takers
+from rukpak.controller.reconcile.inventory import find_hand_over, make_confirmation, name_older, observe_with_takers
 from rukpak.controller.revisions.accounts import OF_ABSENCE, Account, account_of
 from rukpak.controller.status.report import Report
 
@@ -102,7 +102,7 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
         older=name_older(context, revision),
         makes_way=wanted.current and context.spec.prune != "Never" and not context.orphan,
         replaces=find_replaced(targets, before),
-        gate=hooks.before_install(context, revision, targets),
+        gate=hook_phases.before_install(context, revision, targets),
     )
     account = account_of(revision.terms)
     is_new = _is_new(context, account)

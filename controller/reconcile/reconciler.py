@@ -22,8 +22,8 @@ from rukpak.controller.reconcile import deletion, gates, settled, shards, stored
 from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNLISTED, UNSYNCED, Context, Requeue, Services
 from rukpak.controller.reconcile.finding import find_wanted, poll_sources, seconds_to_poll
 from rukpak.controller.reconcile.installation import announce, apply, watch_contested
+from rukpak.controller.reconcile.inventory import kept_terms
 from rukpak.controller.reconcile.memory import Memories
-from rukpak.controller.reconcile.ownership import kept_terms
 from rukpak.controller.reconcile.planning import make_work
 from rukpak.controller.retries import SLOW_SECONDS, waits_for_cluster
 from rukpak.controller.revisions.accounts import OF_ABSENCE, is_up_to_date, judge, record

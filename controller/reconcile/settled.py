@@ -32,7 +32,7 @@ from rukpak.controller.reconcile.installation import (
     warnings_on_cluster,
     with_leftovers,
 )
-from rukpak.controller.reconcile.ownership import had_any, look_for_strays, notes_on_strays
+from rukpak.controller.reconcile.inventory import had_any, look_for_strays, notes_on_strays
 from rukpak.controller.reconcile.planning import plan_repair
 from rukpak.controller.status.notes import notes_on_repairs
 from rukpak.controller.status.report import Report, short

@@ -23,7 +23,7 @@ from rukpak.controller.kube.lease import TURN_SECONDS
 from rukpak.controller.kube.shard import Shard, Tenure, is_shard_name, wanted_shard
 from rukpak.controller.reconcile import stored
 from rukpak.controller.reconcile.context import UNLISTED, Context, Requeue
-from rukpak.controller.reconcile.ownership import named_kinds
+from rukpak.controller.reconcile.inventory import named_kinds
 from rukpak.controller.revisions.accounts import account_of
 from rukpak.controller.status.conditions import conditions_of_move
 from rukpak.controller.status.report import Deletion, of_failure

@@ -164,7 +164,7 @@ def revise(context: Context, request: Request, kept: Revision) -> Revision:
     terms = replace(terms, account=account, held=kept.terms.held)
     if keeps_account(context.spec, kept.terms):
         terms = _with_account_of(terms, kept.terms)
-    return _write_terms(context, kept, terms)
+    return write_terms(context, kept, terms)
 
 
 def recall(context: Context, digest: str) -> Revision | None:
@@ -186,7 +186,7 @@ def recall(context: Context, digest: str) -> Revision | None:
     terms = replace(renew_terms(context.spec, kept.terms), account=account_to_keep(context.deployment, kept.terms))
     if keeps_account(context.spec, kept.terms):
         terms = _with_account_of(terms, kept.terms)
-    return _write_terms(context, kept, terms)
+    return write_terms(context, kept, terms)
 
 
 def _refuse_unverified(context: Context, kept: Revision) -> None:
@@ -221,7 +221,7 @@ def hold(context: Context, kept: Revision, why: str) -> Revision:
 
     Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
     """
-    return _write_terms(context, kept, replace(kept.terms, held=why))
+    return write_terms(context, kept, replace(kept.terms, held=why))
 
 
 def admit(context: Context, kept: Revision) -> Revision:
@@ -231,7 +231,7 @@ def admit(context: Context, kept: Revision) -> Revision:
     """
     account = account_to_keep(context.deployment, kept.terms)
     name = context.spec.service_account_name
-    return _write_terms(context, kept, replace(kept.terms, held="", service_account_name=name, account=account))
+    return write_terms(context, kept, replace(kept.terms, held="", service_account_name=name, account=account))
 
 
 def retire_others(context: Context, applied: str) -> None:
@@ -245,12 +245,17 @@ def retire_others(context: Context, applied: str) -> None:
             hold(context, other, REPLACED)
 
 
-def _write_terms(context: Context, kept: Revision, terms: Terms) -> Revision:
+def write_terms(context: Context, kept: Revision, terms: Terms) -> Revision:
+    """Write the terms of a stored revision if they are new, and return the revision with them.
+
+    Raises: BundleError (TooLarge, QuotaExceeded) if there is no room for them; ApiError.
+    """
     if terms == kept.terms:
         return kept
     revised = replace(kept, terms=terms)
     context.services.revisions.write(context.name, revised, context.metadata.uid)
     context.memory.stored.learn(revised)
+    context.memory.stored.past = None
     if packed := context.memory.stored.packed.get(kept.digest):
         context.memory.stored.packed[kept.digest] = replace(packed, terms=terms)
     return revised

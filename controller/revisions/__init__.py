@@ -7,7 +7,7 @@ ends.
 
     polling         re-resolves floating references
     background      slow work, off the reconcile workers
-    credentials     what sources may use: Secrets and ConfigMaps that they name, memory, progress
+    source_access   what sources may use: Secrets and ConfigMaps that they name, memory, progress
     config_objects  those that spec.configFrom names
     quarantine      sets aside what crashed the process twice
 

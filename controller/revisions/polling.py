@@ -23,7 +23,7 @@ from rukpak.controller.building.builder import Builder
 from rukpak.controller.building.request import Pins, Resolved, match_pins
 from rukpak.controller.retries import Retries
 from rukpak.controller.revisions.background import BackgroundWork, Place
-from rukpak.controller.revisions.credentials import SourceAccess, SourceProgress
+from rukpak.controller.revisions.source_access import SourceAccess, SourceProgress
 from rukpak.controller.sharing import share_of
 
 PURPOSE = "poll"

@@ -13,7 +13,7 @@ neither repaired nor pruned nor deleted. It is recalled before it is applied aga
 All BundleDeployments that act as ServiceAccounts of one namespace share a quota of bytes. Only retired revisions are
 deleted to make room, the oldest first; without any, a new one is refused, and what is installed remains.
 
-Not here: which revision is wanted (reconcile/finding.py), and when one is retired or deleted (reconcile/ownership.py).
+Not here: which revision is wanted (reconcile/finding.py), and when one is retired or deleted (reconcile/inventory.py).
 """
 
 from __future__ import annotations

@@ -64,10 +64,10 @@ from rukpak.controller.sources.http import (
     read_signature,
 )
 from rukpak.controller.sources.pace import check_deadline
+from rukpak.controller.sources.signatures import UnusableKeysError, checking
 from rukpak.controller.sources.signatures.openpgp import read_keys
 from rukpak.controller.sources.signatures.provenance import PROVENANCE_BYTES, ChartArchive, split
 from rukpak.controller.sources.signatures.provenance import verify as verify_provenance
-from rukpak.controller.sources.signatures.verdicts import UnusableKeysError, checking
 from rukpak.controller.sources.transport import Transport
 from rukpak.controller.sources.trust import certificate_problems, certificates_of, credential_headers
 
@@ -241,7 +241,7 @@ class Repository:
     def _not_in_registry(self, release: Release, folder: str) -> BundleError:
         problem = f"index.yaml has an address of version {quote(release.version)} in a registry, which cannot be used"
         remedy = f"set repository to {quote(folder)} to read it there, with auth if it requires some"
-        return BundleError(Reason.UNREACHABLE, f"{self._access.path}.repository: {problem}; {remedy}")
+        return BundleError(Reason.UNREACHABLE, f"{problem}; {remedy}", place=f"{self._access.path}.repository")
 
     # versions
 
@@ -259,7 +259,7 @@ class Repository:
                 return releases[0]  # of equal versions
         problem = f"the repository no longer has version {quote(version)} of chart {quote(request.name)}"
         remedy = f"publish it again, or set annotation {names.RECONCILE_REQUESTED_AT}"
-        raise BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.version: {problem}; {remedy}")
+        raise BundleError(Reason.PINNED_CONTENT_GONE, f"{problem}; {remedy}", place=f"{self._access.path}.version")
 
     def _check(self) -> None:
         check_deadline(self._access)
@@ -429,7 +429,7 @@ class Repository:
         if release.url.startswith(OCI):
             problem = f"version {quote(release.version)} is in a registry, without a provenance file"
             remedy = "set repository to that registry, and verify to cosign"
-            raise BundleError(Reason.VERIFICATION_FAILED, f"{path}: {problem}; {remedy}")
+            raise BundleError(Reason.VERIFICATION_FAILED, f"{problem}; {remedy}", place=path)
         address = self._address_of(release)
         wanted = self._wanted(replace(address, path=f"{address.path}.prov"))
         remedy = "sign the chart with helm package --sign, and publish that file"
@@ -477,7 +477,7 @@ class Repository:
             return BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
         problem = f"{chart} is not what its digest says: it was replaced, or index.yaml is wrong"
         remedy = f"publish both again, or set annotation {names.RECONCILE_REQUESTED_AT}"
-        return BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}: {problem}; {remedy}")
+        return BundleError(Reason.DIGEST_MISMATCH, f"{problem}; {remedy}", place=self._access.path)
 
 
 @contextmanager
@@ -490,11 +490,11 @@ def _connected(parameters: Mapping[str, Any], access: Access, shared: Shared) ->
     try:
         address = repository_address(parameters["repository"])
     except ValueError as error:
-        raise BundleError(Reason.INVALID_REFERENCE, f"{path}: the URL {error}") from None
+        raise BundleError(Reason.INVALID_REFERENCE, f"the URL {error}", place=path) from None
     transport = connect(address, parameters, access, "repository")
     if access.credentials and access.credentials.registries:
         problem = "the Secret has a type for registries; give it keys username and password, or bearerToken"
-        raise BundleError(Reason.SECRET_INVALID, f"{access.path}.auth: {problem}")
+        raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
     with transport:
         yield Repository(transport, parameters, access, shared)
 

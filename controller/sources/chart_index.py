@@ -415,5 +415,4 @@ class SharedAnswers(Generic[Answer]):
         while not question.done.wait(_TICK):
             check_deadline(access)
         if failure := question.failure:
-            message = access.path + failure.message.removeprefix(question.path)
-            raise BundleError(failure.reason, message, retry_after=failure.retry_after)
+            raise failure.at(access.path + failure.place.removeprefix(question.path))

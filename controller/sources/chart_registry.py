@@ -92,14 +92,14 @@ class ChartRequest:
         lack = f"no version {'' if self.is_exact else 'in the range '}{quote(self.version)}"
         lack = lack if self.version else "no version that is not a pre-release"
         problem = f"chart {quote(self.name)} has {lack}; {choice.describe_nearest()}"
-        raise BundleError(Reason.NOT_FOUND, f"{path}.version: {problem}; correct it, or publish a version")
+        raise BundleError(Reason.NOT_FOUND, f"{problem}; correct it, or publish a version", place=f"{path}.version")
 
     def unknown(self, names: Iterable[str], path: str, check: Check) -> BundleError:
         """Return the error for a repository without the chart, with similar names among those that it has."""
         close = similar(self.name, names, check)
         told = f"; similar names are {', '.join(map(quote, close))}" if close else ""
         problem = f"the repository has no chart {quote(self.name)}{told}"
-        return BundleError(Reason.NOT_FOUND, f"{path}.name: {problem}; correct it, or publish the chart")
+        return BundleError(Reason.NOT_FOUND, f"{problem}; correct it, or publish the chart", place=f"{path}.name")
 
     def pin(self, repository: str, version: str, digest: str, validator: str = "") -> Resolution:
         """Return the resolution for one version of the chart."""
@@ -210,7 +210,7 @@ class RegistryRepository:
         if pinned and digest != pinned.digest:
             problem = f"version {quote(version)} has another digest by now, so that its signature cannot be checked"
             remedy = "push the recorded one again, or request a new resolution"
-            raise BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.{_FIELD}: {problem}; {remedy}")
+            raise BundleError(Reason.PINNED_CONTENT_GONE, f"{problem}; {remedy}", place=f"{self._access.path}.{_FIELD}")
         if request.digest and digest != request.digest:
             problem = f"version {quote(version)} has another digest; find out who changed it, or correct sha256"
             raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
@@ -220,7 +220,7 @@ class RegistryRepository:
         if signer and not is_version(version, signer.version):
             problem = f"version {quote(version)} is not that of the signed chart, which is {quote(signer.version)}"
             remedy = "find out who has pushed it, and push the chart again"
-            raise BundleError(Reason.VERIFICATION_FAILED, f"{self._access.path}.verify: {problem}; {remedy}")
+            raise BundleError(Reason.VERIFICATION_FAILED, f"{problem}; {remedy}", place=f"{self._access.path}.verify")
         return replace(pinned or request.pin(self._repository, version, digest), signer=signer)
 
     def _read_pinned(self, pinned: Resolution) -> tuple[str, bytes]:
@@ -244,7 +244,7 @@ class RegistryRepository:
             self._download(resolution.digest, spool)
             if spool.digest != resolution.digest:
                 problem = "the registry returned content that does not match its digest; find out who changed it"
-                raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.{_FIELD}: {problem}")
+                raise BundleError(Reason.DIGEST_MISMATCH, problem, place=f"{self._access.path}.{_FIELD}")
             yield from read_chart(spool.rewind(), self._access)
 
     def _choose(self, request: ChartRequest) -> tuple[str, bytes]:
@@ -281,18 +281,18 @@ class RegistryRepository:
         if name != request.name:
             problem = f"the signed chart is {quote(name)}, and not {quote(request.name)}"
             remedy = "find out who has pushed it, and push the chart again"
-            raise BundleError(Reason.VERIFICATION_FAILED, f"{self._access.path}.verify: {problem}; {remedy}")
+            raise BundleError(Reason.VERIFICATION_FAILED, f"{problem}; {remedy}", place=f"{self._access.path}.verify")
         return version
 
     def _read_chart(self, manifest: bytes) -> _Chart:
         image = self._find_chart(parse_manifest(manifest, self._access.path, _FIELD))
         if image is None or image.config is None:
             problem = 'it contains something else than a Helm chart; use kind image, or push a chart with "helm push"'
-            raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{self._access.path}.{_FIELD}: {problem}")
+            raise BundleError(Reason.UNSUPPORTED_CONTENT, problem, place=f"{self._access.path}.{_FIELD}")
         layers = [layer for layer in image.layers if layer.media_type in (CHART, OLD_CHART)]
         if len(layers) != 1:
             problem = f'the artifact has {len(layers)} packaged charts in place of one; push it with "helm push"'
-            raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{self._access.path}.{_FIELD}: {problem}")
+            raise BundleError(Reason.UNSUPPORTED_CONTENT, problem, place=f"{self._access.path}.{_FIELD}")
         return _Chart(config=image.config, layer=layers[0])
 
     def _find_chart(self, document: Image | Index) -> Image | None:
@@ -313,7 +313,7 @@ class RegistryRepository:
             while data := response.read(_CHUNK):
                 if spool.size + len(data) > limit:
                     problem = f"the packaged chart exceeds the limit of {describe_bytes(limit)}; make it smaller"
-                    raise BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}.{_FIELD}: {problem}")
+                    raise BundleError(Reason.CONTENT_REJECTED, problem, place=f"{self._access.path}.{_FIELD}")
                 spool.append(data)
                 if response.place.is_elsewhere:
                     self._access.receive(spool.size)
@@ -334,11 +334,11 @@ def connected(
     try:
         reference = chart_reference(parameters["repository"], parameters["name"])
     except ValueError as error:
-        message = f"{access.path}.{_FIELD}: the registry with the chart {error}"
-        raise BundleError(Reason.INVALID_REFERENCE, message) from None
+        problem = f"the registry with the chart {error}"
+        raise BundleError(Reason.INVALID_REFERENCE, problem, place=f"{access.path}.{_FIELD}") from None
     if access.credentials and access.credentials.bearer_token:
         problem = 'the Secret has the key "bearerToken", which registries do not take; give it username and password'
-        raise BundleError(Reason.SECRET_INVALID, f"{access.path}.auth: {problem}")
+        raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
     folder = f"{OCI}{reference.registry}/{reference.repository}".removesuffix(f"/{parameters['name']}")
     with connected_to_registry(
         parameters, reference, access, missing=missing, kind=Registry, field=_FIELD, detour=detour

@@ -1,7 +1,7 @@
 """ConfigMaps of the install namespace: each key is a file, or they contain an archive, perhaps in parts.
 
 Resolving reads all of it, so it passes the content on (`Access.keep`). `rukpak push` divides an archive among
-ConfigMaps. Not here: reading ConfigMaps as the account (revisions/credentials.py).
+ConfigMaps. Not here: reading ConfigMaps as the account (revisions/source_access.py).
 """
 
 from __future__ import annotations

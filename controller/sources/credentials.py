@@ -1,4 +1,4 @@
-"""The values of a Secret that a source uses. Pure: revisions/credentials.py reads the Secret.
+"""The values of a Secret that a source uses. Pure: revisions/source_access.py reads the Secret.
 
 Types and keys are Kubernetes' (kubernetes.io/docs/concepts/configuration/secret/#secret-types) and, in a Secret of any
 type, Flux's: `identity`, `known_hosts`, `bearerToken`, `ca.crt`, `tls.crt` and `tls.key`. A line break at the end of a
@@ -122,7 +122,7 @@ class _Data:
 
     def invalid(self, problem: str) -> BundleError:
         """Return the error for a Secret that cannot be used."""
-        return BundleError(Reason.SECRET_INVALID, f"{self._path}: Secret {quote(self._name)}: {problem}")
+        return BundleError(Reason.SECRET_INVALID, f"Secret {quote(self._name)}: {problem}", place=self._path)
 
     def text(self, key: str) -> str:
         """Return a value; '' if it is missing. Raises: BundleError (SecretInvalid), as all methods do."""

@@ -9,7 +9,7 @@ demanded, it is refused. A place may have several names, and the demands for all
 port, on both sides of a mirror, and over ssh, where paths begin at any folder of the server, from each folder on. If
 they lead to different demands, none is guessed: the source is refused. So is a source that no such key can sign.
 
-Not here: reading the keys (`revisions/credentials.py`), checking signatures (`signatures/`), and copies of content at
+Not here: reading the keys (`revisions/source_access.py`), checking signatures (`signatures/`), and copies of content at
 places that no pattern covers: `--allowed-hosts` keeps sources from those.
 """
 
@@ -27,8 +27,7 @@ from rukpak.api.v1alpha2.references import SecretReference
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.api.v1alpha2.verification import Demanded, Verification
 from rukpak.controller.content.limits import quote
-from rukpak.controller.sources.addresses import embedded
-from rukpak.controller.sources.hosts import PORTS
+from rukpak.controller.sources.hosts import PORTS, embedded
 from rukpak.controller.sources.image.reference import HUB, HUB_NAMES, parse_reference
 
 OPTION = "--require-verified"

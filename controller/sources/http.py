@@ -37,8 +37,7 @@ from rukpak.controller.content.zip import Seekable, Unsupported, is_zip, read_zi
 from rukpak.controller.sources.hosts import PORTS, Location, check_host
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.routes import describe_host
-from rukpak.controller.sources.signatures import SignatureError, cosign
-from rukpak.controller.sources.signatures.verdicts import checking
+from rukpak.controller.sources.signatures import SignatureError, checking, cosign
 from rukpak.controller.sources.transport import Response, StatusError, Transport
 from rukpak.controller.sources.trust import (
     certificate_problems,
@@ -232,11 +231,11 @@ class Download:
             remedy = self._wanted.remedy
             if self._wanted.missing is Reason.PINNED_CONTENT_GONE:
                 remedy = f"restore the file, or correct {field} and set annotation {names.RECONCILE_REQUESTED_AT}"
-            return BundleError(self._wanted.missing, f"{self._subject}: {host} does not have {path}; {remedy}")
+            return BundleError(self._wanted.missing, f"{host} does not have {path}; {remedy}", place=self._subject)
         if response.status in _REFUSED:
-            return BundleError(Reason.UNAUTHORIZED, f"{self._subject}: {host} denies access to {path}; check auth")
-        message = f"{self._subject}: {host} returned status {response.status} for {path}; check {field}"
-        return BundleError(Reason.UNREACHABLE, message)
+            return BundleError(Reason.UNAUTHORIZED, f"{host} denies access to {path}; check auth", place=self._subject)
+        problem = f"{host} returned status {response.status} for {path}; check {field}"
+        return BundleError(Reason.UNREACHABLE, problem, place=self._subject)
 
     # parts
 
@@ -281,7 +280,7 @@ class Download:
         elif not self._is_rest(response, spool):
             self._part = _Representation()
             problem = f"{quote(response.host)} does not resume an interrupted download"
-            raise BundleError(Reason.UNREACHABLE, f"{self._subject}: {problem}; use another server")
+            raise BundleError(Reason.UNREACHABLE, f"{problem}; use another server", place=self._subject)
 
     def _is_rest(self, response: Response, spool: Spool) -> bool:
         found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
@@ -295,7 +294,7 @@ class Download:
         limit = self._access.limits.compressed_bytes
         if size > limit:
             problem = f"the file at {quote(response.host)} exceeds the limit of {describe_bytes(limit)}"
-            raise BundleError(Reason.CONTENT_REJECTED, f"{self._subject}: {problem}; make it smaller")
+            raise BundleError(Reason.CONTENT_REJECTED, f"{problem}; make it smaller", place=self._subject)
 
 
 _OF_SIGNATURES = {
@@ -319,7 +318,7 @@ def read_signature(transport: Transport, wanted: Wanted, access: Access, limit: 
             return spool.rewind().read()
     except BundleError as error:
         reason = _OF_SIGNATURES.get(error.reason, error.reason)
-        raise BundleError(reason, error.message, retry_after=error.retry_after) from None
+        raise BundleError(reason, error.problem, place=error.place, retry_after=error.retry_after) from None
 
 
 # validators
@@ -611,7 +610,7 @@ def _check(spool: Spool, signature: bytes, parameters: Mapping[str, Any], access
     """Return who has signed a file. Raises: BundleError (VerificationFailed, InvalidVerification)."""
     verify, path = parameters["verify"], f"{access.path}.verify"
     wanted = cosign.read_wanted(verify[_COSIGN], access.trusted.data, f"{path}.{_COSIGN}")
-    with checking(f"{path}: the bundle is not accepted", ""):
+    with checking(path, "", "the bundle is not accepted: "):
         found = cosign.check_bundle(signature, cosign.Subject(digest=spool.digest), wanted)
         if found.predicate_type not in ("", cosign.SIGNATURE):
             raise SignatureError("it is an attestation, not a signature")

@@ -28,9 +28,9 @@ def check_deadline(access: Access) -> None:
     Raises: BundleError (Unreachable).
     """
     if access.cancelled.is_set():
-        raise BundleError(Reason.UNREACHABLE, f"{access.path}: canceled: the result is no longer needed")
+        raise BundleError(Reason.UNREACHABLE, "canceled: the result is no longer needed", place=access.path)
     if time.monotonic() >= access.deadline:
-        raise BundleError(Reason.UNREACHABLE, f"{access.path}: timed out; will be retried automatically")
+        raise BundleError(Reason.UNREACHABLE, "timed out; will be retried automatically", place=access.path)
 
 
 def too_slow(bytes_per_second: int) -> str:

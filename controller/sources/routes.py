@@ -9,7 +9,7 @@ source.
 A proxy resolves names itself. What it answers for a name that is not resolved here, or that has another address there,
 is left to its own rules.
 
-Not here: which proxy is meant (api/proxies.py), which addresses are allowed (addresses.py), connecting (transport.py,
+Not here: which proxy is meant (api/proxies.py), which addresses are allowed (hosts.py), connecting (transport.py,
 git/connection.py).
 """
 
@@ -24,8 +24,7 @@ from rukpak.api.plugins import Network
 from rukpak.api.proxies import Proxy, is_literal, plain_name
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
-from rukpak.controller.sources.addresses import admit
-from rukpak.controller.sources.hosts import Location
+from rukpak.controller.sources.hosts import Location, admit
 from rukpak.controller.sources.trust import ClientCertificate
 
 NOT_RESOLVED = "its name cannot be resolved"
@@ -108,8 +107,8 @@ def _check(subject: str, location: Location, network: Network, proxy: Proxy, *, 
 
 def _refused(subject: str, location: Location, proxy: Proxy, problem: str, remedy: str) -> BundleError:
     name, through = quote(location.host), quote(proxy.authority)
-    message = f"{subject}: {name} is not asked for through proxy {through}: {problem}; {remedy}"
-    return BundleError(Reason.INSECURE_REFUSED, message)
+    problem = f"{name} is not asked for through proxy {through}: {problem}; {remedy}"
+    return BundleError(Reason.INSECURE_REFUSED, problem, place=subject)
 
 
 def _is_below(name: str, domains: tuple[str, ...]) -> bool:
@@ -133,8 +132,8 @@ def unreachable(
 ) -> BundleError:
     """Return the error for a host that cannot be reached, or that fails; `proxy` is in between."""
     check = "check the address, the proxy and the network" if proxy else "check the address and the network"
-    message = f"{subject}: cannot read from {describe_host(host, proxy)}: {problem}; {check}"
-    return BundleError(Reason.UNREACHABLE, message, retry_after=retry_after)
+    problem = f"cannot read from {describe_host(host, proxy)}: {problem}; {check}"
+    return BundleError(Reason.UNREACHABLE, problem, place=subject, retry_after=retry_after)
 
 
 def describe_host(host: str, proxy: str) -> str:

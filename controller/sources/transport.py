@@ -234,7 +234,7 @@ class ProxyError(BundleError):
     """A proxy does not connect to a server."""
 
     def __init__(self, unreachable: BundleError, status: int) -> None:
-        super().__init__(unreachable.reason, unreachable.message)
+        super().__init__(unreachable.reason, unreachable.problem, place=unreachable.place)
         self.status = status
 
 
@@ -349,7 +349,9 @@ class StatusError(BundleError):
     """A server answers with an error of its own, or asks to wait."""
 
     def __init__(self, unreachable: BundleError, status: int) -> None:
-        super().__init__(unreachable.reason, unreachable.message, retry_after=unreachable.retry_after)
+        super().__init__(
+            unreachable.reason, unreachable.problem, place=unreachable.place, retry_after=unreachable.retry_after
+        )
         self.status = status
 
 
@@ -364,20 +366,21 @@ def translate(error: BaseException, subject: str, host: str, proxy: str = "") ->
     """
     causes, where = tuple(find_causes(error)), describe_host(host, proxy)
     if problem := find_date_problem(error):
-        message = f"{subject}: the certificate of {where} {problem}"
-        return BundleError(Reason.TLS_VERIFICATION_FAILED, message)
+        problem = f"the certificate of {where} {problem}"
+        return BundleError(Reason.TLS_VERIFICATION_FAILED, problem, place=subject)
     for cause in causes:
         if isinstance(cause, _NOT_VERIFIED):
             why = getattr(cause, "verify_message", "") or "it is for another name"
-            message = f"{subject}: cannot verify the certificate of {where}: {why}; check certificateData"
-            return BundleError(Reason.TLS_VERIFICATION_FAILED, message)
+            problem = f"cannot verify the certificate of {where}: {why}; check certificateData"
+            return BundleError(Reason.TLS_VERIFICATION_FAILED, problem, place=subject)
         alert = getattr(cause, "reason", "") if isinstance(cause, ssl.SSLError) else ""
         if alert in _PLAIN_ANSWERS:
-            return PlainServerError(Reason.UNREACHABLE, unreachable(subject, host, NO_TLS, proxy=proxy).message)
+            failure = unreachable(subject, host, NO_TLS, proxy=proxy)
+            return PlainServerError(failure.reason, failure.problem, place=failure.place)
         if alert in _ALERTS:
-            return BundleError(Reason.UNAUTHORIZED, f"{subject}: {where} {_ALERTS[alert]}")
+            return BundleError(Reason.UNAUTHORIZED, f"{where} {_ALERTS[alert]}", place=subject)
     if isinstance(error, _UNUSABLE):
-        return BundleError(Reason.INVALID_REFERENCE, f"{subject}: the URL of {quote(host)} is invalid; correct it")
+        return BundleError(Reason.INVALID_REFERENCE, f"the URL of {quote(host)} is invalid; correct it", place=subject)
     return unreachable(subject, host, _problem_of(causes), proxy=proxy)
 
 
@@ -716,7 +719,7 @@ class Response:
             body += self._decode(decoder, data, limit + 1 - len(body)) if decoder else data
             if max(count, len(body)) > limit:
                 problem = f"a response of {quote(self.host)} exceeds the limit of {describe_bytes(limit)}"
-                raise BundleError(Reason.CONTENT_REJECTED, f"{self.place.subject}: {problem}; check that server")
+                raise BundleError(Reason.CONTENT_REJECTED, f"{problem}; check that server", place=self.place.subject)
         if decoder and not decoder.eof:
             raise self._encoded()
         self.close()
@@ -734,7 +737,7 @@ class Response:
 
     def _encoded(self) -> BundleError:
         problem = f"{quote(self.host)} uses a content encoding that was not requested; turn it off on that server"
-        return self.place.show(BundleError(Reason.UNSUPPORTED_CONTENT, f"{self.place.subject}: {problem}"))
+        return self.place.show(BundleError(Reason.UNSUPPORTED_CONTENT, problem, place=self.place.subject))
 
     def discard(self) -> None:
         """Close a response without using its body; keep the connection for reuse if that is cheap."""

@@ -198,8 +198,8 @@ def certificates_of(parameters: Mapping[str, Any], access: Access) -> str:
     """
     certificates = (access.credentials or Credentials()).certificate_authority
     if not is_certificate_data(certificates):
-        message = f'{access.path}.auth: key "ca.crt" of the Secret is not a bundle of PEM certificates; correct it'
-        raise BundleError(Reason.SECRET_INVALID, message)
+        problem = 'key "ca.crt" of the Secret is not a bundle of PEM certificates; correct it'
+        raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
     return parameters.get("certificateData") or certificates
 
 
@@ -216,8 +216,8 @@ def authorization_of(access: Access, username: str = "") -> str:
     if credentials.bearer_token:
         token = credentials.bearer_token.strip()
         if not _TOKEN.fullmatch(token):
-            message = f'{access.path}.auth: key "bearerToken" of the Secret is not a valid token; replace it'
-            raise BundleError(Reason.SECRET_INVALID, message)
+            problem = 'key "bearerToken" of the Secret is not a valid token; replace it'
+            raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
         return f"Bearer {token}"
     if credentials.password:
         return basic(credentials.username or username, credentials.password)
@@ -252,9 +252,9 @@ def check_secure(path: str, *, plain: bool, verify: bool) -> None:
     Raises: BundleError (InsecureRefused for plain http, and for https that is not verified).
     """
     if plain:
-        raise BundleError(Reason.INSECURE_REFUSED, f"{path}.auth: credentials are not sent over plain http; use https")
-    if not verify:
-        message = (
-            f"{path}.auth: credentials are not sent if insecureSkipTLSVerify is set; unset it and set certificateData"
+        raise BundleError(
+            Reason.INSECURE_REFUSED, "credentials are not sent over plain http; use https", place=f"{path}.auth"
         )
-        raise BundleError(Reason.INSECURE_REFUSED, message)
+    if not verify:
+        problem = "credentials are not sent if insecureSkipTLSVerify is set; unset it and set certificateData"
+        raise BundleError(Reason.INSECURE_REFUSED, problem, place=f"{path}.auth")

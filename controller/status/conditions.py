@@ -138,8 +138,8 @@ def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
 def _unpacked(report: Report) -> Finding:
     if failure := report.failure:
         lacks_account = failure.reason in _OF_ACCOUNT and not report.wanted
-        # The message of a plug-in starts with its place in the spec: one of any type may fail with this reason.
-        is_source = failure.reason is Reason.PLUGIN_FAILED and failure.message.startswith("spec.sources")
+        # A plug-in of any type may fail with this reason.
+        is_source = failure.reason is Reason.PLUGIN_FAILED and failure.place.startswith("spec.sources")
         if failure.reason in (*UNPACKED_REASONS, Reason.INTERNAL_ERROR) or lacks_account or is_source:
             return Finding(ConditionType.UNPACKED, "False", failure.reason, failure.message)
     if report.fetching and not report.is_renewed:

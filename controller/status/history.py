@@ -5,7 +5,7 @@ anyway. A rollback is a decision about which revision is wanted, and nothing els
 and pruned for as any other one.
 
 Not here: where revisions are kept (revisions/store.py), how the wanted one is found (reconcile/finding.py), and the
-hooks of a rollback (reconcile/hooks.py).
+hooks of a rollback (reconcile/hook_phases.py).
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ Not here: the question before it, which the page asks, and who may ask for it (g
 
 from __future__ import annotations
 
-import argparse
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,14 +14,12 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.execute import REVIEWS
-from rukpak.controller.cli.changes import PAUSE, RESUME, Choice, find_kept, make_request, send
-from rukpak.controller.cli.command import FailedError
-from rukpak.controller.cli.deployments import Deployments
-from rukpak.controller.cli.rollback import pin
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.ui.model import seal
 from rukpak.controller.untrusted import field, text
+from rukpak.controller.views import FailedError
+from rukpak.controller.views.access import PAUSE, RESUME, Choice, Deployments, find_kept, make_request, pin, send
 
 RIGHT_SECONDS = 30.0
 """How long an answer about rights is kept."""
@@ -52,13 +49,20 @@ def _merge(make: Callable[[], Mapping[str, Any]]) -> _Act:
 
 def _decide(verb: str) -> _Act:
     def _send(deployments: Deployments, name: str, given: Mapping[str, Any]) -> None:
-        _, deployment = deployments.read(name)
+        deployment = deployments.read(name)[1]
         pending = deployment.status.pending
         if pending is None or text(given, "revision") != pending.revision or text(given, "shown") != seal(deployment):
             raise FailedError("what waits for approval has changed meanwhile; look at it again")
-        send(verb, deployments, Choice(deployment, pending.revision), argparse.Namespace(name=name, revision=""))
+        send(verb, deployments, Choice(deployment, pending.revision), lambda: _choose(deployments, name))
 
     return _send
+
+
+def _choose(deployments: Deployments, name: str) -> Choice:
+    deployment = deployments.read(name)[1]
+    if deployment.status.pending is None:
+        raise FailedError(f"{name}: no revision waits for approval")
+    return Choice(deployment, deployment.status.pending.revision)
 
 
 def _roll_back(deployments: Deployments, name: str, given: Mapping[str, Any]) -> None:

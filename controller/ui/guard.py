@@ -12,7 +12,6 @@ other users         a cookie, which is given for the token in the address that i
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -133,14 +132,6 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 def name_run() -> str:
     """Return the name of one run: browsers find whatever is below `localhost` on this machine (RFC 6761)."""
     return f"{secrets.token_hex(16)}.localhost"
-
-
-def is_loopback(address: str) -> bool:
-    """Return whether only this machine reaches an address; a name is not resolved, except that of this machine."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
 
 
 def is_named(name: str, names: Collection[str]) -> bool:

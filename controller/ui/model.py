@@ -8,29 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from rukpak.api import names
-from rukpak.api.v1alpha2.conditions import DECISIONS, Reason, Retry
+from rukpak.api.v1alpha2.conditions import DECISIONS, Reason
 from rukpak.api.v1alpha2.reading import try_to_read
-from rukpak.api.v1alpha2.status import NotReady
 from rukpak.api.v1alpha2.types import BundleDeployment, Condition, HistoryEntry, Pending, SourcePin
 from rukpak.controller.apply.leftovers import LAST_APPLIED
-from rukpak.controller.cli.comparison import mask
-from rukpak.controller.cli.deployments import Manifest, describe_unobserved, name_of_reported
-from rukpak.controller.cli.events import count_of, last_seen
-from rukpak.controller.cli.output import to_yaml
-from rukpak.controller.cli.rollback import find_previous
-from rukpak.controller.cli.status import describe_signer, state_of
-from rukpak.controller.cli.tree import STRAY, grow, is_hook, is_owned
-from rukpak.controller.observe.health.rules import assess
-from rukpak.controller.observe.health.verdict import Context, State, Verdict
-from rukpak.controller.observe.records import ObjectKey, key_of
+from rukpak.controller.kube.events import count_of, last_seen
 from rukpak.controller.status.report import describe_changes, short
-from rukpak.controller.untrusted import integer, mapping, mappings, text
+from rukpak.controller.untrusted import mapping, text
+from rukpak.controller.views.access import Manifest, find_previous
+from rukpak.controller.views.comparison import mask
+from rukpak.controller.views.objects import (
+    STALLING,
+    WAITING,
+    Node,
+    describe_place,
+    describe_signer,
+    describe_unobserved,
+    name_of_reported,
+    state_of,
+)
+from rukpak.controller.views.texts import to_yaml
 
 Json = dict[str, Any]
 
@@ -43,7 +45,7 @@ class Row:
 
     name: str
     state: str
-    """A `rukpak.controller.cli.status.State`."""
+    """A `DeploymentState`, in lower case."""
     ready: str = "Unknown"
     reason: str = ""
     message: str = ""
@@ -101,178 +103,8 @@ def _time(moment: datetime | None) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment else ""
 
 
-# objects
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
-    """A container of a Pod."""
-
-    name: str
-    state: str
-    """Such as `Running`, or why it waits or has ended."""
-    ready: bool = False
-    restarts: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """An object with what it owns."""
-
-    uid: str
-    """Empty: it does not exist."""
-    kind: str
-    namespace: str
-    name: str
-    state: str
-    """`healthy`, `progressing`, `failed`, `terminating` or `missing`."""
-    reason: str
-    message: str = ""
-    drift: str = ""
-    """Which fields another client has changed, and which one."""
-    hook: str = ""
-    """The event that it is a hook of."""
-    containers: Sequence[Container] = field(default_factory=tuple)
-    children: Sequence[Node] = field(default_factory=tuple)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outline:
-    """The part of an object that its place in the tree depends on."""
-
-    value: Manifest
-    """Identity, owners and replicas."""
-    key: ObjectKey
-    verdict: Verdict
-    containers: tuple[Container, ...]
-    hook: str
-    label: str
-    """The BundleDeployment that its label names: a ReplicaSet has the annotations of its Deployment, but not this."""
-
-
-def make_outline(value: Manifest) -> Outline:
-    """Return what the tree needs of an object, judged as the controller does."""
-    metadata = mapping(value, "metadata")
-    kept = {
-        key: metadata[key] for key in ("name", "namespace", "uid", "ownerReferences", "annotations") if key in metadata
-    }
-    annotations = mapping(metadata, "annotations")
-    kept["annotations"] = {key: annotations[key] for key in (names.OWNER_UID, names.HOOK_RUN) if key in annotations}
-    outline = {
-        "apiVersion": value.get("apiVersion"),
-        "kind": value.get("kind"),
-        "metadata": kept,
-        "spec": {"replicas": integer(value, "spec", "replicas")},
-    }
-    run = text(annotations, names.HOOK_RUN)
-    return Outline(
-        value=outline,
-        key=key_of(value),
-        verdict=assess(value, Context()),
-        containers=tuple(_containers(value)) if value.get("kind") == "Pod" else (),
-        hook=run.partition(" ")[0],
-        label=text(metadata, "labels", names.OWNER_LABEL),
-    )
-
-
-def _containers(pod: Manifest) -> Iterator[Container]:
-    for group in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
-        for each in mappings(pod, "status", group):
-            state = next(
-                ((kind, about) for kind, about in mapping(each, "state").items() if isinstance(about, dict)), None
-            )
-            yield Container(
-                name=text(each, "name"),
-                state=_describe_container(*state) if state else "Unknown",
-                ready=each.get("ready") is True,
-                restarts=integer(each, "restartCount") or 0,
-            )
-
-
-def _describe_container(kind: str, about: Mapping[str, Any]) -> str:
-    code = integer(about, "exitCode")
-    ended = f" (exit code {code})" if code else ""
-    return f"{text(about, 'reason') or kind.capitalize()}{ended}"
-
-
-def make_nodes(
-    deployment: BundleDeployment, outlines: Iterable[Outline], find_drift: Callable[[str], str]
-) -> list[Node]:
-    """Return the objects and hooks of a BundleDeployment with what they own, and those that are missing.
-
-    Args:
-        deployment: of the objects.
-        outlines: of all objects that may belong to it or be owned by one that does.
-        find_drift: returns the drift of the object with a UID.
-    """
-    found = {text(each.value, "metadata", "uid"): each for each in outlines}
-    owned: dict[str, list[Manifest]] = {}
-    for each in found.values():
-        for reference in mappings(each.value, "metadata", "ownerReferences"):
-            if reference.get("controller"):
-                owned.setdefault(text(reference, "uid"), []).append(dict(each.value))
-    reported = {name_of_reported(each): each for each in deployment.status.not_ready}
-    strays = {name_of_reported(each) for each in deployment.status.strays}
-
-    def _make(value: Mapping[str, Any], children: Sequence[Node]) -> Node:
-        return _node(found[text(value, "metadata", "uid")], children)
-
-    def _make_root(uid: str, each: Outline) -> Node:
-        name, report = str(each.key), reported.get(str(each.key))
-        drift = "" if each.hook else STRAY if name in strays else find_drift(uid)
-        return _node(each, grow(each.value, owned, _make), drift=drift, report=report)
-
-    roots = [
-        _make_root(uid, each)
-        for uid, each in found.items()
-        if each.label == deployment.metadata.name
-        and (is_owned(each.value, deployment) or is_hook(each.value, deployment))
-    ]
-    named = {str(each.key) for each in found.values()}
-    missing = [_missing(each) for name, each in reported.items() if name not in named]
-    return sorted([*missing, *roots], key=lambda node: (node.namespace, node.kind, node.name))
-
-
-def _node(each: Outline, children: Sequence[Node], drift: str = "", report: NotReady | None = None) -> Node:
-    # A report knows what an apply has led to; the object alone does not.
-    is_reported = report is not None and each.verdict.state is State.HEALTHY
-    return Node(
-        uid=text(each.value, "metadata", "uid"),
-        kind=each.key.kind,
-        namespace=each.key.namespace,
-        name=each.key.name,
-        state=_reported_state(report) if report and is_reported else each.verdict.state.value.lower(),
-        reason=report.reason if report else each.verdict.reason,
-        message=report.message if report else each.verdict.message,
-        drift=drift,
-        hook=each.hook,
-        containers=each.containers,
-        children=children,
-    )
-
-
-def _reported_state(report: NotReady) -> str:
-    return "failed" if report.reason in _FAILING else "progressing"
-
-
-def _missing(report: NotReady) -> Node:
-    state = "failed" if report.reason in _FAILING else "missing"
-    return Node(
-        uid="",
-        kind=report.kind,
-        namespace=report.namespace,
-        name=report.name,
-        state=state,
-        reason=report.reason,
-        message=report.message,
-    )
-
-
 # the pipeline
 
-_DEADLINES = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
-_FAILING = frozenset(each.value for each in Reason if each.retry.stalls or each in _DEADLINES)
-_WAITING = frozenset({each.value for each in Reason if each.retry is Retry.WAIT} | {each.value for each in DECISIONS})
 _OF_CONTENT = frozenset(
     {
         Reason.DIGEST_MISMATCH,
@@ -363,9 +195,9 @@ def _step(title: str, condition: Condition | None, *, is_done: bool, time: str =
 
 
 def _state_of_reason(reason: str) -> str:
-    if reason in _WAITING:
+    if reason in WAITING:
         return "waiting"
-    return "failed" if reason in _FAILING else "working"
+    return "failed" if reason in STALLING else "working"
 
 
 def _describe_pins(pins: Iterable[SourcePin]) -> Iterator[str]:
@@ -493,11 +325,10 @@ def _tone_of(condition: Condition) -> str:
 
 def _make_entry(entry: HistoryEntry, deployment: BundleDeployment) -> Json:
     status = deployment.status
-    states = {status.revision: "desired", status.installed_revision: "installed"}
     return {
         "revision": entry.revision,
         "short": short(entry.revision),
-        "state": states.get(entry.revision, "kept"),
+        "state": describe_place(entry.revision, status),
         "outcome": entry.outcome or "",
         "installed": _time(entry.installed_at),
         "sources": entry.sources,

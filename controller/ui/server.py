@@ -12,7 +12,6 @@ A stream is a loop that looks ten times a second whether there is something new:
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -42,17 +41,17 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rukpak.api.errors import BundleError
-from rukpak.controller.cli.command import FailedError, MisuseError
-from rukpak.controller.cli.comparison import write
-from rukpak.controller.cli.deployments import Deployments, Manifest
-from rukpak.controller.cli.diff import compare, compare_two
-from rukpak.controller.cli.parser import is_object_name
-from rukpak.controller.cli.render import Reviewed, read_stored
+from rukpak.controller.building.revision import Revision
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.ui.acts import ACTS, Rights, act
 from rukpak.controller.ui.guard import HEADERS, Guard
 from rukpak.controller.ui.model import write_yaml
 from rukpak.controller.ui.watching import Board
+from rukpak.controller.untrusted import is_object_name
+from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.access import Deployments, Manifest, attempt, open_store
+from rukpak.controller.views.comparison import write
+from rukpak.controller.views.dry_run import Reviewed, compare, compare_two
 
 log = logging.getLogger(__name__)
 PACKAGE = "rukpak.controller.ui"
@@ -80,11 +79,6 @@ class Site:
     is_read_only: bool
     key: bytes
     """Key of the hashes that stand for values of Secrets."""
-
-    @property
-    def options(self) -> argparse.Namespace:
-        """What the verbs of the command line are called with."""
-        return argparse.Namespace(namespace=self.board.namespace, from_cluster=False, file=None, source=None)
 
 
 def make_server(site: Site, certificate: str = "") -> uvicorn.Server:
@@ -274,16 +268,20 @@ def _compare(site: Site, name: str, revision: str, before: str) -> list[str]:
 
     Raises: FailedError, ApiError.
     """
-    client, options = site.board.client, site.options
-    options.name = name
+    client = site.board.client
     _, deployment = Deployments(client).read(name)
-    found = {digest: read_stored(client, options, digest, required=True) for digest in (revision, before) if digest}
+    store = open_store(client, site.board.namespace)
+    found = {digest: store.read(name, digest) for digest in (revision, before) if digest}
     missing = [digest for digest, stored in found.items() if stored is None]
     after, earlier = found.get(revision), found.get(before)
     if after is None or missing:
         raise FailedError("this revision is not kept any more")
     reviewed = Reviewed(deployment=deployment, revision=after, client=client)
-    comparison = compare_two(reviewed, earlier) if earlier else compare(reviewed, options)
+
+    def _read_installed(digest: str) -> Revision | None:
+        return attempt(lambda: store.read(name, digest), HTTPStatus.FORBIDDEN)
+
+    comparison = compare_two(reviewed, earlier) if earlier else compare(reviewed, _read_installed, name)
     return list(write(comparison, site.key, colors=False))
 
 

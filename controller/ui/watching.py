@@ -19,20 +19,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.cli.deployments import Manifest
-from rukpak.controller.cli.events import select_about
-from rukpak.controller.cli.tree import RUNNING, FindDrift, find_child_kinds, make_finder, read_revisions
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.kube.events import EVENTS, NAMESPACE
+from rukpak.controller.kube.events import EVENTS, NAMESPACE, select_about
 from rukpak.controller.kube.resources import DEPLOYMENTS, Resource, read_kinds
 from rukpak.controller.kube.watch import Reflector
 from rukpak.controller.processes.supervision import Kind
-from rukpak.controller.ui.model import Node, Outline, make_detail, make_nodes, make_outline, make_row, to_json
+from rukpak.controller.ui.model import make_detail, make_row, to_json
+from rukpak.controller.views.access import RUNNING, Manifest, read_revisions, select_owned, typed
+from rukpak.controller.views.objects import (
+    FindDrift,
+    Node,
+    Outline,
+    find_owned_resources,
+    make_finder,
+    make_nodes,
+    make_outline,
+)
 
 LARGE_BYTES = 16 << 10
 """Size above which an object is kept compressed."""
@@ -76,13 +82,8 @@ def _pack(value: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _as(resource: Resource, value: Mapping[str, Any]) -> Manifest:
-    """Return an object with its apiVersion and kind, which lists leave out."""
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **value}
-
-
 def _packing(resource: Resource) -> Callable[[dict[str, Any]], Packed]:
-    return lambda value: Packed(**_pack(_as(resource, value)))
+    return lambda value: Packed(**_pack(typed(resource, value)))
 
 
 class Board:
@@ -301,17 +302,18 @@ class View:
         notes += [
             f"{kind.kind}: {reflector.denied}" for (_, kind), reflector in self._objects.items() if reflector.denied
         ]
-        return make_nodes(
+        nodes = make_nodes(
             deployment,
             [each.outline for each in records.values()],
             lambda uid: self._find_drift(records[uid], digest, find),
         )
+        return sorted(nodes, key=lambda node: (node.namespace, node.kind, node.name))
 
     def _records(self) -> list[_Object]:
         return [record for reflector in self._objects.values() for record in reflector.records()]
 
     def _watch_own(self, deployment: BundleDeployment, notes: list[str]) -> None:
-        selector = f"{names.OWNER_LABEL}={self._name}"
+        selector = select_owned(self._name)
         resources = list(RUNNING.values())  # hooks
         for kind in read_kinds(deployment.status.managed_kinds):
             try:
@@ -326,22 +328,16 @@ class View:
             self._watch("", resource, selector)
 
     def _watch_owned(self, records: Iterable[_Object]) -> None:
-        """Watch what workloads may own: all objects of these kinds in their namespaces."""
-        kinds: dict[str, set[tuple[str, str]]] = {}
-        for record in records:
-            kinds.setdefault(record.namespace, set()).add(record.outline.key[:2])
-        for namespace, found in kinds.items():
-            for group, kind in find_child_kinds(found):
-                resource = Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True)
-                self._watch(namespace, resource, "")
+        for namespace, resource in find_owned_resources(each.outline.key for each in records):
+            self._watch(namespace, resource, "")
 
     def _watch(self, namespace: str, resource: Resource, selector: str) -> None:
         if self._stopping.is_set() or (namespace, resource) in self._objects:
             return
 
         def _project(value: dict[str, Any]) -> _Object:
-            typed = _as(resource, value)
-            return _Object(**_pack(typed), outline=make_outline(typed))
+            item = typed(resource, value)
+            return _Object(**_pack(item), outline=make_outline(item))
 
         reflector = Reflector(
             self._board.client,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 
 from hack.fuzzing.target import Target, expect, refusals
-from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures import SignatureError, UnusableKeysError
 from rukpak.controller.sources.signatures.git import COMMIT, TAG, read_commit, read_tag
 from rukpak.controller.sources.signatures.openpgp import read_keys, without_subkeys
 from rukpak.controller.sources.signatures.provenance import read_text, split
-from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 
 _NAME = "0" * 40
 

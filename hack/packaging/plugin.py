@@ -24,7 +24,7 @@ from typing import Any
 
 from hack.image.assemble import ROOT, install_packages
 from rukpak.controller.cli.content import pack
-from rukpak.controller.cli.output import to_yaml
+from rukpak.controller.views.texts import to_yaml
 
 NAME = "rukpak"
 PROGRAM = f"kubectl-{NAME}"

@@ -12,9 +12,9 @@ from rukpak.controller.apply.drift import covers, equal_by_value, first_uncovere
 from rukpak.controller.apply.ownership import Owner, make_body
 from rukpak.controller.apply.replies import ApplyFailure, Recovery, classify
 from rukpak.controller.building.capabilities import shipped
-from rukpak.controller.building.plugins import processor_of, source_of
+from rukpak.controller.building.entry_points import processor_of, source_of
 from rukpak.controller.building.revision import Revision, Terms
-from rukpak.controller.cli import uninstall as run_command
+from rukpak.controller.cli import run as run_command
 from rukpak.controller.cli.permissions import Resources
 from rukpak.controller.cli.schemas import Schemas
 from rukpak.controller.cli.ui import announce

@@ -39,10 +39,10 @@ from rukpak.controller.retries import Retries
 from rukpak.controller.revisions.accounts import AccountPolicy, Accounts
 from rukpak.controller.revisions.background import BackgroundWork, Place
 from rukpak.controller.revisions.config_objects import ConfigObjects
-from rukpak.controller.revisions.credentials import SourceAccess, SourceProgress
 from rukpak.controller.revisions.dependencies import DependencyReader
 from rukpak.controller.revisions.large import LargeRevisions
 from rukpak.controller.revisions.polling import Poller
+from rukpak.controller.revisions.source_access import SourceAccess, SourceProgress
 from rukpak.controller.revisions.store import RevisionSecrets, RevisionStore, StoredSecret, make_stored
 from rukpak.controller.sharing import Admission
 from rukpak.controller.status.writer import StatusWriter

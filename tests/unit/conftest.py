@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from hypothesis import HealthCheck, settings
 
-from rukpak.api.v1alpha2 import descriptions, schema
+from rukpak.api.v1alpha2 import schema
 from tests.support.clock import Clock
 
 
@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # The program sets it when it imports git, which may first be within a test.
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     # A program makes the schema of the API once, while tests make it a hundred times, in 0.4 s without this.
-    pytest.MonkeyPatch().setattr(schema, "find_descriptions", cache(descriptions.find_descriptions))
+    pytest.MonkeyPatch().setattr(schema, "find_descriptions", cache(schema.find_descriptions))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rukpak.controller.formats.manifests import read_documents
-from rukpak.controller.sources.addresses import METADATA
+from rukpak.controller.sources.hosts import METADATA
 
 FILE = Path(__file__).parents[2] / "config/manager/network_policy.yaml"
 PORTS = (22, 80, 1338, 5000, 8080, 32526)

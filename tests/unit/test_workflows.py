@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hack.packaging.lock import PYTHONS, RESOLUTIONS
+from hack.testing import list_packages
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.playground.settings import KUBERNETES_RELEASES
 
@@ -90,6 +91,30 @@ def test_a_release_waits_for_what_it_publishes() -> None:
     text = json.dumps(jobs["sign"])
     assert built == {"amd64", "arm64"}
     assert all(f"$image-{each}" in text for each in built)
+
+
+def test_each_package_of_plug_ins_is_released_with_rukpak_and_as_its_version() -> None:
+    [builds] = [step["run"] for step in release()["jobs"]["package"]["steps"] if "build" in step.get("run", "")]
+    [listed] = re.findall(r"hack/plugins/{([^}]+)}", builds)
+    assert listed.split(",") == [folder.name for folder in list_packages()]
+    projects = [
+        tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for folder in (ROOT, *list_packages())
+    ]
+    assert len({each["version"] for each in projects}) == 1
+    text = (ROOT / ".github/workflows/release.yaml").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for each in projects[1:]:
+        assert each["name"] in text
+        assert each["name"] in readme
+        assert each["dependencies"] == ["rukpak>=0.1,<1"]
+
+
+def test_the_descriptions_of_packages_of_plug_ins_have_no_relative_links() -> None:
+    """The index shows them."""
+    for folder in list_packages():
+        links = re.findall(r"\]\(([^)]+)\)", (folder / "README.md").read_text(encoding="utf-8"))
+        assert [link for link in links if not link.startswith(("https://", "#"))] == []
 
 
 def test_what_is_released_is_signed_and_says_where_it_comes_from() -> None:

@@ -2,9 +2,9 @@
 
 In: a content tree and `spec.config`. Out: a `Rendering`. `controller/apply` runs the hooks.
 
-    format    START HERE: the steps in order, objects and hooks in Helm's output, the API groups that a chart asks for
+    format    START HERE: the steps in order, and which helm runs; objects and hooks in Helm's output, and the API
+              groups that a chart asks for
     values    `spec.config`, and values as Helm reads them
     chart     finds the chart and copies its files
-    program   finds helm, and runs it, confined
     failures  its errors as messages without values, and what is refused
 """

@@ -33,6 +33,7 @@ from rukpak.controller.formats.recognition import (
     CHART,
     CHART_SUFFIXES,
     Archives,
+    NoContentError,
     is_below,
     is_file,
     join,
@@ -163,7 +164,7 @@ def refuse_foreign_references(folder: Path, chart: str) -> None:
             place = f"{name_chart(chart)}: {path.relative_to(folder)}"
             for key, target in _find_references(read_small(path, place, _SCHEMA_BYTES), place):
                 problem = f"{key} refers to {quote(target)}, outside the schema; copy its target into the schema"
-                raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}")
+                raise BundleError(Reason.INVALID_BUNDLE, problem, place=place)
 
 
 def _find_references(text: bytes, place: str) -> list[tuple[str, str]]:
@@ -172,7 +173,7 @@ def _find_references(text: bytes, place: str) -> list[tuple[str, str]]:
     try:
         json.loads(text.decode("utf-8-sig", "replace"), object_pairs_hook=lambda pairs: found.extend(_foreign(pairs)))
     except (ValueError, RecursionError):
-        raise BundleError(Reason.INVALID_BUNDLE, f"{place}: not JSON; correct or remove it") from None
+        raise BundleError(Reason.INVALID_BUNDLE, "not JSON; correct or remove it", place=place) from None
     return found
 
 
@@ -266,7 +267,7 @@ def gather_chart(
         found = write_entries(entries, folder, limits, place, _Scratch(occupy), records=refused is not None)
     except ForeignFileError as error:
         problem = f"{quote(str(error))} is not a regular file; replace it with the file itself"
-        raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}") from None
+        raise BundleError(Reason.INVALID_BUNDLE, problem, place=place) from None
     except BundleError as error:
         if error.reason is not Reason.CONTENT_REJECTED:
             raise
@@ -325,7 +326,7 @@ def _no_chart(tree: ContentTree) -> BundleError:
         recognize_first(tree.root, recognize_bundle, recognize_package, recognize_image_lock, recognize_manifests)
         or "add the chart, or correct the directory of its source"
     )
-    return BundleError(Reason.NO_CONTENT, f"{problem}; {remedy}{tree.describe_refused()}")
+    return NoContentError(problem, remedy, tree.describe_refused())
 
 
 # gathering

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, ProgramResult, Refusal
 from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.limits import collapse
 from rukpak.controller.formats.helm.chart import name_chart
 from rukpak.controller.formats.helm.values import scalars_of
 from rukpak.controller.formats.recognition import CHART, is_in_file
@@ -78,6 +79,8 @@ _VALUES = re.compile(
 _TEMPLATE = re.compile(r".*template: (?P<where>\S+?:\d+(?::\d+)?): (?:executing \".*?\" )?(?P<what>.*)", re.DOTALL)
 # The same, as Helm 4 prints it: each template on lines of its own.
 _TRACE = re.compile(r"(?:.*\n)?(?P<where>[^\n]+:\d+(?::\d+)?)\n  (?:executing \"[^\"\n]*\" )?(?P<what>\S.*)", re.DOTALL)
+# Of a template: the place of an error is shown even where its text may be made of values.
+_LOCATION = re.compile(r"[^\s:]+:\d+(:\d+)?")
 _EXECUTION = re.compile(r"(?:execution|parse) error at \((?P<where>[^)]*)\): (?P<what>.*)", re.DOTALL)
 _YAML = re.compile(r"YAML parse error on (?P<where>\S+): (?:error converting YAML to JSON: )?(?P<what>.*)", re.DOTALL)
 
@@ -89,7 +92,7 @@ def make_redactor(values: Iterable[Any]) -> Callable[[str], str]:
         return lambda _text: _WITHHELD
 
     def _redact(text: str) -> str:
-        line = one_line(text[:_READ])[: 2 * _LONGEST]
+        line = collapse(text[:_READ])[: 2 * _LONGEST]
         is_whole = len(text) <= _READ and len(line) < 2 * _LONGEST
         # A value that starts before this end is compared in full.
         end = len(line) if is_whole else max(len(line) - _LONGEST, 0)
@@ -122,22 +125,15 @@ def _pieces(line: str, end: int, scalars: Iterable[str]) -> Iterator[str]:
 
 
 def _is_blank(scalar: str) -> bool:
-    return len(scalar) > _READ and len(one_line(scalar[:_READ])) < _LEAST
+    """Return whether the start of a long value is too blank to find it by."""
+    return len(scalar) > _READ and len(collapse(scalar[:_READ])) < _LEAST
 
 
 def _forms(scalar: str) -> Iterator[tuple[str, bool]]:
     """Yield the forms of a value in a one-line message: as it is, and as Go quotes it."""
     beginning = scalar[:_READ]
-    for form in (one_line(beginning), one_line(json.dumps(beginning, ensure_ascii=False)[1:-1])):
+    for form in (collapse(beginning), collapse(json.dumps(beginning, ensure_ascii=False)[1:-1])):
         yield form[:_LONGEST], len(form) > _LONGEST or len(scalar) > _READ
-
-
-def one_line(text: str) -> str:
-    """Return a text with whitespace and control characters collapsed to single spaces."""
-    line = " ".join(text.split())
-    if line.isprintable():
-        return line
-    return " ".join("".join(character if character.isprintable() else " " for character in line).split())
 
 
 class _Template(NamedTuple):
@@ -255,13 +251,13 @@ def explain(
     if result.status < 0 or (result.status == _GO_RUNTIME and "panic:" not in result.stderr):
         problem = "rendering needs more memory or processor time than allowed"
         remedy = "simplify the chart, or raise --render-mebibytes or --render-timeout"
-        return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}; {remedy}")
+        return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {remedy}", place=place)
     text = _message(result.stderr)
     redact = make_redactor(values)  # locations, too: a chart can write anything
     if missing := _MISSING.search(text):
         problem = f"missing dependencies in charts/: {_shorten(redact(missing['what']))}"
         remedy = 'add them with "helm dependency build" before publishing the chart'
-        return BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}; {remedy}")
+        return BundleError(Reason.INVALID_BUNDLE, f"{problem}; {remedy}", place=place)
     if schema := _SCHEMA.search(text):
         return BundleError(
             Reason.INVALID_CONFIG,
@@ -273,8 +269,13 @@ def explain(
         if found := pattern.match(text):
             where, what = (_shorten(redact(found[name])) for name in ("where", "what"))
             remedy = _LOOKUP_REMEDY if _is_executed(text) and needs_lookup(text) else ""
-            return BundleError(Reason.RENDER_FAILED, f"{place}: {where}: {what}{remedy}")
-    return BundleError(Reason.RENDER_FAILED, f"{place}: {_shorten(redact(text)) or 'Helm failed without a message'}")
+            problem = f"{what}{remedy}"
+            if _LOCATION.fullmatch(where):
+                place = f"{place}: {where}"
+            else:
+                problem = f"{where}: {problem}"
+            return BundleError(Reason.RENDER_FAILED, problem, place=place)
+    return BundleError(Reason.RENDER_FAILED, _shorten(redact(text)) or "Helm failed without a message", place=place)
 
 
 def _is_executed(text: str) -> bool:
@@ -301,5 +302,5 @@ def _sorted(text: str) -> str:
 
 
 def _shorten(text: str) -> str:
-    line = one_line(text).rstrip(".")
+    line = collapse(text).rstrip(".")
     return line if len(line) <= _SHOWN else line[:_SHOWN] + HIDDEN

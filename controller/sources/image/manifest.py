@@ -171,7 +171,7 @@ def check_size(image: Image, limits: Limits, path: str) -> None:
     """
     if image.size > limits.compressed_bytes:
         problem = f"the layers exceed the limit of {describe_bytes(limits.compressed_bytes)}"
-        raise BundleError(Reason.CONTENT_REJECTED, f"{path}.ref: {problem}; make the image smaller")
+        raise BundleError(Reason.CONTENT_REJECTED, f"{problem}; make the image smaller", place=f"{path}.ref")
 
 
 def choose(index: Index, platform: str, path: str) -> Descriptor:
@@ -185,7 +185,7 @@ def choose(index: Index, platform: str, path: str) -> Descriptor:
         return min(serving, key=lambda entry: len(str(entry.platform)))  # the one without a variant, or the first
     if len(images) == 1 and images[0].platform is None:
         return images[0]
-    raise BundleError(Reason.PLATFORM_NOT_FOUND, f"{path}.platform: {_describe_choice(images, platform)}")
+    raise BundleError(Reason.PLATFORM_NOT_FOUND, _describe_choice(images, platform), place=f"{path}.platform")
 
 
 def _serves(platform: Platform, wanted: str) -> bool:
@@ -202,7 +202,7 @@ def _describe_choice(images: Sequence[Descriptor], platform: str) -> str:
 
 
 def _unsupported(subject: str, problem: str) -> BundleError:
-    return BundleError(Reason.UNSUPPORTED_CONTENT, f"{subject}: {problem}")
+    return BundleError(Reason.UNSUPPORTED_CONTENT, problem, place=subject)
 
 
 _IMAGE_CONFIGS = (
@@ -269,12 +269,12 @@ def plan_layers(image: Image, path: str) -> tuple[Layer, ...]:
             remedy = f"push it with the annotation {_TITLE}, which names the file"
             if is_image:
                 remedy = "push it as tar, tar+gzip or tar+zstd, neither encrypted nor foreign"
-            raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{path}.ref: {problem}; {remedy}")
+            raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{problem}; {remedy}", place=f"{path}.ref")
         layers.append(layer)
     for name, count in Counter(layer.name for layer in layers if layer.name).items():
         if count > 1:
-            message = f"{path}.ref: {count} layers have the title {quote(name)}; give them different titles"
-            raise BundleError(Reason.CONTENT_REJECTED, message)
+            problem = f"{count} layers have the title {quote(name)}; give them different titles"
+            raise BundleError(Reason.CONTENT_REJECTED, problem, place=f"{path}.ref")
     return tuple(layers)
 
 

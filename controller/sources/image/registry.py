@@ -144,8 +144,8 @@ def read_tags(registry: Registry, room: Room = endless, check: Check = proceed) 
         query = urlsplit(_next(response.headers.get("Link", ""))).query
         if not query:
             return
-    message = f"{response.place.subject}: the repository has more than {_MOST} tags; name one tag instead of a range"
-    raise BundleError(Reason.CONTENT_REJECTED, message)
+    problem = f"the repository has more than {_MOST} tags; name one tag instead of a range"
+    raise BundleError(Reason.CONTENT_REJECTED, problem, place=response.place.subject)
 
 
 def _parse_page(data: bytes, place: Place) -> list[str]:
@@ -153,8 +153,8 @@ def _parse_page(data: bytes, place: Place) -> list[str]:
         page = json.loads(data).get("tags") or []
         return [tag for tag in page if isinstance(tag, str) and _TAG.fullmatch(tag)]
     except (ValueError, TypeError, AttributeError, RecursionError):
-        message = f"{place.subject}: the registry returned something else than a list of tags; check it"
-        raise BundleError(Reason.UNREACHABLE, message) from None
+        problem = "the registry returned something else than a list of tags; check it"
+        raise BundleError(Reason.UNREACHABLE, problem, place=place.subject) from None
 
 
 def _next(header: str) -> str:
@@ -375,8 +375,8 @@ class Registry:
             if self._login.has_credentials:
                 problem = f"registry {quote(self._endpoint.host)} supports plain http only"
                 problem += ", over which no credentials are sent"
-                message = f"{self._path}.auth: {problem}; serve it over https, or remove auth"
-                raise BundleError(Reason.INSECURE_REFUSED, message) from None
+                problem = f"{problem}; serve it over https, or remove auth"
+                raise BundleError(Reason.INSECURE_REFUSED, problem, place=f"{self._path}.auth") from None
             if len(self._schemes) == 1:
                 raise
             self._schemes = self._schemes[1:]
@@ -420,18 +420,18 @@ class Registry:
         repository = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
         if response.status == _NOT_FOUND and kind == "tags":
             problem = "does not exist; correct its name, or push to it"
-            return BundleError(self._missing, f"{self._subject}: {repository} {problem}")
+            return BundleError(self._missing, f"{repository} {problem}", place=self._subject)
         if response.status == _NOT_FOUND:
             problem = self._describe_absence(word, name)
-            return BundleError(self._missing, f"{self._subject}: {repository} {problem}")
+            return BundleError(self._missing, f"{repository} {problem}", place=self._subject)
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
             problem = "requires credentials, or does not exist; correct the name, or set a Secret with credentials"
             if self._login.has_credentials:
                 remedy = "correct the Secret or its permissions"
                 problem = f"denies access with these credentials, or does not exist; {remedy}"
-            return BundleError(Reason.UNAUTHORIZED, f"{self._path}.auth: {repository} {problem}")
+            return BundleError(Reason.UNAUTHORIZED, f"{repository} {problem}", place=f"{self._path}.auth")
         problem = f"returned status {response.status} for {item}; check the address"
-        return BundleError(Reason.UNREACHABLE, f"{self._subject}: {repository} {problem}")
+        return BundleError(Reason.UNREACHABLE, f"{repository} {problem}", place=self._subject)
 
     def _describe_absence(self, word: str, name: str) -> str:
         item = f"{word} {quote(name)}"
@@ -495,7 +495,7 @@ class Blob:
         """
         if self._descriptor.size > limit:
             problem = f"blob {quote(self._descriptor.digest)} exceeds the limit of {describe_bytes(limit)}"
-            raise BundleError(Reason.CONTENT_REJECTED, f"{self._subject}: {problem}; make it smaller")
+            raise BundleError(Reason.CONTENT_REJECTED, f"{problem}; make it smaller", place=self._subject)
         data = b"".join(iter(lambda: self.read(_CHUNK), b""))
         self.verify()
         return data
@@ -519,8 +519,8 @@ def _digest_in(response: Response, target: str) -> str | None:
 
 
 def _mismatch(subject: str, digest: str) -> BundleError:
-    message = f"{subject}: the registry returned content that does not match {quote(digest)}; find out who changed it"
-    return BundleError(Reason.DIGEST_MISMATCH, message)
+    problem = f"the registry returned content that does not match {quote(digest)}; find out who changed it"
+    return BundleError(Reason.DIGEST_MISMATCH, problem, place=subject)
 
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -614,7 +614,7 @@ class _Writer(Registry):
             problem = "may not be pushed to without credentials; log in, or correct the name"
             if self._login.has_credentials:
                 problem = "may not be pushed to with these credentials; correct them, or the name"
-            return BundleError(Reason.UNAUTHORIZED, f"{self._path}: {repository} {problem}")
+            return BundleError(Reason.UNAUTHORIZED, f"{repository} {problem}", place=self._path)
         item = "the manifest" if kind == "manifests" else "a blob"
         problem = f"returned status {response.status} for {item} ({quote(name)}); check the address"
-        return BundleError(Reason.UNREACHABLE, f"{self._path}: {repository} {problem}")
+        return BundleError(Reason.UNREACHABLE, f"{repository} {problem}", place=self._path)

@@ -126,10 +126,11 @@ class _Search:
 
     def _failure(self, predicate_type: str) -> BundleError:
         if self.unavailable:
-            problem = self.unavailable.message.partition(": ")[2] or self.unavailable.message
-            message = f"{self.path}: the signature cannot be read: {problem}"
-            retry_after = self.unavailable.retry_after
-            return BundleError(Reason.VERIFICATION_UNAVAILABLE, message, retry_after=retry_after)
+            problem, retry_after = (
+                f"the signature cannot be read: {self.unavailable.problem}",
+                self.unavailable.retry_after,
+            )
+            return BundleError(Reason.VERIFICATION_UNAVAILABLE, problem, place=self.path, retry_after=retry_after)
         what = f"attestation of type {quote(predicate_type)}" if predicate_type else "signature"
         if not self.problems:
             problem = f"{self.subject.digest} has no {what}; sign it with cosign"
@@ -137,7 +138,7 @@ class _Search:
             more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
             problem = f"{self.subject.digest} has no {what} that is accepted: {self.problems[0]}{more}"
             problem += "; sign it, or correct verify"
-        return BundleError(Reason.VERIFICATION_FAILED, f"{self.path}: {problem}")
+        return BundleError(Reason.VERIFICATION_FAILED, problem, place=self.path)
 
     # what may be a signature
 

@@ -147,7 +147,7 @@ def _with_version(
             f"tag {quote(found.version)} is not the version of the signed image, whose annotation {VERSION} {says}"
         )
         remedy = "build the image with it and sign it again, or set verify.version: Tag"
-        raise BundleError(Reason.VERIFICATION_FAILED, f"{access.path}.verify.version: {problem}; {remedy}")
+        raise BundleError(Reason.VERIFICATION_FAILED, f"{problem}; {remedy}", place=f"{access.path}.verify.version")
     return signer
 
 
@@ -195,7 +195,9 @@ def _choose_tag(registry: Registry, parameters: Mapping[str, Any], reference: Im
         return choice.highest
     problem = f"repository {quote(reference.repository)} has no tag in the range {quote(parameters['semver'])}"
     near = choice.describe_nearest()
-    raise BundleError(Reason.NOT_FOUND, f"{access.path}.semver: {problem}; {near}; correct it, or push a version")
+    raise BundleError(
+        Reason.NOT_FOUND, f"{problem}; {near}; correct it, or push a version", place=f"{access.path}.semver"
+    )
 
 
 def _read_image(registry: Registry, digest: str, platform: str, access: Access, depth: int = 0) -> Image:
@@ -207,8 +209,8 @@ def _read_image(registry: Registry, digest: str, platform: str, access: Access, 
     if isinstance(document, Image):
         return document
     if depth == _MOST_DEPTH:
-        message = f"{access.path}.ref: indexes are inside each other too deeply; push the images into one"
-        raise BundleError(Reason.UNSUPPORTED_CONTENT, message)
+        problem = "indexes are inside each other too deeply; push the images into one"
+        raise BundleError(Reason.UNSUPPORTED_CONTENT, problem, place=f"{access.path}.ref")
     try:
         chosen = choose(document, platform, access.path)
     except BundleError as error:
@@ -268,8 +270,8 @@ def _parse(parameters: Mapping[str, Any], access: Access) -> ImageReference:
     try:
         return parse_reference(parameters["ref"])
     except ValueError as error:
-        message = f"{access.path}.ref: image reference {quote(parameters['ref'])} {error}"
-        raise BundleError(Reason.INVALID_REFERENCE, message) from None
+        problem = f"image reference {quote(parameters['ref'])} {error}"
+        raise BundleError(Reason.INVALID_REFERENCE, problem, place=f"{access.path}.ref") from None
 
 
 def _platform(parameters: Mapping[str, Any]) -> str:

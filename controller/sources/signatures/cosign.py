@@ -38,6 +38,7 @@ from rukpak.controller.content.digests import digest_of
 from rukpak.controller.content.limits import quote
 from rukpak.controller.sources.image.reference import has_target, parse_reference
 from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.untrusted import mapping
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -231,7 +232,7 @@ def _matches(text: str, exact: str, expression: Any) -> bool:
 
 
 def _invalid(path: str, problem: str) -> BundleError:
-    return BundleError(Reason.INVALID_VERIFICATION, f"{path}: {problem}")
+    return BundleError(Reason.INVALID_VERIFICATION, problem, place=path)
 
 
 # simple signing
@@ -250,13 +251,13 @@ def check_payload(payload: bytes, annotations: Mapping[str, str], subject: Subje
     """
     signer = _signer_of_payload(payload, annotations, wanted)
     document = _parse(payload, "the signed document")
-    critical = _mapping(document.get("critical"))
+    critical = mapping(document.get("critical"))
     if critical.get("type") != _SIGNED_IMAGE:
         raise SignatureError("what was signed is not an image")
-    digest = _mapping(critical.get("image")).get("docker-manifest-digest")
+    digest = mapping(critical.get("image")).get("docker-manifest-digest")
     if digest != subject.digest:
         raise SignatureError("it is the signature of another digest")
-    named = _mapping(critical.get("identity")).get("docker-reference")
+    named = mapping(critical.get("identity")).get("docker-reference")
     if named and _repository_of(str(named)) not in {subject.repository, wanted.signed_as} - {""}:
         problem = f"it is the signature of an image of another repository ({quote(str(named))})"
         raise SignatureError(f"{problem}; if it was copied from there, name that in verify.cosign.signedAs")
@@ -286,7 +287,7 @@ def _make_bundle(signature: str, annotations: Mapping[str, str]) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
 
     promise = _parse(annotations.get("dev.sigstore.cosign/bundle", "").encode(), "the promise of the log")
-    entry = _mapping(promise.get("Payload"))
+    entry = mapping(promise.get("Payload"))
     body = _parse(_decode(entry.get("body"), "the entry of the log"), "the entry of the log")
     try:
         certificate = x509.load_pem_x509_certificate(annotations[CERTIFICATE].encode()).public_bytes(Encoding.DER)
@@ -337,13 +338,13 @@ def check_bundle(data: bytes, subject: Subject, wanted: Wanted) -> Checked:
     has_statement = "dsseEnvelope" in bundle
     if has_statement == ("messageSignature" in bundle):
         raise SignatureError("the bundle must have either a signature or a signed statement")
-    if "publicKey" not in _mapping(bundle.get("verificationMaterial")):
+    if "publicKey" not in mapping(bundle.get("verificationMaterial")):
         signed = None if has_statement else bytes.fromhex(subject.hexadecimal)
         signer, payload = _check_without_key(data, wanted, signed)
     elif has_statement:
-        signer, payload = _check_envelope(_mapping(bundle["dsseEnvelope"]), wanted)
+        signer, payload = _check_envelope(mapping(bundle["dsseEnvelope"]), wanted)
     else:
-        signer, payload = _check_message(_mapping(bundle["messageSignature"]), subject, wanted), b""
+        signer, payload = _check_message(mapping(bundle["messageSignature"]), subject, wanted), b""
     return Checked(signer=signer, predicate_type=_read_statement(payload, subject) if has_statement else "")
 
 
@@ -365,15 +366,15 @@ def _check_envelope(envelope: Mapping[str, Any], wanted: Wanted) -> tuple[Signer
     payload = _decode(envelope.get("payload"), "the signed statement")
     kind = _STATEMENT_PAYLOAD.encode()
     signed = b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
-    return _signer_by_key(wanted, _decode(_mapping(signatures[0]).get("sig"), "the signature"), signed), payload
+    return _signer_by_key(wanted, _decode(mapping(signatures[0]).get("sig"), "the signature"), signed), payload
 
 
 def _check_message(message: Mapping[str, Any], subject: Subject, wanted: Wanted) -> Signer:
     digest = bytes.fromhex(subject.hexadecimal)
     named = message.get("messageDigest")
     if named is not None:
-        algorithm = _mapping(named).get("algorithm")
-        if algorithm != "SHA2_256" or _decode(_mapping(named).get("digest"), "the digest") != digest:
+        algorithm = mapping(named).get("algorithm")
+        if algorithm != "SHA2_256" or _decode(mapping(named).get("digest"), "the digest") != digest:
             raise SignatureError("it is the signature of another digest")
     return _signer_by_key(wanted, _decode(message.get("signature"), "the signature"), digest, is_digest=True)
 
@@ -384,7 +385,7 @@ def _read_statement(payload: bytes, subject: Subject) -> str:
     if statement.get("_type") not in _STATEMENTS:
         raise SignatureError("the signed statement is of an unknown type")
     subjects = statement.get("subject")
-    each_digest = (_mapping(_mapping(each).get("digest")) for each in subjects) if isinstance(subjects, list) else ()
+    each_digest = (mapping(mapping(each).get("digest")) for each in subjects) if isinstance(subjects, list) else ()
     digests = [found.get("sha256") for found in each_digest]
     if subject.hexadecimal not in digests:
         raise SignatureError("the signed statement is about another digest")
@@ -548,11 +549,11 @@ def _verifier(wanted: Wanted) -> Verifier:
         return _make_verifier(wanted.trusted_root)
     except ImportError:
         problem = "signatures without keys need the Python package sigstore; install rukpak[sigstore], or use keys"
-        raise BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{wanted.path}.identities: {problem}") from None
+        raise BundleError(Reason.VERIFICATION_UNAVAILABLE, problem, place=f"{wanted.path}.identities") from None
     except Exception:  # noqa: BLE001 - as above
         if not wanted.trusted_root:
             problem = "the trusted root of the Python package sigstore cannot be read; install the package again"
-            raise BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{wanted.path}.identities: {problem}") from None
+            raise BundleError(Reason.VERIFICATION_UNAVAILABLE, problem, place=f"{wanted.path}.identities") from None
         problem = f"{quote(_ROOT)} of the ConfigMap is not a trusted root; replace it"
         raise _invalid(f"{wanted.path}.trustedRoot.configMap", problem) from None
 
@@ -580,10 +581,6 @@ def _parse(data: bytes, what: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise SignatureError(f"{what} is not an object")
     return found
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _encode(data: bytes) -> str:

@@ -18,9 +18,8 @@ from datetime import UTC, datetime
 
 from rukpak.api.plugins import MEBIBYTE, Access, Signer
 from rukpak.controller.content.limits import describe_bytes, quote
-from rukpak.controller.sources.signatures import SignatureError, openpgp
+from rukpak.controller.sources.signatures import SignatureError, UnusableKeysError, openpgp
 from rukpak.controller.sources.signatures.programs import run_verifier
-from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 
 OBJECT_BYTES = MEBIBYTE
 """Limit of a commit or tag; most have less than a thousandth."""

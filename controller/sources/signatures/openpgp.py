@@ -24,9 +24,8 @@ from typing import TypeAlias
 
 from rukpak.api.plugins import Access, Signer
 from rukpak.controller.content.limits import quote
-from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures import SignatureError, UnusableKeysError
 from rukpak.controller.sources.signatures.programs import run_verifier
-from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 
 _SIGNATURE, _PUBLIC_KEY, _PUBLIC_SUBKEY = 2, 6, 14
 _SECRET = (5, 7)

@@ -67,7 +67,7 @@ def run_verifier(command: Sequence[str], access: Access, files: dict[str, bytes]
 
 
 def _unavailable(access: Access, problem: str) -> BundleError:
-    return BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{access.path}.verify: {problem}")
+    return BundleError(Reason.VERIFICATION_UNAVAILABLE, problem, place=f"{access.path}.verify")
 
 
 def _start(command: list[str], access: Access, folder: Path, source: BinaryIO) -> subprocess.Popen[bytes]:

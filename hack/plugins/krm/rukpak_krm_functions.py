@@ -280,10 +280,10 @@ class _Run:
         return self._failed(f"{problem}: {said}" if said else f"{problem} without a message")
 
     def _failed(self, problem: str) -> BundleError:
-        return BundleError(Reason.PROCESSOR_FAILED, f"{self.place}: {quote(self.name)}: {problem}")
+        return BundleError(Reason.PROCESSOR_FAILED, f"{quote(self.name)}: {problem}", place=self.place)
 
     def _invalid(self, problem: str) -> _InvalidOutputError:
-        return _InvalidOutputError(Reason.PROCESSOR_FAILED, self._failed(f"printed {problem}").message)
+        return _InvalidOutputError(Reason.PROCESSOR_FAILED, f"{quote(self.name)}: printed {problem}", place=self.place)
 
     def _read(self, output: bytes) -> Object:
         """Return the ResourceList that was printed."""

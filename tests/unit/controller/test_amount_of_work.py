@@ -19,8 +19,6 @@ from rukpak.controller.apply.order import plan_teardown
 from rukpak.controller.apply.ownership import Owner
 from rukpak.controller.apply.replies import classify
 from rukpak.controller.apply.rights import MOST_RIGHTS, grants_in, parse_escalation
-from rukpak.controller.cli.comparison import Change, Comparison, Difference, write
-from rukpak.controller.cli.diff import overlay
 from rukpak.controller.content.limits import Rejection
 from rukpak.controller.formats.composer import hide_colons
 from rukpak.controller.formats.helm import chart as ignore
@@ -34,6 +32,8 @@ from rukpak.controller.permissions.permissions import find_permissions
 from rukpak.controller.processors.patch import PatchProcessor
 from rukpak.controller.processors.rollouts import RolloutsProcessor
 from rukpak.controller.untrusted import TooManyStepsError
+from rukpak.controller.views.comparison import Change, Comparison, Difference, write
+from rukpak.controller.views.dry_run import overlay
 from tests.support.rendered import processed
 
 Manifest = dict[str, Any]

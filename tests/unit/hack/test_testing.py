@@ -162,7 +162,7 @@ IMPORTS = [
     ("from rukpak.plugins import Format", ""),
     ("from rukpak.conformance import FormatContract", ""),
     ("from rukpak.api.plugins import Format", "TID251"),
-    ("import rukpak.controller.building.plugins", "TID251"),
+    ("import rukpak.controller.building.entry_points", "TID251"),
 ]
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from rukpak.api.v1alpha2.descriptions import find_descriptions
 from rukpak.api.v1alpha2.fields import Api
+from rukpak.api.v1alpha2.schema import find_descriptions
 
 
 class Base(Api):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rukpak.api.v1alpha2 import shared_fields
+from rukpak.api.v1alpha2 import reading
 from rukpak.api.v1alpha2.reading import read
 from rukpak.api.v1alpha2.types import BundleDeployment
 
@@ -40,8 +40,8 @@ def test_parameters_of_a_plug_in_are_no_fields_of_the_model() -> None:
 
 def test_shapes_beyond_a_limit_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[frozenset[str], set[str]] = {}
-    monkeypatch.setattr(shared_fields, "_SETS", known)
-    monkeypatch.setattr(shared_fields, "MOST_SETS", 1)
+    monkeypatch.setattr(reading, "_SETS", known)
+    monkeypatch.setattr(reading, "MOST_SETS", 1)
     one, other = make("a"), make("b")
     assert len(known) == 1
     assert one.spec.model_fields_set is not other.spec.model_fields_set

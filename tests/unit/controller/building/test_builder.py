@@ -34,7 +34,7 @@ from rukpak.controller.building import builder as builder_module
 from rukpak.controller.building import fetching, rendering
 from rukpak.controller.building import request as request_module
 from rukpak.controller.building.builder import Builder
-from rukpak.controller.building.plugins import FORMATS, source_of
+from rukpak.controller.building.entry_points import FORMATS, source_of
 from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,
@@ -52,7 +52,7 @@ from rukpak.controller.formats.manifests import LargeTextError
 from rukpak.controller.formats.plain import PlainFormat
 from rukpak.controller.telemetry import Observer, SourceResult
 from tests.support.deployments import DIGEST, RESOLVED_AT, request, spec
-from tests.support.plugins import install_plugins
+from tests.support.installed_plugins import install_plugins
 
 CAPABILITIES = Capabilities(
     kubernetes_version="v1.36.3", kinds={("", "v1", "ConfigMap"): True, ("", "v1", "Namespace"): False}

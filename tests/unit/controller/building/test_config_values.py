@@ -14,11 +14,11 @@ from rukpak.api.plugins import Prepared, PrepareRequest, ProcessRequest, Renderi
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import Spec
 from rukpak.controller.building.config_values import find_secrets, merge_config, reads_secrets, withhold
-from rukpak.controller.building.plugins import PROCESSORS, find_installed
+from rukpak.controller.building.entry_points import PROCESSORS, find_installed
 from rukpak.controller.formats.manifests import read_documents
 from tests.support.deployments import deployment
+from tests.support.installed_plugins import install_plugins
 from tests.support.other_programs import HELM, helm
-from tests.support.plugins import install_plugins
 
 
 def spec_of(*references: dict[str, Any], config: dict[str, Any] | None = None, format_name: str = "helm") -> Spec:
@@ -168,16 +168,16 @@ def test_errors_of_a_rendering_do_not_show_values_of_secrets() -> None:
 ENCODED = "aHVudGVyMg=="
 FAILURES = {
     "a message of a template": (
-        Reason.RENDER_FAILED, f'"c": c/templates/a.yaml:3:4: {ENCODED}',
+        Reason.RENDER_FAILED, ENCODED, '"c": c/templates/a.yaml:3:4',
         '"c": c/templates/a.yaml:3:4: the rendering failed',
     ),
-    "a message without a place": (Reason.RENDER_FAILED, f"the chart: {ENCODED}", "the rendering failed; its message"),
+    "a message without a place": (Reason.RENDER_FAILED, f"{ENCODED}:1: x", "", "the rendering failed; its message"),
     "a message of a program": (
-        Reason.PROCESSOR_FAILED, f'spec.processors[0].parameters.functions[1]: "check": {ENCODED}',
+        Reason.PROCESSOR_FAILED, f'"check": {ENCODED}', "spec.processors[0].parameters.functions[1]",
         "spec.processors[0].parameters.functions[1]: the rendering failed",
     ),
     "a text of an object": (
-        Reason.INVALID_BUNDLE, f'c/templates/a.yaml:1: metadata.name: "{ENCODED}" is no name',
+        Reason.INVALID_BUNDLE, f'metadata.name: "{ENCODED}" is no name', "c/templates/a.yaml:1",
         'c/templates/a.yaml:1: metadata.name: "…" is no name',
     ),
 }  # fmt: skip
@@ -185,12 +185,12 @@ FAILURES = {
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_what_a_template_made_of_a_value_of_a_secret_is_not_shown(name: str) -> None:
-    reason, message, expect = FAILURES[name]
+    reason, problem, place, expect = FAILURES[name]
     spec = spec_of({"kind": "Secret"}, config={"values": {"password": "hunter2"}}, format_name="helm")
-    shown = withhold(BundleError(reason, message), spec)
+    shown = withhold(BundleError(reason, problem, place=place), spec)
     assert shown.message.startswith(expect)
     assert ENCODED not in shown.message
-    plain = BundleError(reason, message)
+    plain = BundleError(reason, problem, place=place)
     assert withhold(plain, spec_of({}, format_name="helm")) is plain
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.controller.building.config_values import merge_config
-from rukpak.controller.building.plugins import find_installed, format_of
+from rukpak.controller.building.entry_points import find_installed, format_of
 from rukpak.controller.building.request import check, match_pins, recall_pins
 from rukpak.controller.building.revision import unpack
 from rukpak.controller.formats.helm.values import merge_values

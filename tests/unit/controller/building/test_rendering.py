@@ -34,7 +34,7 @@ from rukpak.api.plugins import (
 )
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import Processor
-from rukpak.controller.building import plugins, rendering
+from rukpak.controller.building import entry_points, rendering
 from rukpak.controller.building.builder import render_here_or_in_child
 from rukpak.controller.building.config_values import Confidential
 from rukpak.controller.building.rendering import process, refuse_secret_names, render, render_in_child, without_secrets
@@ -43,9 +43,9 @@ from rukpak.controller.building.revision import PackedRevision, Revision
 from rukpak.controller.formats.manifests import INLINE, LargeTextError, estimate
 from tests.support.bundles import config_map
 from tests.support.charts import CAPABILITIES, chart_of, pack, write
+from tests.support.installed_plugins import install_plugins
 from tests.support.objects import labelled
 from tests.support.operator_bundles import object_of, service_version, write_bundle
-from tests.support.plugins import install_plugins
 
 
 def request(root: Path) -> RenderRequest:
@@ -283,7 +283,7 @@ class Appending:
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a plug-in next to the built-in ones."""
     monkeypatch.syspath_prepend(str(PACKAGE))
-    install_plugins(monkeypatch, {(plugins.PROCESSORS, "example.com/append"): Appending})
+    install_plugins(monkeypatch, {(entry_points.PROCESSORS, "example.com/append"): Appending})
 
 
 PACKAGE = Path(__file__).parents[3] / "data" / "plugins"
@@ -373,7 +373,7 @@ def test_what_a_processor_reveals_is_not_in_messages_of_later_ones(
     tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds = {"example.com/reveal": Revealing, "example.com/quote": Quoting}
-    install_plugins(monkeypatch, {(plugins.PROCESSORS, kind): made for kind, made in kinds.items()})
+    install_plugins(monkeypatch, {(entry_points.PROCESSORS, kind): made for kind, made in kinds.items()})
     reveal, quote = (
         Processor.model_validate({"kind": kind, "parameters": {"object": REVEALED, "times": 1}}) for kind in kinds
     )
@@ -386,7 +386,7 @@ def test_what_a_processor_reveals_is_not_in_messages_of_later_ones(
 def test_what_is_prepared_is_not_in_messages_of_who_prepares_later(
     tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install_plugins(monkeypatch, {(plugins.PROCESSORS, "example.com/read"): Reading})
+    install_plugins(monkeypatch, {(entry_points.PROCESSORS, "example.com/read"): Reading})
     reads = Processor.model_validate({"kind": "example.com/read"})
     asked = request_aside(write(tmp_path / "content", LOCKED), scratch)
     with pytest.raises(BundleError, match=r"stringData: \{a: …\}"):

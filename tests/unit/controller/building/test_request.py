@@ -12,7 +12,7 @@ from rukpak.api.plugins import Access, Capabilities, CustomKind, Entry, Resoluti
 from rukpak.api.plugins import Source as Plugin
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import SourcePin, Spec, Verified
-from rukpak.controller.building.plugins import source_of
+from rukpak.controller.building.entry_points import source_of
 from rukpak.controller.building.request import (
     Request,
     are_checked,

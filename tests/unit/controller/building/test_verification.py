@@ -19,7 +19,7 @@ from rukpak.api.v1alpha2.verification import Demanded
 from rukpak.controller.building import fetching
 from rukpak.controller.building import request as request_module
 from rukpak.controller.building.builder import Builder
-from rukpak.controller.building.plugins import source_of
+from rukpak.controller.building.entry_points import source_of
 from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,
@@ -286,8 +286,8 @@ def test_a_failure_of_a_demand_names_no_field_that_the_spec_need_not_have(
     signing: Signing, builder: Builder, own: Spec, field: str
 ) -> None:
     signing.signed_with = {"own"}
-    message = f"spec.sources[0].image{field}: none: at all"
-    signing.unsigned = BundleError(Reason.VERIFICATION_FAILED, message, retry_after=7.0)
+    place = f"spec.sources[0].image{field}"
+    signing.unsigned = BundleError(Reason.VERIFICATION_FAILED, "none: at all", place=place, retry_after=7.0)
     failure = ask(builder, demanding(own)).failure
     assert failure is not None
     assert failure.message == "spec.sources[0].image: --require-verified of the administrator: none: at all"
@@ -298,7 +298,7 @@ def test_a_failure_of_a_demand_names_no_field_that_the_spec_need_not_have(
 def test_other_failures_of_a_source_with_a_demand_name_their_field(
     signing: Signing, builder: Builder, field: str
 ) -> None:
-    signing.answer = BundleError(Reason.NOT_FOUND, f"spec.sources[0].image{field}: it is missing")
+    signing.answer = BundleError(Reason.NOT_FOUND, "it is missing", place=f"spec.sources[0].image{field}")
     failure = ask(builder, demanding(PLAIN)).failure
     assert failure is not None
     assert failure.message == f"spec.sources[0].image{field}: it is missing"

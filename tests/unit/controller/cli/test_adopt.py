@@ -22,11 +22,11 @@ from rukpak.controller.cli.adopt import (
     find_protection,
     name_giver,
 )
-from rukpak.controller.cli.command import FailedError
-from rukpak.controller.cli.deployments import Deployments
 from rukpak.controller.cli.other_tools import Origin, Tool
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.records import ObjectKey, project
+from rukpak.controller.views import FailedError
+from rukpak.controller.views.access import Deployments
 from tests.support.fake_cluster import FakeCluster
 
 KEY = ObjectKey("", "ConfigMap", "n", "a")

@@ -12,7 +12,8 @@ from rukpak.api import names
 from rukpak.controller.apply.ownership import Owner
 from rukpak.controller.apply.targets import TargetSet, make_targets
 from rukpak.controller.building.revision import Revision, Terms
-from rukpak.controller.cli.comparison import (
+from rukpak.controller.observe.records import ObjectKey, key_of
+from rukpak.controller.views.comparison import (
     Change,
     Comparison,
     Difference,
@@ -25,7 +26,6 @@ from rukpak.controller.cli.comparison import (
     to_value,
     write,
 )
-from rukpak.controller.observe.records import ObjectKey, key_of
 
 Manifest = dict[str, Any]
 HASH_KEY = b"key"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rukpak.controller.cli import main
-from rukpak.controller.cli.command import MisuseError
 from rukpak.controller.cli.content import is_described, make_draft
 from rukpak.controller.cli.verbs import make_parser
 from rukpak.controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.views import MisuseError
 from tests.support.fake_cluster import FakeCluster
 
 

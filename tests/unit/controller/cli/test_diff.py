@@ -15,11 +15,11 @@ from rukpak.controller.apply.ownership import make_body
 from rukpak.controller.apply.targets import make_targets
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.cli import diff, main
-from rukpak.controller.cli.comparison import Change, Comparison, Difference
-from rukpak.controller.cli.diff import DryRun, overlay, owner_of
-from rukpak.controller.cli.render import Reviewed
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import CONFIG_MAPS
+from rukpak.controller.views.comparison import Change, Comparison, Difference
+from rukpak.controller.views.dry_run import DryRun, Reviewed, overlay
+from rukpak.controller.views.objects import owner_of
 from tests.support.deployments import observed
 from tests.support.fake_cluster import FakeCluster
 

@@ -11,7 +11,6 @@ import pytest
 from rukpak.api import names
 from rukpak.api.v1alpha2.schema import crd
 from rukpak.controller.cli import install_controller, main
-from rukpak.controller.cli.command import FailedError
 from rukpak.controller.cli.install_controller import (
     Step,
     describe_progress,
@@ -23,6 +22,7 @@ from rukpak.controller.cli.installation import find_loss
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
+from rukpak.controller.views import FailedError
 from tests.support.fake_cluster import DEFINITIONS, NAMESPACES, WORKLOADS, FakeCluster
 
 IMAGE = "registry.example.com/rukpak:v9"

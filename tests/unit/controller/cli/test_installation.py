@@ -19,7 +19,7 @@ import pytest
 
 from rukpak.api.proxies import VARIABLES
 from rukpak.api.v1alpha2.schema import crd
-from rukpak.controller.building import plugins
+from rukpak.controller.building import entry_points
 from rukpak.controller.cli import main
 from rukpak.controller.cli.installation import (
     CHECKS,
@@ -37,7 +37,7 @@ from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import DEPLOYMENTS
 from tests.support.charts import packaged_helm
 from tests.support.fake_api import FakeApi, Fault
-from tests.support.plugins import install_plugins
+from tests.support.installed_plugins import install_plugins
 
 OWN = version("rukpak")
 CRD = crd()
@@ -122,7 +122,7 @@ def test_a_server_that_does_not_answer_is_told_with_a_remedy(
 @pytest.fixture
 def fresh_format() -> None:
     """Forget the Helm that other tests have found."""
-    plugins._LOADED.clear()
+    entry_points._LOADED.clear()
 
 
 @pytest.mark.usefixtures("fresh_format")
@@ -146,7 +146,7 @@ def test_a_plug_in_that_is_refused_is_listed_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     factory = type("Nothing", (), {})
-    install_plugins(monkeypatch, {(plugins.FORMATS, "acme.example/a"): factory}, api=["2"])
+    install_plugins(monkeypatch, {(entry_points.FORMATS, "acme.example/a"): factory}, api=["2"])
     assert main(["plugins", "-o", "json"]) == 1
     shown = json.loads(capsys.readouterr().out)
     assert shown["pluginAPI"] == "1"

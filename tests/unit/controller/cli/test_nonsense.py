@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rukpak.controller.cli import events
-from rukpak.controller.cli.comparison import clean, mask
-from rukpak.controller.cli.diff import overlay
-from rukpak.controller.cli.output import to_yaml
 from rukpak.controller.cli.status import describe_all
-from rukpak.controller.cli.tree import Branch, by_owner, draw, grow, judge
+from rukpak.controller.cli.tree import draw
+from rukpak.controller.views.comparison import clean, mask
+from rukpak.controller.views.dry_run import overlay
+from rukpak.controller.views.objects import Node, by_owner, grow, make_outline
+from rukpak.controller.views.texts import to_yaml
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, LIVE, OBJECTS, nested, nonsense_in, objects_like
 
 Item = dict[str, Any]
@@ -30,16 +31,16 @@ EVENT = {
 KEPT = {*IDENTITY, ("metadata", "uid"), ("metadata", "resourceVersion")}
 
 
-def make_branch(_: Any, children: Any) -> Branch:
-    return Branch(name="ConfigMap a", health="Healthy", children=children)
+def make_node(_: Any, children: Any) -> Node:
+    return Node(kind="ConfigMap", name="a", reason="Healthy", children=children)
 
 
 @given(objects_like(*LIVE), objects_like(*LIVE), objects_like(*OBJECTS))
 def test_any_objects_are_shown_and_compared(item: Item, other: Item, body: Item) -> None:
-    assert judge(item).name
+    assert str(make_outline(item).key)
     to_yaml(mask(clean(item), b"key"))
     to_yaml(clean(overlay(item, body, "rukpak/web")))
-    list(draw(make_branch(item, grow(item, by_owner([item, other]), make_branch))))
+    list(draw(make_node(item, grow(item, by_owner([item, other]), make_node))))
 
 
 @given(nonsense_in(DEPLOYMENT, KEPT))
@@ -70,4 +71,4 @@ def owned(number: int, owner: int) -> Item:
     ids=["itself", "each other", "one another in a long line"],
 )
 def test_objects_that_own(items: list[Item]) -> None:
-    assert len(list(draw(make_branch(items[0], grow(items[0], by_owner(items), make_branch))))) <= 22
+    assert len(list(draw(make_node(items[0], grow(items[0], by_owner(items), make_node))))) <= 22

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.api import names
-from rukpak.controller.cli.command import FailedError, MisuseError
 from rukpak.controller.cli.other_tools import (
     HELM_RELEASE,
     KUSTOMIZATION,
@@ -41,6 +40,7 @@ from rukpak.controller.cli.other_tools import (
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.views import FailedError, MisuseError
 from tests.support.fake_cluster import FakeCluster
 
 MANAGERS = [

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rukpak.controller.cli.output import Color, Painted, is_colored, name_of, to_table, to_yaml
 from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.views.texts import Color, Painted, is_colored, name_of, to_table, to_yaml
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.recursive(

@@ -26,13 +26,13 @@ from rukpak.api import names
 from rukpak.api.plugins import Hook, ProcessRequest, Rendering
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import Processor
-from rukpak.controller.building.plugins import PROCESSORS
+from rukpak.controller.building.entry_points import PROCESSORS
 from rukpak.controller.cli import main
 from rukpak.controller.cli.content import guess_format
 from rukpak.controller.cli.permissions import rights_to_read
 from rukpak.controller.formats.applicable import revision_digest
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from tests.support.plugins import install_plugins
+from tests.support.installed_plugins import install_plugins
 from tests.support.web_servers import FileServer
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.cli import deployments, main
-from rukpak.controller.cli.output import WIDTH, fit
-from rukpak.controller.cli.status import State, cells_of, describe, state_of
+from rukpak.controller.cli import main
+from rukpak.controller.cli.status import cells_of, describe
 from rukpak.controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.views import access
+from rukpak.controller.views.objects import DeploymentState, state_of
+from rukpak.controller.views.texts import WIDTH, fit
 from tests.support.deployments import DIGEST, NOT_READY, NOW, READY, condition, observed
 from tests.support.fake_cluster import FakeCluster
 
@@ -66,22 +68,22 @@ def not_ready(reason: str) -> dict[str, Any]:
 class Told(NamedTuple):
     name: str
     value: dict[str, Any]
-    state: State
+    state: DeploymentState
 
 
 STATES = [
-    Told("a revision that is installed and healthy is Ready", made(READY), State.READY),
-    Told("one that needs a person is stalled", made(*STALLED), State.STALLED),
-    Told("also if it is paused", made(*STALLED, spec={"paused": True}), State.STALLED),
-    Told("one that is paused, whatever it has", made(READY, spec={"paused": True}), State.PAUSED),
-    Told("one with work left is progressing", made(not_ready("Applying")), State.PROGRESSING),
-    Told("one that waits for an event is waiting", made(not_ready("DependencyNotReady")), State.WAITING),
-    Told("so is one that waits for a person", made(not_ready("AwaitingApproval")), State.WAITING),
-    Told("a user has denied what the sources lead to", made(not_ready("Denied")), State.WAITING),
-    Told("a reason of a later release is progress", made(not_ready("New")), State.PROGRESSING),
-    Told("nobody has seen it", made(seen=-1), State.PROGRESSING),
-    Told("nobody has seen its change", made(READY, seen=0), State.PROGRESSING),
-    Told("nor the change that may help", made(*STALLED, seen=0), State.PROGRESSING),
+    Told("a revision that is installed and healthy is Ready", made(READY), DeploymentState.READY),
+    Told("one that needs a person is stalled", made(*STALLED), DeploymentState.STALLED),
+    Told("also if it is paused", made(*STALLED, spec={"paused": True}), DeploymentState.STALLED),
+    Told("one that is paused, whatever it has", made(READY, spec={"paused": True}), DeploymentState.PAUSED),
+    Told("one with work left is progressing", made(not_ready("Applying")), DeploymentState.PROGRESSING),
+    Told("one that waits for an event is waiting", made(not_ready("DependencyNotReady")), DeploymentState.WAITING),
+    Told("so is one that waits for a person", made(not_ready("AwaitingApproval")), DeploymentState.WAITING),
+    Told("a user has denied what the sources lead to", made(not_ready("Denied")), DeploymentState.WAITING),
+    Told("a reason of a later release is progress", made(not_ready("New")), DeploymentState.PROGRESSING),
+    Told("nobody has seen it", made(seen=-1), DeploymentState.PROGRESSING),
+    Told("nobody has seen its change", made(READY, seen=0), DeploymentState.PROGRESSING),
+    Told("nor the change that may help", made(*STALLED, seen=0), DeploymentState.PROGRESSING),
 ]
 
 
@@ -264,7 +266,7 @@ def test_one_that_cannot_be_read_is_listed_with_the_others(
     odd: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = [odd.objects[DEPLOYMENTS.path(name=name)] for name in ("odd", "odder", "shop")]
-    monkeypatch.setattr(deployments.Deployments, "all", lambda _self, _selector: found)
+    monkeypatch.setattr(access.Deployments, "all", lambda _self, _selector: found)
     assert main(["status", "-o", "wide"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["NAME", "odd", "odder", "shop"]

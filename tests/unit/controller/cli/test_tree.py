@@ -17,20 +17,19 @@ from rukpak.controller.apply.ownership import Owner, make_body
 from rukpak.controller.apply.targets import Target
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.cli import main, tree
-from rukpak.controller.cli.tree import (
-    Branch,
-    FoundObject,
+from rukpak.controller.cli.tree import draw, to_value
+from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind
+from rukpak.controller.observe.records import key_of
+from rukpak.controller.views.objects import (
+    Node,
     by_owner,
     describe_drift,
     describe_wave,
-    draw,
     find_child_kinds,
+    find_waves_by_title,
     group_by_wave,
     grow,
-    waves_by_name,
 )
-from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind
-from rukpak.controller.observe.records import key_of
 from tests.support.deployments import DIGEST, NOW, READY, condition, deployment, observed
 from tests.support.fake_cluster import FakeCluster
 
@@ -44,15 +43,26 @@ def made(kind: str, name: str, owner: str = "", **content: Any) -> Manifest:
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **content}
 
 
-def branch(value: Mapping[str, Any], children: Sequence[Branch]) -> Branch:
-    return Branch(name=f"{value['kind']} {value['metadata']['name']}", health="Healthy", children=children)
+def branch(value: Mapping[str, Any], children: Sequence[Node]) -> Node:
+    return Node(kind=value["kind"], name=value["metadata"]["name"], reason="Healthy", children=children)
 
 
 def test_lines_connect_an_object_with_what_it_owns() -> None:
-    pods = [Branch(name="Pod shop/a", health="Running"), Branch(name="Pod shop/b", health="Failed", message="why")]
-    web = Branch(name="Deployment shop/web", health="Available", children=pods, drift="spec.replicas")
-    last = Branch(name="Job shop/j", health="Complete", children=[Branch(name="Pod shop/c", health="Succeeded")])
-    root = Branch(name="BundleDeployment shop", health="Ready", children=[web, last])
+    pods = [
+        Node(kind="Pod", namespace="shop", name="a", reason="Running"),
+        Node(kind="Pod", namespace="shop", name="b", reason="Failed", message="why"),
+    ]
+    web = Node(
+        kind="Deployment", namespace="shop", name="web", reason="Available", children=pods, drift="spec.replicas"
+    )
+    last = Node(
+        kind="Job",
+        namespace="shop",
+        name="j",
+        reason="Complete",
+        children=[Node(kind="Pod", namespace="shop", name="c", reason="Succeeded")],
+    )
+    root = Node(kind="BundleDeployment", name="shop", reason="Ready", children=[web, last])
     assert list(draw(root)) == [
         ("BundleDeployment shop", "Ready", "", ""),
         ("├─ Deployment shop/web", "Available", "spec.replicas", ""),
@@ -64,8 +74,14 @@ def test_lines_connect_an_object_with_what_it_owns() -> None:
 
 
 def test_data_names_each_part() -> None:
-    value = Branch(name="Deployment shop/web", health="Available", children=[Branch(name="Node n", health="Ready")])
-    shown = value.to_value()
+    value = Node(
+        kind="Deployment",
+        namespace="shop",
+        name="web",
+        reason="Available",
+        children=[Node(kind="Node", name="n", reason="Ready")],
+    )
+    shown = to_value(value)
     assert (shown["kind"], shown["namespace"], shown["name"]) == ("Deployment", "shop", "web")
     assert (shown["children"][0]["namespace"], shown["children"][0]["name"]) == ("", "n")
 
@@ -94,7 +110,7 @@ def test_replica_sets_of_earlier_rollouts_are_left_out() -> None:
         ]
     )
     found = grow(made("Deployment", "web"), owned, branch)
-    assert [(each.name, [child.name for child in each.children]) for each in found] == [
+    assert [(each.title, [child.title for child in each.children]) for each in found] == [
         ("ReplicaSet current", []),
         ("ReplicaSet draining", ["Pod last"]),
     ]
@@ -237,17 +253,22 @@ def test_messages_are_cut_at_the_width_of_a_terminal(
 # waves
 
 
-def in_wave(name: str, wave: int | None) -> FoundObject:
+def in_wave(name: str, wave: int | None) -> Manifest:
     annotations = {} if wave is None else {names.WAVE: str(wave)}
     value = made("ConfigMap", name)
     value["metadata"]["annotations"] = annotations
-    return FoundObject(name=f"ConfigMap shop/{name}", reason="Healthy", value=value)
+    return value
+
+
+def shown(name: str) -> Node:
+    return Node(kind="ConfigMap", namespace="shop", name=name, reason="Healthy")
 
 
 def test_objects_are_grouped_by_wave_the_lowest_first_and_unknown_ones_last() -> None:
-    found = [in_wave("b", 2), FoundObject(name="Job shop/c", reason="WaitingForWave"), in_wave("a", None)]
-    groups = group_by_wave(found, waves_by_name(found))
-    assert [(number, [each.name for each in members]) for number, members in groups] == [
+    waits = Node(kind="Job", namespace="shop", name="c", reason="WaitingForWave")
+    waves = find_waves_by_title([in_wave("b", 2), in_wave("a", None)])
+    groups = group_by_wave([shown("b"), waits, shown("a")], waves)
+    assert [(number, [each.title for each in members]) for number, members in groups] == [
         (0, ["ConfigMap shop/a"]),
         (2, ["ConfigMap shop/b"]),
         (None, ["Job shop/c"]),
@@ -255,14 +276,14 @@ def test_objects_are_grouped_by_wave_the_lowest_first_and_unknown_ones_last() ->
 
 
 def test_objects_of_one_wave_are_not_grouped() -> None:
-    found = [in_wave("a", 3), in_wave("b", 3)]
-    assert group_by_wave(found, waves_by_name(found)) == []
+    waves = find_waves_by_title([in_wave("a", 3), in_wave("b", 3)])
+    assert group_by_wave([shown("a"), shown("b")], waves) == []
 
 
 def test_a_revision_says_in_which_wave_an_object_is_that_waits() -> None:
     waits = {**made("Job", "c"), "metadata": {"name": "c", "namespace": "shop", "annotations": {names.WAVE: "1"}}}
     revision = Revision(digest=DIGEST, objects=(waits,), terms=Terms(inputs="", install_namespace="shop"))
-    assert waves_by_name([in_wave("a", None)], revision) == {"ConfigMap shop/a": 0, "Job shop/c": 1}
+    assert find_waves_by_title([in_wave("a", None)], revision) == {"ConfigMap shop/a": 0, "Job shop/c": 1}
 
 
 @pytest.mark.parametrize(("number", "state"), [(-1, ""), (0, "Applying"), (1, "Waiting"), (None, "")])

@@ -14,7 +14,7 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Means
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.building import plugins
+from rukpak.controller.building import entry_points
 from rukpak.controller.kube.errors import ConfigurationError
 from rukpak.controller.manager import manager
 from rukpak.controller.manager.assemble import assemble
@@ -105,7 +105,7 @@ def test_threads_that_compute_let_those_that_answer_go_on(settings: Settings) ->
 
 def test_the_helm_in_use_is_logged_at_startup(settings: Settings, helm: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    plugins._LOADED.clear()
+    entry_points._LOADED.clear()
 
     def is_logged() -> bool:
         found = [record for record in caplog.records if record.message == "program found"]

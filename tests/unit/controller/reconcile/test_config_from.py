@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from rukpak.api.plugins import ProcessRequest, Rendering
-from rukpak.controller.building.plugins import PROCESSORS
+from rukpak.controller.building.entry_points import PROCESSORS
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS
 from rukpak.controller.observe.following import ObjectReference, Topic
 from tests.support.fake_cluster import Json
-from tests.support.plugins import install_plugins
+from tests.support.installed_plugins import install_plugins
 from tests.support.reconciling import NAME, PATH, World
 
 A = "/api/v1/namespaces/shop/configmaps/a"

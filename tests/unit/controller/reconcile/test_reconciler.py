@@ -1396,7 +1396,7 @@ def test_what_is_never_pruned_is_known_by_name_when_that_is_changed(world: World
 def test_very_many_that_are_left_are_known_by_the_revisions_that_have_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rukpak.controller.reconcile.ownership.write_left", lambda left: (MORE,) if left else ())
+    monkeypatch.setattr("rukpak.controller.reconcile.inventory.write_left", lambda left: (MORE,) if left else ())
     test_what_is_never_pruned_is_known_by_name_when_that_is_changed(world)
     assert len(world.revision_store.digests(NAME)) == 1
 

@@ -15,8 +15,8 @@ from rukpak.controller.building.builder import Builder
 from rukpak.controller.building.request import BuildContext, Pins, Resolved, spec_digest
 from rukpak.controller.retries import Retries
 from rukpak.controller.revisions.background import BackgroundWork, Place
-from rukpak.controller.revisions.credentials import SourceAccess, SourceProgress
 from rukpak.controller.revisions.polling import PURPOSE, Poller, PollState
+from rukpak.controller.revisions.source_access import SourceAccess, SourceProgress
 from tests.support.deployments import deployment
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

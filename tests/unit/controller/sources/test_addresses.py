@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from rukpak.api.plugins import Network
-from rukpak.controller.sources.addresses import METADATA, embedded, forbidden
+from rukpak.controller.sources.hosts import METADATA, embedded, forbidden
 
 ADDRESSES = [
     ("169.254.169.254", True, False, "link-local"), ("::ffff:169.254.169.254", True, False, "link-local"),

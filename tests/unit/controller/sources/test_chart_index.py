@@ -333,7 +333,7 @@ def failing_together(reason: Reason, *, cancelled: bool = False) -> tuple[list[B
     """Return how two calls fail, the second of which waits for the first, by which time it would succeed."""
     repository, indexes = Repository(), SharedAnswers[Index]()
     repository.answers.clear()
-    repository.failure = BundleError(reason, "spec.sources[0].chart.repository: no", retry_after=7)
+    repository.failure = BundleError(reason, "no", place="spec.sources[0].chart.repository", retry_after=7)
     first, second = access(), access("spec.sources[3].chart")
     with ThreadPoolExecutor(2) as pool:
         one = pool.submit(indexes.get, "a", first, 60.0, repository)
@@ -374,7 +374,7 @@ def test_a_failure_keeps_what_is_known_and_its_age() -> None:
     indexes = SharedAnswers[Index](attrgetter("size"), clock)
     first = indexes.get("a", access(), 0.0, repository)
     clock.now += 30
-    repository.failure = BundleError(Reason.UNREACHABLE, "spec.sources[0].chart.repository: no")
+    repository.failure = BundleError(Reason.UNREACHABLE, "no", place="spec.sources[0].chart.repository")
     raised(lambda: indexes.get("a", access(), 20.0, repository))
     repository.failure = None
     assert indexes.get("a", access(), 40.0, repository) is first

@@ -18,7 +18,7 @@ import pytest
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials, Entry, Resolution, Trusted
-from rukpak.controller.building.plugins import source_of
+from rukpak.controller.building.entry_points import source_of
 from tests.support.archives import tarball
 from tests.support.charts import add_chart, repository_of
 from tests.support.cosigned import (

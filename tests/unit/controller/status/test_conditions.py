@@ -191,7 +191,7 @@ def test_a_failure_stalls_if_a_person_has_to_act_and_concerns_the_content_if_it_
     [("spec.sources[1].parameters", "False PluginFailed"), ("spec.format", "True Unpacked")],
 )
 def test_a_plug_in_that_fails_concerns_the_content_if_it_is_a_source(place: str, expected: str) -> None:
-    failure = BundleError(Reason.PLUGIN_FAILED, f'{place}: plug-in "a.b/c" of d 1 hangs')
+    failure = BundleError(Reason.PLUGIN_FAILED, 'plug-in "a.b/c" of d 1 hangs', place=place)
     found = conditions(Report(failure=failure))
     assert (found["Unpacked"], found["Installed"]) == (expected, "False PluginFailed")
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from rukpak.controller.ui.guard import Guard, is_loopback
+from rukpak.controller.sources.hosts import is_loopback
+from rukpak.controller.ui.guard import Guard
 
 GUARD = Guard(hosts=frozenset({"127.0.0.1", "::1", "localhost"}), port=8000, token="t", session="s", csrf="c")
 OWN = {"host": "127.0.0.1:8000", "cookie": "rukpak-ui-8000=s", "sec-fetch-site": "same-origin"}

@@ -10,16 +10,8 @@ import pytest
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.ui.model import (
-    Node,
-    make_detail,
-    make_nodes,
-    make_outline,
-    make_row,
-    make_steps,
-    seal,
-    write_yaml,
-)
+from rukpak.controller.ui.model import make_detail, make_row, make_steps, seal, write_yaml
+from rukpak.controller.views.objects import Node, make_nodes, make_outline
 from tests.support.pages import DIGEST, condition, deployment, drifted, not_ready, pending, pin, ready, waiting
 
 Json = dict[str, Any]
@@ -189,6 +181,18 @@ def test_what_is_reported_counts_more_than_what_the_object_looks_like() -> None:
     }
     [node] = nodes_of(ready(notReady=[report]), manifest("ConfigMap", "a", "1"))
     assert (node.state, node.reason, node.message) == ("failed", "Refused", "no")
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"),
+    [("ProgressDeadlineExceeded", "failed"), ("Progressing", "progressing"), ("New", "progressing")],
+)
+def test_an_object_with_work_left_has_failed_once_the_controller_reports_that_a_person_must_act(
+    reason: str, state: str
+) -> None:
+    report = {"apiVersion": "v1", "kind": "Deployment", "namespace": "shop", "name": "web", "reason": reason}
+    [node] = nodes_of(ready(notReady=[report]), manifest("Deployment", "web", "1", spec={"replicas": 1}))
+    assert (node.state, node.reason) == (state, reason)
 
 
 def test_what_is_reported_and_does_not_exist_is_missing() -> None:

@@ -16,8 +16,7 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Limits, Means, ProgramResult
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.formats.helm.format import HelmFormat
-from rukpak.controller.formats.helm.program import make_finder
+from rukpak.controller.formats.helm.format import HelmFormat, make_finder
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.formats.programs import run_program
 from rukpak.controller.processes.memory_limit import MemoryLimit

@@ -15,7 +15,7 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Resolution
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.building.plugins import source_of
+from rukpak.controller.building.entry_points import source_of
 from rukpak.controller.sources.git.source import GitSource, Module, parse_modules, resolve_url
 from tests.support.git_servers import ENVIRONMENT
 

@@ -17,9 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from rukpak.api.plugins import Access, Signer
-from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures import SignatureError, UnusableKeysError
 from rukpak.controller.sources.signatures.git import OBJECT_BYTES, Keys, read_commit, read_keys, read_tag, verify
-from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 from tests.support.git_servers import GitRepository
 from tests.support.signing import GpgHome, SshKey, gpg_home, read_object, sign_commit, sign_tag
 

@@ -12,9 +12,8 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Signer
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.sources.signatures import SignatureError
+from rukpak.controller.sources.signatures import SignatureError, UnusableKeysError
 from rukpak.controller.sources.signatures.openpgp import BINARY, TEXT, judge, read_keys, verify
-from rukpak.controller.sources.signatures.verdicts import UnusableKeysError
 from tests.support.signing import GpgHome, gpg_home
 
 PATH = "spec.sources[0].git"

@@ -5,9 +5,9 @@ They come with the extra `conformance`, which brings pytest.
 
 import pytest
 
-pytest.register_assert_rewrite("rukpak.api.conformance")
+pytest.register_assert_rewrite("rukpak.conformance.contracts")
 
-from rukpak.api.conformance import (  # noqa: E402 - once pytest knows that it explains asserts there
+from rukpak.conformance.contracts import (  # noqa: E402 - once pytest knows that it explains asserts there
     CAPABILITIES,
     OBJECTS,
     FormatContract,

@@ -95,7 +95,7 @@ def _files_of(manifest: dict[str, Any], what: str) -> dict[str, bytes]:
     try:
         binary = {key: base64.b64decode(data) for key, data in (manifest.get("binaryData") or {}).items()}
     except (binascii.Error, ValueError):
-        raise BundleError(Reason.CONTENT_REJECTED, f"{what}: binaryData is not base64; correct it") from None
+        raise BundleError(Reason.CONTENT_REJECTED, "binaryData is not base64; correct it", place=what) from None
     return texts | binary
 
 
@@ -280,7 +280,7 @@ def read_demanded(index: int, source: Source, read: Callable[[str, str, str], di
     wanted = _NAMES_OF_KEYS[field_path]
     if not any(fnmatchcase(name, pattern) for name in keys for pattern in wanted):
         problem = f"there are no keys for sources of this kind; add some as {' or '.join(wanted)}"
-        raise BundleError(Reason.VERIFICATION_UNAVAILABLE, f"{path}: {problem}")
+        raise BundleError(Reason.VERIFICATION_UNAVAILABLE, problem, place=path)
     return Trusted(data={field_path: keys}, identity=identity)
 
 

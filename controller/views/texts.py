@@ -18,8 +18,7 @@ from typing import Any
 
 import yaml
 
-from rukpak.controller.cli.command import tell
-from rukpak.controller.content.limits import visible
+from rukpak.controller.content.limits import one_line
 
 WIDTH = 100
 """Columns of prose."""
@@ -122,11 +121,6 @@ def _without_managed_fields(value: Mapping[str, Any]) -> dict[str, Any]:
     return {key: metadata if key == "metadata" else member for key, member in value.items()}
 
 
-def one_line(text: str) -> str:
-    """Return untrusted text on one line, with control characters escaped."""
-    return visible(text.replace("\n", " "))
-
-
 def some(texts: Sequence[str], most: int = SHOWN) -> str:
     """Return the first of many names for a line, and how many more there are."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
@@ -136,12 +130,6 @@ def some(texts: Sequence[str], most: int = SHOWN) -> str:
 def fit(lines: Iterable[str]) -> str:
     """Return lines without control characters, each broken at spaces before it exceeds the width."""
     return "".join(f"{part}\n" for line in lines for part in _break(one_line(line)))
-
-
-def tell_all(lines: Iterable[str]) -> None:
-    """Print lines that are no results to stderr, fitted."""
-    for line in fit(lines).splitlines():
-        tell(line)
 
 
 def _break(line: str) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rukpak.controller.building import plugins
+from rukpak.controller.building import entry_points
 
-_GROUPS = (plugins.SOURCES, plugins.FORMATS, plugins.PROCESSORS, "rukpak.plugin_api")
+_GROUPS = (entry_points.SOURCES, entry_points.FORMATS, entry_points.PROCESSORS, "rukpak.plugin_api")
 
 
 class Distribution:
@@ -30,7 +30,7 @@ def install_plugins(
     """Install plug-ins, by group and name, as those of a package beside the ones that are installed."""
     distribution = Distribution(package, "1.2")
     made: dict[EntryPoint, Callable[[], Any]] = {}
-    lookup = vars(plugins)["entry_points"]
+    lookup = vars(entry_points)["entry_points"]
     known: list[EntryPoint] = [entry for group in _GROUPS for entry in lookup(group=group)]
     for (group, name), factory in provided.items():
         entry = EntryPoint(name, f"{package.replace('-', '_')}:Plugin", group)
@@ -42,5 +42,5 @@ def install_plugins(
         known.append(entry)
     before = EntryPoint.load
     monkeypatch.setattr(EntryPoint, "load", lambda entry: made[entry] if entry in made else before(entry))
-    monkeypatch.setattr(plugins, "entry_points", lambda **wanted: EntryPoints([*known, *made]).select(**wanted))
-    monkeypatch.setattr(plugins, "_LOADED", {})
+    monkeypatch.setattr(entry_points, "entry_points", lambda **wanted: EntryPoints([*known, *made]).select(**wanted))
+    monkeypatch.setattr(entry_points, "_LOADED", {})

@@ -2,7 +2,7 @@
 
 Objects are compared without what the server and the controller record. A Secret is shown by the length and a hash of
 each value. The hash has a key that is made for one comparison: it says whether two values are equal, and nobody can
-find a value by hashing guesses. Not here: the comparison with a cluster (diff.py).
+find a value by hashing guesses. Not here: the comparison with a cluster (dry_run.py).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from rukpak.controller.apply.hooks import HookEvent, PlannedHook, hooks_of
 from rukpak.controller.apply.leftovers import LAST_APPLIED
 from rukpak.controller.apply.targets import TargetSet, find_differences, find_waves
 from rukpak.controller.building.revision import Revision
-from rukpak.controller.cli.output import SHOWN, WIDTH, Color, one_line, to_yaml
+from rukpak.controller.content.limits import one_line
 from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.status.report import describe_changes, short
 from rukpak.controller.untrusted import mapping, mappings
+from rukpak.controller.views.texts import SHOWN, WIDTH, Color, to_yaml
 
 Manifest = Mapping[str, Any]
-_HASH_DIGITS = 12
 SERVER_METADATA = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"})
 """Fields of metadata that only the server sets."""
 _LABELS = frozenset({names.OWNER_LABEL, names.OWNER_SHARD})
@@ -43,6 +43,7 @@ _COLORS = {"+": Color.GREEN, "-": Color.RED, "@": Color.CYAN, "": Color.BOLD}
 _NOTHING = "/dev/null"
 _AROUND, _MOST_PAIRS = 3, 1_000_000
 """Lines around a change; and how many pairs of lines are compared, which takes up to a tenth of a second."""
+_HASH_DIGITS = 12
 
 
 class Change(Enum):
@@ -77,8 +78,8 @@ class Difference:
     """Why, or how it was found."""
     hook: str = ""
     """The event of a hook; empty for an ordinary object."""
-    origin: str = ""
-    """Of an object that is refused because it exists: what `rukpak adopt --from` names to take it over."""
+    holder: Manifest | None = None
+    """The object on the cluster that keeps one of the bundle from being applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,33 +193,6 @@ def _keep(metadata: dict[str, Any], key: str, value: Any) -> None:
     metadata.pop(key, None)
     if value:
         metadata[key] = value
-
-
-def mask(manifest: Manifest, key: bytes) -> Manifest:
-    """Return an object without the values of a Secret; any other object as it is.
-
-    Args:
-        manifest: the object.
-        key: of the hashes.
-    """
-    if (manifest.get("apiVersion"), manifest.get("kind")) != ("v1", "Secret"):
-        return manifest
-    data = {name: _mask(_decode(value), key) for name, value in mapping(manifest, "data").items()}
-    texts = {name: _mask(str(value).encode(), key) for name, value in mapping(manifest, "stringData").items()}
-    shown = {"data": data, "stringData": texts}
-    return {name: shown.get(name, value) for name, value in manifest.items()}
-
-
-def _decode(value: object) -> bytes:
-    try:
-        return base64.b64decode(str(value or ""), validate=True)
-    except ValueError:  # also of letters that are not ASCII
-        return str(value).encode()
-
-
-def _mask(value: bytes, key: bytes) -> str:
-    digits = hmac.new(key, value, hashlib.sha256).hexdigest()[:_HASH_DIGITS]
-    return f"{len(value)} {'byte' if len(value) == 1 else 'bytes'}, hash {digits}"
 
 
 _LISTED = (Change.KEPT, Change.REFUSED)
@@ -427,3 +401,30 @@ def _to_value(difference: Difference, key: bytes) -> dict[str, Any]:
         "after": mask(difference.after, key) if difference.after else None,
     }
     return {**about, "event": difference.hook} if difference.hook else about
+
+
+def mask(manifest: Manifest, key: bytes) -> Manifest:
+    """Return an object without the values of a Secret; any other object as it is.
+
+    Args:
+        manifest: the object.
+        key: of the hashes.
+    """
+    if (manifest.get("apiVersion"), manifest.get("kind")) != ("v1", "Secret"):
+        return manifest
+    data = {name: _mask(_decode(value), key) for name, value in mapping(manifest, "data").items()}
+    texts = {name: _mask(str(value).encode(), key) for name, value in mapping(manifest, "stringData").items()}
+    shown = {"data": data, "stringData": texts}
+    return {name: shown.get(name, value) for name, value in manifest.items()}
+
+
+def _decode(value: object) -> bytes:
+    try:
+        return base64.b64decode(str(value or ""), validate=True)
+    except ValueError:  # also of letters that are not ASCII
+        return str(value).encode()
+
+
+def _mask(value: bytes, key: bytes) -> str:
+    digits = hmac.new(key, value, hashlib.sha256).hexdigest()[:_HASH_DIGITS]
+    return f"{len(value)} {'byte' if len(value) == 1 else 'bytes'}, hash {digits}"

@@ -381,7 +381,7 @@ def _in_another_process(folder: Path, plugin: type[Any], method: str, *arguments
         kept = {each: getattr(means, each) for each in ("limits", "programs", "confinement_required", "seconds")}
         packed = (type(request), given, kept)
     (folder / "call").write_bytes(pickle.dumps((plugin, method, arguments, packed)))
-    code = "import sys, pathlib; from rukpak.api.conformance import answer; answer(pathlib.Path(sys.argv[1]))"
+    code = "import sys, pathlib; from rukpak.conformance.contracts import answer; answer(pathlib.Path(sys.argv[1]))"
     others = {"PYTHONHASHSEED": "4242", "TZ": "Asia/Kathmandu", "LANG": "C", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", code, str(folder)], cwd="/", env=os.environ | others, capture_output=True, check=False

@@ -364,7 +364,7 @@ CASES = [
 def test_who_breaks_a_law_fails_its_test(
     contract: type[Any], case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rukpak.api.conformance.SOON_SECONDS", 0.2)
+    monkeypatch.setattr("rukpak.conformance.contracts.SOON_SECONDS", 0.2)
     monkeypatch.setenv("RUKPAK_EXAMPLE", "")  # set back afterwards
     test = getattr(type("Broken", (contract,), {"plugin": case.plugin})(), f"test_{case.law}")
     fixtures = {"tmp_path": tmp_path, "site": make_site(), "data": b"\xff\xfe"}

@@ -15,7 +15,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.kube.resources import CONFIG_MAPS, SERVICE_ACCOUNTS
 from rukpak.controller.observe.following import ObjectReference
-from rukpak.controller.revisions.credentials import SecretReader
+from rukpak.controller.revisions.source_access import SecretReader
 from rukpak.controller.sources.demands import SignaturePolicy, parse_demands
 from tests.support.deployments import REF, deployment
 from tests.support.fake_api import FakeApi, Fault

@@ -9,11 +9,11 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import ReadsPart
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.building import plugins as extensions
-from rukpak.controller.building.plugins import FORMATS, SOURCES, format_of, source_of
+from rukpak.controller.building import entry_points as extensions
+from rukpak.controller.building.entry_points import FORMATS, SOURCES, format_of, source_of
 from rukpak.controller.formats.plain import PlainFormat
 from rukpak.controller.sources.image.source import ImageSource
-from tests.support.plugins import install_plugins
+from tests.support.installed_plugins import install_plugins
 
 
 @pytest.fixture(autouse=True)
@@ -92,8 +92,8 @@ REFUSED = {
     "versions before and after": Refused(
         "was written for version 0 and 2 of the contract, and this RukPak has 1; upgrade either", api=("2", "0")
     ),
-    "raises": Refused("failed: loading raised ValueError at building/test_plugins.py:", factory=Raising),
-    "ends the program": Refused("failed: loading raised SystemExit at building/test_plugins.py:", factory=Leaving),
+    "raises": Refused("failed: loading raised ValueError at building/test_entry_points.py:", factory=Raising),
+    "ends the program": Refused("failed: loading raised SystemExit at building/test_entry_points.py:", factory=Leaving),
     "no plug-in": Refused(
         "does not keep its contract: loading returns an object without the method validate", factory=object
     ),

@@ -22,7 +22,7 @@ from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.reconcile import stored
 from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.finding import Wanted
-from rukpak.controller.reconcile.ownership import make_confirmation
+from rukpak.controller.reconcile.inventory import make_confirmation
 from rukpak.controller.retries import SLOW_SECONDS
 from rukpak.controller.revisions.accounts import account_of
 

@@ -12,7 +12,7 @@ A request that was sent before may still arrive after the other one has pruned. 
 either, because the terms of the installed revision name the objects of earlier ones (`Terms.past`). It becomes a stray
 if nobody watches its kind any more, if more names were needed than fit, or if the revision that named it was lost.
 
-Not here: the marks on one object (apply/ownership.py, apply/ownership.py), and what is done (installation, deletion).
+Not here: the marks on one object (apply/ownership.py), and what is done (installation, deletion).
 """
 
 from __future__ import annotations
@@ -250,22 +250,13 @@ def keep_only(
     if installed:
         past = _describe_past(context, installed, older)
         with suppress(BundleError):  # without room, what is left over is only reported
-            _write_terms(context, installed, replace(installed.terms, left=texts, past=past))
-        installed = context.memory.stored.read[installed.digest]
-        _write_terms(context, installed, replace(installed.terms, left=texts))
+            installed = stored.write_terms(context, installed, replace(installed.terms, left=texts, past=past))
+        stored.write_terms(context, installed, replace(installed.terms, left=texts))
     entries = choose(context.status.history, kept, context.spec.kept_revisions)
     history = [each.revision for each in entries if each.revision not in kept]
     if MORE in texts or context.services.revisions.is_tidy(context.name, kept, history):
         return
     context.services.revisions.keep_only(context.name, kept, [each for each in history if not _is_new(context, each)])
-
-
-def _write_terms(context: Context, kept: Revision, terms: Terms) -> None:
-    if terms != kept.terms:
-        revised = replace(kept, terms=terms)
-        context.services.revisions.write(context.name, revised, context.metadata.uid)
-        context.memory.stored.read[revised.digest] = revised
-        context.memory.stored.past = None
 
 
 def _describe_past(context: Context, installed: Revision, older: Mapping[ObjectKey, RevisionObject]) -> tuple[str, ...]:

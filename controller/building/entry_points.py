@@ -17,7 +17,7 @@ from typing import Any, cast
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import PLUGIN_API, Format, Means, Processor, ProgramVersion, RunsProgram, Source
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.building.guarding import Calls, WrongResultError, guard
+from rukpak.controller.building.guarding import Calls, PluginError, WrongResultError, guard
 
 SOURCES = "rukpak.sources"
 FORMATS = "rukpak.formats"
@@ -161,7 +161,7 @@ def check(plugin: Installed) -> str:
     try:
         load(plugin, "")
     except BundleError as error:
-        return error.message.partition(f" of {plugin.package} {plugin.version} ")[2]
+        return error.cause if isinstance(error, PluginError) else error.message
     return ""
 
 

@@ -1,0 +1,411 @@
+"""BundleDeployments, other objects and stored revisions, as the user who asks may read and change them.
+
+A decision carries the resourceVersion of what was shown, so that what has changed meanwhile is neither approved nor
+denied. Not here: the questions before it, and what it leads to (cli/changes.py, ui/acts.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from rukpak.api import names
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.types import BundleDeployment, Pending, Status
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.kube.client import PAGE_ITEMS, Client, Response
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource, read_kinds
+from rukpak.controller.kube.watch import Collection, parse_events
+from rukpak.controller.revisions.store import RevisionSecrets, RevisionStore
+from rukpak.controller.views import FailedError
+from rukpak.controller.views.objects import is_hook, is_owned
+
+T = TypeVar("T")
+Manifest = dict[str, Any]
+RUNNING = {
+    each.gvk: each
+    for each in (
+        Resource("batch", "v1", "Job", "jobs", namespaced=True),
+        Resource("", "v1", "Pod", "pods", namespaced=True),
+    )
+}
+"""The kinds of hooks that run something."""
+_UNSERVED = "the cluster does not serve this kind"
+MANAGER = "kubectl-rukpak"
+REQUESTS = 8
+"""How many are sent at the same time."""
+WATCH_SECONDS = 300
+"""How long the API server is asked to keep a watch open."""
+
+
+class NoApiError(ApiError):
+    """The cluster does not serve BundleDeployments."""
+
+    def __str__(self) -> str:
+        """Return the message, with the remedy."""
+        remedy = 'run "rukpak crd | kubectl apply --server-side -f -" to install the API'
+        return f"the cluster does not serve BundleDeployments; {remedy}"
+
+
+class Deployments:
+    """The BundleDeployments of a cluster. Every method raises ApiError, NoApiError where the API is not installed."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def all(self, selector: str = "") -> list[Manifest]:
+        """Return all BundleDeployments, or those whose labels match.
+
+        Raises: ApiError.
+        """
+        with _explaining():
+            return [typed(DEPLOYMENTS, item) for item in self._client.list(DEPLOYMENTS.path(), label_selector=selector)]
+
+    def follow(self, selector: str = "") -> Iterator[tuple[str, Manifest]]:
+        """Yield the BundleDeployments whose labels match, then each event with what it is about. Endless.
+
+        Raises: ApiError, while iterating.
+        """
+        with _explaining():
+            for event, value in follow(self._client, DEPLOYMENTS.path(), label_selector=selector):
+                yield event, typed(DEPLOYMENTS, value)
+
+    def get(self, name: str) -> Manifest | None:
+        """Return a BundleDeployment; None if it does not exist.
+
+        Raises: ApiError.
+        """
+        return _value_unless_missing(lambda: self._client.get(DEPLOYMENTS.path(name=name)))
+
+    def read(self, name: str, missing: str = "") -> tuple[Manifest, BundleDeployment]:
+        """Return a BundleDeployment, as it is on the cluster and validated.
+
+        Raises: FailedError, if it does not exist with the message `missing` or one like it; ApiError.
+        """
+        value = self.get(name)
+        if value is None:
+            raise FailedError(missing or f'BundleDeployment "{name}" not found')
+        deployment, problem = try_to_read(value)
+        if deployment is None:
+            raise FailedError(f"{name}: cannot be read: {problem}")
+        return value, deployment
+
+    def exists(self, name: str, uid: str) -> bool:
+        """Return whether a BundleDeployment exists, with this UID unless that is empty.
+
+        Raises: ApiError.
+        """
+        found = self.get(name)
+        return found is not None and uid in ("", found["metadata"]["uid"])
+
+    def create(self, value: Manifest) -> Manifest:
+        """Create a BundleDeployment and return it.
+
+        Raises: ApiError.
+        """
+        with _explaining():
+            made: Manifest = self._client.create(DEPLOYMENTS.path(), value, manager=MANAGER).value
+        return made
+
+    def apply(self, value: Manifest, *, dry_run: bool = False) -> Manifest:
+        """Create a BundleDeployment, or set the fields of one and remove those that an earlier apply has set.
+
+        Raises: ApiError.
+        """
+        path = DEPLOYMENTS.path(name=value["metadata"]["name"])
+        with _explaining():
+            return dict(
+                self._client.apply(path, value, manager=MANAGER, force=True, dry_run=dry_run, metadata=False).value
+            )
+
+    def change(self, name: str, change: Mapping[str, Any]) -> Manifest | None:
+        """Merge a change into a BundleDeployment and return the result; None if it does not exist.
+
+        Raises: ApiError.
+        """
+        path = DEPLOYMENTS.path(name=name)
+        return _value_unless_missing(lambda: self._client.merge_patch(path, change, manager=MANAGER))
+
+    def delete(self, name: str) -> None:
+        """Request the deletion of a BundleDeployment, if it exists.
+
+        Raises: ApiError.
+        """
+        _value_unless_missing(lambda: self._client.delete(DEPLOYMENTS.path(name=name)))
+
+
+def _value_unless_missing(request: Callable[[], Response]) -> Manifest | None:
+    with _explaining():
+        try:
+            value: Manifest = request().value
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND and error.reason:
+                return None
+            raise
+        return value
+
+
+@contextmanager
+def _explaining() -> Iterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        # Only an object that does not exist has a reason: for an unknown path the reply is plain text.
+        if error.status == HTTPStatus.NOT_FOUND and not error.reason:
+            raise NoApiError(error.status, error.reason, error.message) from None
+        raise
+
+
+def typed(resource: Resource, item: Mapping[str, Any]) -> Manifest:
+    """Return an item of a list with its apiVersion and kind, which lists leave out."""
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **item}
+
+
+def try_to_list(
+    client: Client, resource: Resource, namespace: str = "", label_selector: str = ""
+) -> list[Manifest] | None:
+    """Return objects of a kind, with their apiVersion and kind, which lists leave out; None if the user may not.
+
+    Raises: ApiError.
+    """
+    path = resource.path(namespace)
+    return attempt(
+        lambda: [typed(resource, item) for item in client.list(path, label_selector=label_selector)],
+        HTTPStatus.FORBIDDEN,
+    )
+
+
+def follow(
+    client: Client,
+    path: str,
+    *,
+    label_selector: str = "",
+    field_selector: str = "",
+    order: Callable[[Manifest], str] = lambda value: str(value["metadata"]["name"]),
+) -> Iterator[tuple[str, Manifest]]:
+    """Yield the objects of a collection in order, then each that is created, changed or deleted. Endless.
+
+    Each comes with the type of its event as the API server has it; `ADDED` at first.
+
+    Raises: ApiError, while iterating.
+    """
+    collection = Collection(
+        client=client, path=path, label_selector=label_selector, field_selector=field_selector, metadata=False
+    )
+    version = ""
+    while True:
+        if not version:
+            pages = list(collection.pages(PAGE_ITEMS))
+            version = pages[-1].resource_version
+            found = sorted((item for page in pages for item in page.items), key=order)
+            yield from (("ADDED", item) for item in found)
+        try:
+            with collection.open_watch(version, WATCH_SECONDS, WATCH_SECONDS) as stream:
+                for kind, value in parse_events(stream):
+                    version = value["metadata"]["resourceVersion"]
+                    if kind != "BOOKMARK":
+                        yield kind, value
+        except ApiError as error:
+            if error.status != HTTPStatus.GONE:
+                raise
+            version = ""
+
+
+def attempt(request: Callable[[], T], *accepted: HTTPStatus) -> T | None:
+    """Return what a request returns; None if the API server answers with one of these statuses.
+
+    Raises: ApiError for any other.
+    """
+    try:
+        return request()
+    except ApiError as error:
+        if error.status not in accepted:
+            raise
+        return None
+
+
+def open_store(client: Client, namespace: str) -> RevisionStore:
+    """Return the revision store in the namespace of the controller, as far as the user may read it."""
+    return RevisionStore(client, RevisionSecrets(client, namespace, lambda _: None, lambda: None))
+
+
+def read_revisions(client: Client, namespace: str, deployment: BundleDeployment) -> Mapping[str, Revision] | None:
+    """Return the installed and the wanted revision by digest; None for users who may not read them.
+
+    Raises: ApiError.
+    """
+    store, name = open_store(client, namespace), deployment.metadata.name
+    digests = sorted({deployment.status.installed_revision, deployment.status.revision} - {""})
+    found = attempt(lambda: [store.read(name, digest) for digest in digests], HTTPStatus.FORBIDDEN)
+    return None if found is None else {revision.digest: revision for revision in found if revision}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The objects of a BundleDeployment, as far as the user may list them."""
+
+    objects: Sequence[Manifest]
+    unlisted: Sequence[tuple[str, str]]
+    """Kinds that could not be listed, and why."""
+
+
+def list_objects(client: Client, discovery: Discovery, deployment: BundleDeployment) -> Listing:
+    """Return the objects of a BundleDeployment, without its hooks.
+
+    Raises: ApiError.
+    """
+    objects: list[Manifest] = []
+    unlisted = []
+    for kind in read_kinds(deployment.status.managed_kinds):
+        resource = discovery.resource(kind)
+        items = try_to_list(client, resource, "", select_owned(deployment.metadata.name)) if resource else None
+        if items is None:
+            unlisted.append((kind.kind, "you cannot list this kind" if resource else _UNSERVED))
+        objects += [item for item in items or () if is_owned(item, deployment)]
+    return Listing(objects, unlisted)
+
+
+def list_hooks(
+    client: Client, discovery: Discovery, deployment: BundleDeployment, kinds: Iterable[GroupVersionKind]
+) -> list[Manifest]:
+    """Return the hooks of a BundleDeployment that exist; without those of kinds that the user cannot list.
+
+    Raises: ApiError.
+    """
+    if not (deployment.status.revision or deployment.status.installed_revision):
+        return []  # no revision, no hooks
+    found: list[Manifest] = []
+    for kind in sorted(kinds):
+        resource = RUNNING.get(kind) or discovery.resource(kind)
+        items = try_to_list(client, resource, "", select_owned(deployment.metadata.name)) if resource else None
+        found += [item for item in items or () if is_hook(item, deployment)]
+    return found
+
+
+def select_owned(name: str) -> str:
+    """Return the label selector of the objects of a BundleDeployment."""
+    return f"{names.OWNER_LABEL}={name}"
+
+
+TRIES = 5
+"""Status may change between reading and writing; what waits usually does not."""
+PAUSE: Mapping[str, Any] = {"spec": {"paused": True}}
+RESUME: Mapping[str, Any] = {"spec": {"paused": False}}
+
+
+def make_request(requested_at: str) -> Mapping[str, Any]:
+    """Return the change that requests to re-resolve all sources; the time tells requests apart."""
+    return {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: requested_at}}}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A revision to approve or deny, of a BundleDeployment as it was read."""
+
+    deployment: BundleDeployment
+    digest: str
+
+    @property
+    def pending(self) -> Pending | None:
+        """What status says about the revision; None if it does not wait."""
+        pending = self.deployment.status.pending
+        return pending if pending and pending.revision == self.digest else None
+
+
+def send(verb: str, deployments: Deployments, choice: Choice, choose: Callable[[], Choice]) -> Manifest:
+    """Write the decision, unless what was shown has changed since; a new status alone changes nothing.
+
+    Args:
+        verb: `approve` or `deny`.
+        deployments: of the cluster.
+        choice: what was shown.
+        choose: reads the BundleDeployment again, and returns what would be shown now.
+
+    Raises: FailedError if it has changed; ApiError.
+    """
+    name = choice.deployment.metadata.name
+    for _ in range(TRIES):
+        version = choice.deployment.metadata.resource_version
+        change = {"metadata": {"resourceVersion": version}, "spec": _decision(verb, choice)}
+        try:
+            value = deployments.change(name, change)
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+        else:
+            if value is None:
+                break
+            return value
+        again = choose()
+        if _shown(again) != _shown(choice):
+            break
+        choice = again
+    raise FailedError(f'"{name}" has changed meanwhile; run the command again')
+
+
+def _shown(choice: Choice) -> tuple[object, ...]:
+    metadata = choice.deployment.metadata
+    return metadata.uid, metadata.generation, choice.digest, choice.pending
+
+
+def _decision(verb: str, choice: Choice) -> Mapping[str, Any]:
+    """Return the fields of the spec that change; None removes one."""
+    spec, digest = choice.deployment.spec, choice.digest
+    if verb == "deny":
+        withdrawn = {"approvedRevision": None, "approvedServiceAccountName": None}
+        return {"deniedRevision": digest, **(withdrawn if spec.approved_revision == digest else {})}
+    if choice.pending:
+        account: str | None = choice.pending.service_account_name
+    else:  # the controller may complete an account that is not named
+        account = spec.service_account_name or None
+    reconsidered = {"deniedRevision": None} if spec.denied_revision == digest else {}
+    return {"approvedRevision": digest, "approvedServiceAccountName": account, **reconsidered}
+
+
+def kept_revisions(status: Status) -> list[str]:
+    """Return the digests of the revisions that status says are kept, newest first."""
+    named = [*(each.revision for each in status.history), status.revision, status.installed_revision]
+    pending = [status.pending.revision] if status.pending else []
+    return [digest for digest in dict.fromkeys([*named, *pending]) if digest]
+
+
+def find_kept(status: Status, text: str) -> str:
+    """Return the digest of the one kept revision that begins so, as `find_digest` does."""
+    return find_digest(kept_revisions(status), text)
+
+
+def find_digest(known: Iterable[str], text: str) -> str:
+    """Return the one digest that begins so, with or without `sha256:`; empty if there is none."""
+    beginning = text.removeprefix("sha256:")
+    found = [each for each in known if each.removeprefix("sha256:").startswith(beginning)]
+    return found[0] if len(found) == 1 else ""
+
+
+def find_previous(status: Status) -> str:
+    """Return the digest of the last revision before the desired one that was healthy; empty if there is none."""
+    return next(
+        (each.revision for each in status.history if each.outcome == "Healthy" and each.revision != status.revision), ""
+    )
+
+
+def pin(deployments: Deployments, deployment: BundleDeployment, digest: str | None) -> Manifest:
+    """Set the field, or remove it, unless the BundleDeployment has changed since it was read.
+
+    Raises: FailedError if it has changed, or does not exist; ApiError.
+    """
+    metadata = deployment.metadata
+    change = {"metadata": {"resourceVersion": metadata.resource_version}, "spec": {"pinnedRevision": digest}}
+    try:
+        value = deployments.change(metadata.name, change)
+    except ApiError as error:
+        if error.status == HTTPStatus.CONFLICT:
+            raise FailedError(f"{metadata.name}: changed meanwhile; run the command again") from None
+        raise
+    if value is None:
+        raise FailedError(f"{metadata.name}: not found")
+    return value

@@ -1,0 +1,656 @@
+"""What a revision would change on its cluster, as the API server answers a dry run of each apply.
+
+What would be refused is found as the controller finds it: by the decision about an object, the reply to its dry run,
+the check of a CustomResourceDefinition that changes, and by asking which rights the account lacks.
+
+Each object is applied as a dry run: with the field manager of the controller, forced where the controller forces, as
+the user who asks. The sender of the controller (apply/sender.py) cannot do that: what it writes before and after an
+apply, to managedFields for example, would have to be there for the apply to be tried. What needs that, and what the
+server does not let this user try, is computed (`overlay`): without defaults and admission, and with lists that cannot
+be recognized taken as a whole. What the user may not even read is shown as it was rendered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply import leftovers
+from rukpak.controller.apply.crd_upgrade import inspect_upgrade
+from rukpak.controller.apply.drift import (
+    UnclaimedItems,
+    as_compared,
+    has_field,
+    is_claimed,
+    merge_keys,
+    only,
+    united,
+)
+from rukpak.controller.apply.execute import AccessReviewer
+from rukpak.controller.apply.holders import Refused, Trials, find_dropped, may_be_deleted, read_replaced
+from rukpak.controller.apply.ledger import Ledger
+from rukpak.controller.apply.managed_fields import claimed_fields, emptied, find_taken, make_probe, parse_field
+from rukpak.controller.apply.ownership import (
+    Disposal,
+    Giver,
+    HandOver,
+    RemovalCause,
+    dispose,
+    find_surplus,
+    make_body,
+    name_objects,
+    was_applied,
+)
+from rukpak.controller.apply.plan import Action, ApplyOptions, Task, decide_about
+from rukpak.controller.apply.replies import ApplyFailure, Contest, Recovery, classify
+from rukpak.controller.apply.requests import Pool
+from rukpak.controller.apply.rights import lack_of
+from rukpak.controller.apply.targets import Target, TargetSet, find_reduced, leave_out_missing, make_targets
+from rukpak.controller.apply.trees import (
+    common_tree,
+    differing,
+    inside,
+    pruned,
+    refused_part,
+    united_trees,
+    without_tree,
+)
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.kube.client import Client, User
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_kinds
+from rukpak.controller.observe.records import ObjectKey, Tree, entry_of, fields_of, key_of, pass_on, project
+from rukpak.controller.observe.relations import find_hindrance
+from rukpak.controller.processes.supervision import Supervisor
+from rukpak.controller.views import MisuseError
+from rukpak.controller.views.access import REQUESTS, Deployments, try_to_list
+from rukpak.controller.views.comparison import (
+    Change,
+    Comparison,
+    Difference,
+    clean,
+    compare_hooks,
+    compare_revisions,
+)
+from rukpak.controller.views.objects import owner_of
+
+_CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
+_RENDERED = "as rendered"
+_ANY_NAMESPACE = "default"
+"""Every cluster has it."""
+_COMPUTED = (Recovery.TAKE_OVER_ITEMS, Recovery.MIGRATE_ENTRIES)
+"""What the controller does before it applies again, and a dry run cannot."""
+Manifest = Mapping[str, Any]
+Progress = Callable[[int, int], None]
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """A revision, and the BundleDeployment that it is of."""
+
+    deployment: BundleDeployment
+    revision: Revision
+    client: Client | None = None
+    """Client of its cluster; None for a file."""
+
+    def on_cluster(self) -> Client:
+        """Return the client.
+
+        Raises: MisuseError for a file without a cluster.
+        """
+        if self.client is None:
+            raise MisuseError("requires a cluster")
+        return self.client
+
+    def of(self, revision: Revision) -> Reviewed:
+        """Return another revision of the same BundleDeployment."""
+        return replace(self, revision=revision)
+
+
+def compare(
+    reviewed: Reviewed,
+    read_installed: Callable[[str], Revision | None],
+    bundle: str,
+    progress: Progress = lambda _done, _count: None,
+    passing_on: Container[str] = (),
+) -> Comparison:
+    """Compare a revision with its cluster.
+
+    Args:
+        reviewed: the revision.
+        read_installed: returns the installed one by its digest, if the user may read it.
+        bundle: what `rukpak rights` is told to show which rights the bundle needs.
+        progress: called with the numbers of compared and of all objects.
+        passing_on: more field managers whose fields become the BundleDeployment's; see `records.pass_on`.
+
+    Raises: ApiError.
+    """
+    deployment, revision = reviewed.deployment, reviewed.revision
+    digest = deployment.status.installed_revision
+    installed = revision if digest == revision.digest else read_installed(digest) if digest else None
+    discovery = Discovery(reviewed.on_cluster())
+    dry_run = DryRun(reviewed, discovery, find_targets(reviewed, discovery), installed, passing_on)
+    objects, problems = dry_run.compare(progress)
+    pending = deployment.status.pending
+    said = pending.problems if pending and pending.revision == revision.digest else ()
+    known = {each.note for each in objects}
+    return Comparison(
+        name=deployment.metadata.name,
+        revision=revision.digest,
+        against="the cluster",
+        objects=objects,
+        hooks=[] if digest == revision.digest else compare_hooks(installed, revision, is_upgrade=bool(digest)),
+        refusals=[text for text in dict.fromkeys([*dry_run.find_lack(bundle), *said]) if text not in known],
+        problems=problems,
+    )
+
+
+def compare_two(reviewed: Reviewed, before: Revision) -> Comparison:
+    """Compare a revision with another one, as they were rendered.
+
+    Raises: ApiError if discovery fails.
+    """
+    discovery = Discovery(reviewed.on_cluster())
+    old, new = (find_targets(each, discovery, all_kinds=True) for each in (reviewed.of(before), reviewed))
+    hooks = compare_hooks(before, reviewed.revision, is_upgrade=True)
+    changed = [each for each in hooks if each.before != each.after]
+    return compare_revisions(reviewed.deployment.metadata.name, old, new, changed)
+
+
+def find_targets(reviewed: Reviewed, discovery: Discovery, *, all_kinds: bool = False) -> TargetSet:
+    """Return the targets of a revision, without optional ones that the cluster does not serve unless `all_kinds`.
+
+    Raises: ApiError if discovery fails.
+    """
+    deployment = reviewed.deployment
+    orphan = deployment.spec.deletion_policy == "Orphan"
+    found = make_targets(reviewed.revision, owner_of(deployment), orphan=orphan, is_namespaced=discovery.is_namespaced)
+    return found if all_kinds else leave_out_missing(found, lambda kind: discovery.resource(kind) is None)
+
+
+class DryRun:
+    """Compares the objects of a revision with those on its cluster.
+
+    Args:
+        reviewed: the revision.
+        discovery: of its cluster.
+        targets: of the revision.
+        installed: the installed one, if it is known.
+        passing_on: see `compare`.
+    """
+
+    def __init__(
+        self,
+        reviewed: Reviewed,
+        discovery: Discovery,
+        targets: TargetSet,
+        installed: Revision | None,
+        passing_on: Container[str] = (),
+    ) -> None:
+        self._passing_on = passing_on
+        self._client, self._deployment, self._installed = reviewed.on_cluster(), reviewed.deployment, installed
+        self._discovery, self._targets = discovery, targets
+        self._owner, self._orphan = owner_of(self._deployment), self._deployment.spec.deletion_policy == "Orphan"
+        self._manager = names.field_manager(self._owner.name)
+        self._live: dict[ObjectKey, Manifest] = {}
+        self._problems: list[str] = [text for text in self._deployment.status.warnings if leftovers.is_about_left(text)]
+        before = (
+            make_targets(installed, self._owner, orphan=self._orphan, is_namespaced=discovery.is_namespaced)
+            if installed
+            else None
+        )
+        self._reduced = find_reduced(before, targets) if before else {}
+        self._options = self._make_options()
+
+    def _make_options(self) -> ApplyOptions:
+        spec = self._deployment.spec
+        return ApplyOptions(
+            owner=self._owner,
+            user=None,
+            orphan=self._orphan,
+            collision_protection=spec.collision_protection,
+            install_namespace=spec.install_namespace or self._deployment.status.install_namespace,
+            spec_version="",
+            wanted=self._targets,
+            installed=False,
+            ledger=Ledger(),
+            exists=self._exists,
+            hand_over=HandOver(givers={giver.owner.name: giver for giver in self._find_givers()}),
+            crd_upgrade_safety=spec.crd_upgrade_safety,
+            proceed=lambda: True,
+        )
+
+    def _exists(self, name: str, uid: str) -> bool:
+        try:
+            return Deployments(self._client).exists(name, uid)
+        except ApiError:
+            return True  # as long as nobody says that it does not
+
+    def _find_givers(self) -> Iterator[Giver]:
+        """Yield the BundleDeployments that objects are taken over from; whom the user may not read gives nothing."""
+        for reference in self._deployment.spec.take_over:
+            try:
+                value = Deployments(self._client).get(reference.name)
+            except ApiError:
+                continue
+            giver, _ = try_to_read(value) if value else (None, "")
+            if giver:
+                is_orphan = giver.spec.deletion_policy == "Orphan"
+                yield Giver(owner=owner_of(giver), orphan=is_orphan, user=None, hindrance=find_hindrance(giver))
+
+    def compare(self, progress: Progress) -> tuple[list[Difference], list[str]]:
+        """Compare all objects; returns the differences, and what is unsafe or could not be found out.
+
+        Args:
+            progress: called with the numbers of compared and of all objects.
+
+        Raises: ApiError.
+        """
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            for listed in pool.map(self._list, sorted(self._kinds())):
+                self._live |= listed
+            futures = {pool.submit(self._compare, target): index for index, target in enumerate(self._targets.targets)}
+            made: dict[int, Difference] = {}
+            try:
+                for future in as_completed(futures):
+                    made[futures[future]] = future.result()
+                    progress(len(made), len(futures))
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+        objects = [
+            made[index] for index in sorted(made) if not self._is_idle(self._targets.targets[index], made[index])
+        ]
+        return [*map(self._inspect, objects), *self._find_gone()], self._problems
+
+    def find_lack(self, bundle: str) -> list[str]:
+        """Return which rights the account lacks that applies the objects, as far as the user may ask as the account.
+
+        Args:
+            bundle: what `rukpak rights` is told to show those of the whole bundle.
+
+        Raises: ApiError if discovery fails.
+        """
+        account, namespace = self._deployment.spec.service_account_name, self._options.install_namespace
+        if not account or not namespace:
+            return []
+        user = User.service_account(namespace, account)
+        found = [(each, self._find_resource(each)) for each in self._targets.targets if not each.bare]
+        items = [(target, resource) for target, resource in found if resource]
+        pool = Pool(REQUESTS, Supervisor())
+        try:
+            reviewer = AccessReviewer(self._client, pool)
+            missing = reviewer.missing_to_repair(items, replace(self._options, user=user))
+        finally:
+            pool.stop()
+        return [lack_of(missing, user.name, bundle).message] if missing else []
+
+    def _is_idle(self, target: Target, difference: Difference) -> bool:
+        """Whether it is the install namespace, which only has to exist."""
+        is_there = difference.change is Change.NONE or bool(self._deployment.status.installed_revision)
+        return target.bare and is_there
+
+    # what is there
+
+    def _kinds(self) -> set[GroupVersionKind]:
+        return {*self._targets.kinds, *read_kinds(self._deployment.status.managed_kinds)}
+
+    def _list(self, kind: GroupVersionKind) -> dict[ObjectKey, Manifest]:
+        """Return the objects of a kind that have our label; none if they may not be listed: then each is read."""
+        resource = self._discovery.resource(kind) if self._deployment.metadata.uid else None
+        if resource is None:
+            return {}
+        selector = f"{names.OWNER_LABEL}={self._owner.name}"
+        items = try_to_list(self._client, resource, label_selector=selector)
+        if items is None:
+            self._problems.append(f"{kind}: you cannot list this kind, so deletions of such objects are not shown")
+            return {}
+        return {key_of(item): item for item in items}
+
+    def _find_gone(self) -> Iterator[Difference]:
+        records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
+        for record in find_surplus(
+            self._targets.by_key, self._name_installed() or records, records, self._owner, orphan=self._orphan
+        ):
+            disposal, live = dispose(record, RemovalCause.PRUNE), self._live[record.key]
+            is_kept = disposal is Disposal.RELEASE or self._deployment.spec.prune == "Never"
+            note = "it stays because of its kind, its annotations or spec.prune" if is_kept else ""
+            if disposal is Disposal.DELETE_UNUSED:
+                note = "unless it is in use"
+            yield Difference(
+                key=record.key,
+                api_version=str(live["apiVersion"]),
+                change=Change.KEPT if is_kept else Change.DELETED,
+                before=clean(live),
+                note=note,
+            )
+
+    def _name_installed(self) -> Collection[ObjectKey]:
+        """Return the objects that the installed revision names; none if it is not known: then marks alone count."""
+        if self._installed is None:
+            return ()
+        return name_objects([self._installed], self._discovery.is_namespaced, orphan=self._orphan)
+
+    # what would be done
+
+    def _compare(self, target: Target) -> Difference:
+        resource = self._find_resource(target)
+        if resource is None:
+            return self._judge_unserved(target)
+        live = self._live.get(target.key)
+        return self._change(target, resource, live) if live else self._create(target, resource)
+
+    def _find_resource(self, target: Target) -> Resource | None:
+        resource = self._discovery.resource(target.kind)
+        return None if resource and resource.namespaced and not target.key.namespace else resource
+
+    def _judge_unserved(self, target: Target) -> Difference:
+        if target.kind[::2] in self._targets.resources:
+            return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its CustomResourceDefinition is new")
+        return _difference(target, Change.REFUSED, None, None, f"the cluster does not serve {target.kind}")
+
+    def _create(self, target: Target, resource: Resource) -> Difference:
+        """Compare an object that has not our label: most do not exist."""
+        try:
+            reply = self._apply(target, resource, self._make_body(target, None), force=False)
+        except ApiError as error:
+            failure = self._classify(target, error)
+            if error.status != HTTPStatus.CONFLICT and failure.recovery is not Recovery.JUDGE_AGAIN:
+                return self._explain(target, resource, None, error)
+        else:
+            if reply.status == HTTPStatus.CREATED:
+                return _difference(target, Change.CREATED, None, reply.value)
+        try:
+            live = self._read(target, resource)
+        except ApiError as error:
+            return self._explain(target, resource, None, error)
+        return self._change(target, resource, live)
+
+    def _change(self, target: Target, resource: Resource, live: Manifest) -> Difference:
+        task = decide_about(target, project(live, target.key.group, target.key.kind), self._options)
+        match task.action:
+            case Action.USE:
+                return _difference(target, Change.NONE, None, None)
+            case Action.REFUSE:
+                refused = _difference(target, Change.REFUSED, None, None, task.refusal.message if task.refusal else "")
+                return replace(refused, holder=live)
+            case Action.AWAIT:
+                return _as_rendered(target, Change.RECREATED, "it is being deleted")
+        if untried := _why_untried(task):
+            return self._overlay(target, live, *untried)
+        body = self._make_body(target, live)
+        if task.action is Action.COMPARE and is_claimed(live, body, self._manager):
+            return _difference(target, Change.NONE, None, None)  # the controller would send nothing, either
+        made = self._try(target, resource, live, body, is_adopted=task.action is Action.TAKE_BACK)
+        is_adopted = task.action is Action.TAKE_BACK and made.change is Change.CHANGED
+        return replace(made, note=made.note or "adopted") if is_adopted else made
+
+    def _try(
+        self, target: Target, resource: Resource, live: Manifest, body: Manifest, *, is_adopted: bool
+    ) -> Difference:
+        live = pass_on(live, self._passing_on)
+        record, before = project(live, target.key.group, target.key.kind), self._reduced.get(target.key)
+        is_taken = is_adopted and record.passed_on and not was_applied(record, self._owner)
+        taken = find_taken(self._client, resource, live, body, self._manager) if is_taken else {}
+        ours = fields_of(entry_of(live, self._manager))
+        if leftovers.empties(is_taken or before, body) and any(emptied(live, body, united_trees(ours, taken))):
+            # An apply would leave null there, so the controller sends two requests.
+            after = overlay(pruned(live, taken), body, self._manager)
+            return _difference(target, Change.CHANGED, live, after, "computed, since a map becomes empty")
+        try:
+            after = self._apply(target, resource, body, force=True).value
+            if after["metadata"].get("resourceVersion") != live["metadata"].get("resourceVersion"):
+                live = pass_on(self._read(target, resource), self._passing_on)  # another client was faster
+        except ApiError as error:
+            return self._explain(target, resource, live, error)
+        kept: Tree = {}
+        if taken:
+            taken, kept = self._split_taken(target, resource, live, body, taken)
+            after = pruned(after, taken)
+        elif before and (left := leftovers.find_left(after, before, body)):
+            made = make_probe(self._client, resource, body, self._manager)
+            left = differing(left, after, made) if made else left
+            # What was ours, the apply has removed, and the API server has brought back.
+            kept = united_trees(leftovers.split_retained(left, target.key)[0], common_tree(left, ours))
+            after = pruned(after, without_tree(left, kept))
+        self._problems += leftovers.describe_left(target.key, after, kept, leftovers.KEPT, conceals=False)
+        return _difference(target, Change.CHANGED, live, after)
+
+    def _split_taken(
+        self, target: Target, resource: Resource, live: Manifest, body: Manifest, taken: Tree
+    ) -> tuple[Tree, Tree]:
+        """Return what goes with the adoption of an object, and what the API server keeps of it without a refusal."""
+        without = pruned(live, taken)
+        fields = [name for name in without if name not in ("apiVersion", "kind", "metadata", "status")]
+        changes = [{"op": "replace", "path": f"/{name}", "value": without[name]} for name in fields]
+        path = resource.path(target.key.namespace, target.key.name)
+        try:
+            changed = self._client.json_patch(path, changes, manager=self._manager, dry_run=True).value
+        except ApiError as error:
+            if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                causes = [parse_field(cause.field) for cause in error.causes if cause.field]
+                return without_tree(taken, refused_part(taken, causes)), {}
+            return taken, {}
+        still = inside({name: child for name, child in taken.items() if name != "f:metadata"}, changed)
+        made = make_probe(self._client, resource, body, self._manager) if still else None
+        kept = leftovers.find_kept(still, changed, made, target.key)
+        return without_tree(taken, kept), kept
+
+    def _read(self, target: Target, resource: Resource) -> Manifest:
+        value: Manifest = self._client.get(resource.path(target.key.namespace, target.key.name)).value
+        return value
+
+    def _apply(self, target: Target, resource: Resource, body: Manifest, *, force: bool) -> Any:
+        path = resource.path(target.key.namespace, target.key.name)
+        return self._client.apply(path, body, manager=self._manager, force=force, dry_run=True, metadata=False)
+
+    def _make_body(self, target: Target, live: Manifest | None) -> Manifest:
+        """Return an object as it is sent; ignored fields keep their values, unless it is created."""
+        if target.bare:
+            return target.manifest
+        ignored = (
+            only(live, [path for path in target.ignored.paths if has_field(live, path)]) if live else target.initial
+        )
+        body: Manifest = make_body(united(target.manifest, ignored), self._owner, orphan=self._orphan)
+        return as_compared(body, live) if live else body
+
+    # what cannot be tried
+
+    def _explain(self, target: Target, resource: Resource, live: Manifest | None, error: ApiError) -> Difference:
+        """Return what the controller would do where the server refuses the dry run.
+
+        Raises: ApiError if the server cannot answer.
+        """
+        failure = self._classify(target, error)
+        if failure.reason is Reason.API_UNAVAILABLE:
+            raise error
+        if failure.reason is Reason.NAMESPACE_NOT_FOUND and self._brings_namespace(target.key.namespace):
+            return self._try_elsewhere(target, resource)
+        if failure.contest is not Contest.NONE and (made := self._make_way(target, resource, live, failure)):
+            return made
+        may_not_apply = failure.reason is Reason.FORBIDDEN  # also admission answers 403
+        if live is None and may_not_apply:
+            return self._read_and_compute(target, resource)
+        if live and self._is_recreated(target, failure):
+            made = self._overlay(target, live, "deleted and created again, since a field is immutable")
+            return replace(made, change=Change.RECREATED)
+        if live and (may_not_apply or self._is_computed(target, live, failure)):
+            return self._overlay(target, live, "computed, since you may not apply it")
+        message = failure.message
+        if failure.contest is Contest.ALLOCATED:
+            trials = Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
+            whose = trials.describe_allocated(self._make_body(target, None), self._targets.by_key)
+            message = f"{message}; {whose}"
+        return _difference(target, Change.REFUSED, None, None, message)
+
+    def _make_way(
+        self, target: Target, resource: Resource, live: Manifest | None, failure: ApplyFailure
+    ) -> Difference | None:
+        """Return the difference if dropped objects make way for one that is refused."""
+        records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
+        older = self._name_installed() or records
+        dropped = find_dropped(target.key, self._targets.by_key, older, records, self._owner, orphan=self._orphan)
+        refused = Refused(
+            body=self._make_body(target, None),
+            by_quota=failure.contest is Contest.QUOTA,
+            replaces=read_replaced(target.manifest, target.key),
+        )
+        trials = Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
+        holders = trials.find_holders(refused, dropped).known
+        makes_way = self._deployment.spec.prune != "Never" and not self._orphan and all(map(may_be_deleted, holders))
+        if not (holders and makes_way):
+            return None
+        note = f"once {', '.join(str(record.key) for record in holders)} is deleted, which has what it needs"
+        return (
+            self._overlay(target, live, note) if live else _as_rendered(target, Change.CREATED, f"{_RENDERED}, {note}")
+        )
+
+    def _classify(self, target: Target, error: ApiError) -> ApplyFailure:
+        return classify(error, target.key, install_namespace=self._options.install_namespace)
+
+    def _try_elsewhere(self, target: Target, resource: Resource) -> Difference:
+        """Compare an object whose namespace the bundle brings; whether it is valid is found out in another one."""
+        body = self._make_body(target, None)
+        body = {**body, "metadata": {**body["metadata"], "namespace": _ANY_NAMESPACE}}
+        try:
+            self._client.create(resource.path(_ANY_NAMESPACE), body, manager=self._manager, dry_run=True)
+        except ApiError as error:
+            # Whatever else is refused there says nothing about a namespace that does not exist yet.
+            if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                return _difference(target, Change.REFUSED, None, None, self._classify(target, error).message)
+        return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its namespace does not exist yet")
+
+    def _brings_namespace(self, name: str) -> bool:
+        return ObjectKey("", "Namespace", "", name) in self._targets.by_key
+
+    def _is_computed(self, target: Target, live: Manifest, failure: ApplyFailure) -> bool:
+        if failure.recovery is not Recovery.TAKE_OVER_FIELDS:
+            return failure.recovery in _COMPUTED
+        return claimed_fields(live, target.manifest, self._manager, failure.fields) is not None
+
+    def _is_recreated(self, target: Target, failure: ApplyFailure) -> bool:
+        return failure.recovery is Recovery.RECREATE and target.recreate and target.key in self._live
+
+    def _read_and_compute(self, target: Target, resource: Resource) -> Difference:
+        """Compare an object that the user may not apply, as far as the user may read it.
+
+        Raises: ApiError if the server cannot answer.
+        """
+        try:
+            live = self._read(target, resource)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since you may not apply it")
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            return _as_rendered(target, Change.UNREAD, "")
+        if target.bare:
+            return _difference(target, Change.NONE, None, None)
+        return self._overlay(target, live, "computed, since you may not apply it")
+
+    def _overlay(self, target: Target, live: Manifest, note: str, manager: str = "") -> Difference:
+        """Compare by computing; `manager` is the one that applied the object before, if it is not ours."""
+        after = overlay(live, self._make_body(target, live), manager or self._manager)
+        return _difference(target, Change.CHANGED, live, after, note)
+
+    # beside the objects
+
+    def _inspect(self, difference: Difference) -> Difference:
+        """Return a difference; if it is an unsafe change of a CustomResourceDefinition, as refused."""
+        if difference.key[:2] != _CRD or difference.change is not Change.CHANGED:
+            return difference
+        target = self._targets.by_key[difference.key]
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{difference.key.name}"
+        try:
+            warnings = inspect_upgrade(self._client, path, target.manifest, self._options.crd_upgrade_safety)
+        except BundleError as error:
+            return _difference(target, Change.REFUSED, None, None, error.message)
+        except ApiError as error:
+            warnings = (f"{difference.key}: its upgrade could not be checked: {error}",)
+        self._problems += warnings
+        return difference
+
+
+def _why_untried(task: Task) -> tuple[str, str] | None:
+    """Return why a dry run would be refused that the controller prepares for, and whose apply is replaced then."""
+    if task.action is Action.TAKE_OVER and task.record:
+        owner = task.record.owner
+        return f'taken over from BundleDeployment "{owner}"; computed', names.field_manager(owner)
+    if task.action is Action.TAKE_BACK and task.evicts:
+        return "computed, since another object controls it until it is adopted", ""
+    return None
+
+
+def _difference(target: Target, change: Change, before: Any, after: Any, note: str = "") -> Difference:
+    """Return a difference of an object; none if it is equal on both sides."""
+    old, new = clean(before) if before else None, clean(after) if after else None
+    if change is Change.CHANGED and old == new:
+        change, old, new, note = Change.NONE, None, None, ""
+    version = target.kind.api_version
+    return Difference(key=target.key, api_version=version, change=change, before=old, after=new, note=note)
+
+
+def _as_rendered(target: Target, change: Change, note: str) -> Difference:
+    return _difference(target, change, None, united(target.manifest, target.initial), note)
+
+
+def overlay(live: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> dict[str, Any]:
+    """Return an object with the fields of an apply, and without those that only the apply before had set.
+
+    Args:
+        live: the object as it is.
+        body: the object as it is sent.
+        manager: the field manager of the apply.
+    """
+    return _merge(live, body, fields_of(entry_of(live, manager)), ())
+
+
+def _merge(live: Mapping[str, Any], body: Mapping[str, Any], owned: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for key, value in live.items():
+        node = owned.get(f"f:{key}")
+        if key in body:
+            merged[key] = _merge_value(value, body[key], node or {}, (*path, key))
+        elif node is None:
+            merged[key] = value
+        elif node and isinstance(value, dict) and (rest := _merge(value, {}, node, (*path, key))):
+            merged[key] = rest  # other clients have put fields into it, too
+    return merged | {key: value for key, value in body.items() if key not in live}
+
+
+def _merge_value(live: Any, ours: Any, owned: Mapping[str, Any], path: Path) -> Any:
+    if isinstance(ours, dict) and isinstance(live, dict):
+        return _merge(live, ours, owned, path)
+    if isinstance(ours, list) and isinstance(live, list):
+        return _merge_lists(live, ours, owned, path)
+    return ours
+
+
+def _merge_lists(live: list[Any], ours: list[Any], owned: Mapping[str, Any], path: Path) -> list[Any]:
+    keys = merge_keys(ours, path)
+    if not keys or not all(isinstance(item, dict) for item in live):
+        return ours
+    nodes = _nodes_of(live, owned)
+    merged, unclaimed, left = [], UnclaimedItems(live), set(range(len(live)))
+    for item in ours:
+        place = unclaimed.claim({key: item[key] for key in keys if key in item})
+        left.discard(-1 if place is None else place)
+        merged.append(_merge({} if place is None else live[place], item, nodes.get(place, {}), path))
+    return [*merged, *(live[place] for place in sorted(left) if place not in nodes)]
+
+
+def _nodes_of(live: Sequence[Any], owned: Mapping[str, Any]) -> dict[int | None, Mapping[str, Any]]:
+    """Return the nodes that a tree has for the items of a list, by their places."""
+    unclaimed = UnclaimedItems(live)
+    named = ((unclaimed.claim(json.loads(name[2:])), node) for name, node in owned.items() if name.startswith("k:"))
+    return {place: node for place, node in named if place is not None}

@@ -1,0 +1,468 @@
+"""A BundleDeployment and its objects, wanted beside live: what status, tree and the page show of them. Pure.
+
+An object is judged as the controller judges it. What status reports about one counts more: the controller knows what an
+apply has led to. Not here: reading the objects (access.py), and how they are shown (cli/status.py, cli/tree.py,
+ui/model.py); what a revision would change (dry_run.py, comparison.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from rukpak.api import names
+from rukpak.api.v1alpha2.conditions import DECISIONS, Reason, Retry
+from rukpak.api.v1alpha2.status import NotReady, Stray
+from rukpak.api.v1alpha2.types import BundleDeployment, Status, Verified
+from rukpak.controller.apply.drift import as_compared, explain
+from rukpak.controller.apply.ownership import Owner, make_body
+from rukpak.controller.apply.targets import Target, find_waves, make_targets
+from rukpak.controller.building.revision import Revision
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import Resource
+from rukpak.controller.observe.health.rules import assess
+from rukpak.controller.observe.health.verdict import Context, State, Verdict
+from rukpak.controller.observe.records import ObjectKey, key_of, project
+from rukpak.controller.untrusted import integer, mapping, mappings, text
+from rukpak.controller.views.texts import Color
+
+WAITING = frozenset({each.value for each in Reason if each.retry is Retry.WAIT} | {each.value for each in DECISIONS})
+"""Reasons of what waits for something else in the cluster, or for a decision."""
+_FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
+STALLING = frozenset(each.value for each in Reason if each.retry.stalls or each in _FAILED)
+"""Reasons for which a person must act on an object."""
+_COLORS = {
+    "healthy": Color.GREEN,
+    "ready": Color.GREEN,
+    "progressing": Color.YELLOW,
+    "terminating": Color.YELLOW,
+    "missing": Color.YELLOW,
+    "waiting": Color.YELLOW,
+    "failed": Color.RED,
+    "stalled": Color.RED,
+}
+"""Colors of the states of objects and BundleDeployments."""
+Manifest = Mapping[str, Any]
+FindDrift = Callable[[Manifest], str]
+STRAY = "part of no revision"
+NO_UID = "00000000-0000-0000-0000-000000000000"
+"""UID of a BundleDeployment that does not exist yet."""
+_LEVELS = 20
+"""Depth of objects that own each other; those of Kubernetes have three."""
+CHILD_KINDS: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
+    ("apps", "Deployment"): (("apps", "ReplicaSet"),),
+    ("apps", "ReplicaSet"): (("", "Pod"),),
+    ("apps", "StatefulSet"): (("", "Pod"),),
+    ("apps", "DaemonSet"): (("", "Pod"),),
+    ("", "ReplicationController"): (("", "Pod"),),
+    ("batch", "CronJob"): (("batch", "Job"),),
+    ("batch", "Job"): (("", "Pod"),),
+}
+"""What workloads own: the kinds that their controllers create."""
+
+
+class DeploymentState(Enum):
+    """What a BundleDeployment is doing, as people call it; the worst first."""
+
+    STALLED = "stalled"
+    """A person must act."""
+    PROGRESSING = "progressing"
+    WAITING = "waiting"
+    """For something else in the cluster, or for a decision."""
+    PAUSED = "paused"
+    READY = "Ready"
+
+    @property
+    def color(self) -> Color:
+        """Color of words that tell it."""
+        return color_of(self.value.lower())
+
+
+def color_of(state: str) -> Color:
+    """Return the color of words that tell the state of an object or a BundleDeployment."""
+    return _COLORS.get(state, Color.NONE)
+
+
+def state_of(deployment: BundleDeployment) -> DeploymentState:
+    """Return the state of a BundleDeployment, which is progressing until the controller has observed its spec."""
+    ready = deployment.status.condition("Ready")
+    if deployment.problem:
+        return DeploymentState.STALLED
+    if ready is None or describe_unobserved(deployment):
+        return DeploymentState.PROGRESSING
+    if deployment.status.condition("Stalled"):
+        return DeploymentState.STALLED
+    if deployment.spec.paused:
+        return DeploymentState.PAUSED
+    if ready.status == "True":
+        return DeploymentState.READY
+    return DeploymentState.WAITING if ready.reason in WAITING else DeploymentState.PROGRESSING
+
+
+def describe_unobserved(deployment: BundleDeployment) -> str:
+    """Return what the controller has not observed yet, so that conditions are about what was before; empty: nothing."""
+    if deployment.status.observed_generation == deployment.metadata.generation:
+        return ""
+    since = deployment.metadata.deletion_timestamp
+    what = f"being deleted since {since:%Y-%m-%dT%H:%M:%SZ}, " if since else ""
+    if not deployment.status.conditions:
+        return f"{what}not yet observed by the controller"
+    return f"{what}generation {deployment.metadata.generation} not yet observed by the controller"
+
+
+def name_of_reported(each: NotReady | Stray) -> str:
+    """Return the name of an object in status, such as `ConfigMap shop/settings`."""
+    return f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}"
+
+
+def describe_signer(verified: Verified) -> str:
+    """Return who has signed the content of a source, and how."""
+    who = verified.identity or verified.key
+    more = f", key {verified.key}" if verified.identity and verified.key else ""
+    issuer = f", issuer {verified.issuer}" if verified.issuer else ""
+    return f"signed by {who} ({verified.by}{more}{issuer})"
+
+
+# what there is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """A container of a Pod."""
+
+    name: str
+    state: str
+    """Such as `Running`, or why it waits or has ended."""
+    ready: bool = False
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """An object with what it owns; also a BundleDeployment with its objects."""
+
+    uid: str = ""
+    """Empty: it does not exist, or was not read."""
+    kind: str
+    namespace: str = ""
+    name: str = ""
+    state: str = ""
+    """`healthy`, `progressing`, `failed`, `terminating` or `missing`; empty: not known."""
+    reason: str
+    message: str = ""
+    drift: str = ""
+    """Which fields another client has changed, and which one; empty: none, or not known."""
+    hook: str = ""
+    """The event that it is a hook of."""
+    containers: Sequence[Container] = field(default_factory=tuple)
+    children: Sequence[Node] = field(default_factory=tuple)
+
+    @property
+    def title(self) -> str:
+        """Its name in messages, such as `Deployment shop/web`."""
+        return f"{self.kind} {f'{self.namespace}/' if self.namespace else ''}{self.name}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """The part of an object that its place in the tree depends on."""
+
+    value: Manifest
+    """Identity, owners and replicas."""
+    key: ObjectKey
+    verdict: Verdict
+    containers: tuple[Container, ...]
+    hook: str
+    label: str
+    """The BundleDeployment that its label names: a ReplicaSet has the annotations of its Deployment, but not this."""
+
+
+def make_outline(value: Manifest) -> Outline:
+    """Return what the tree needs of an object, judged as the controller does."""
+    metadata = mapping(value, "metadata")
+    kept = {
+        key: metadata[key] for key in ("name", "namespace", "uid", "ownerReferences", "annotations") if key in metadata
+    }
+    annotations = mapping(metadata, "annotations")
+    kept["annotations"] = {key: annotations[key] for key in (names.OWNER_UID, names.HOOK_RUN) if key in annotations}
+    outline = {
+        "apiVersion": value.get("apiVersion"),
+        "kind": value.get("kind"),
+        "metadata": kept,
+        "spec": {"replicas": integer(value, "spec", "replicas")},
+    }
+    run = text(annotations, names.HOOK_RUN)
+    return Outline(
+        value=outline,
+        key=key_of(value),
+        verdict=assess(value, Context()),
+        containers=tuple(_containers(value)) if value.get("kind") == "Pod" else (),
+        hook=run.partition(" ")[0],
+        label=text(metadata, "labels", names.OWNER_LABEL),
+    )
+
+
+def _containers(pod: Manifest) -> Iterator[Container]:
+    for group in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        for each in mappings(pod, "status", group):
+            state = next(
+                ((kind, about) for kind, about in mapping(each, "state").items() if isinstance(about, dict)), None
+            )
+            yield Container(
+                name=text(each, "name"),
+                state=_describe_container(*state) if state else "Unknown",
+                ready=each.get("ready") is True,
+                restarts=integer(each, "restartCount") or 0,
+            )
+
+
+def _describe_container(kind: str, about: Mapping[str, Any]) -> str:
+    code = integer(about, "exitCode")
+    ended = f" (exit code {code})" if code else ""
+    return f"{text(about, 'reason') or kind.capitalize()}{ended}"
+
+
+def make_nodes(
+    deployment: BundleDeployment, outlines: Iterable[Outline], find_drift: Callable[[str], str] = lambda _uid: ""
+) -> list[Node]:
+    """Return the objects and hooks of a BundleDeployment with what they own, after those that are missing.
+
+    Args:
+        deployment: of the objects.
+        outlines: of all objects that may belong to it or be owned by one that does.
+        find_drift: returns the drift of the object with a UID.
+    """
+    found = {text(each.value, "metadata", "uid"): each for each in outlines}
+    owned = by_owner(each.value for each in found.values())
+    reported = {name_of_reported(each): each for each in deployment.status.not_ready}
+    strays = {name_of_reported(each) for each in deployment.status.strays}
+
+    def _make(value: Mapping[str, Any], children: Sequence[Node]) -> Node:
+        return _node(found[text(value, "metadata", "uid")], children)
+
+    def _make_root(uid: str, each: Outline) -> Node:
+        name, report = str(each.key), reported.get(str(each.key))
+        drift = "" if each.hook else STRAY if name in strays else find_drift(uid)
+        return _node(each, grow(each.value, owned, _make), drift=drift, report=report)
+
+    roots = [
+        _make_root(uid, each)
+        for uid, each in found.items()
+        if each.label == deployment.metadata.name
+        and (is_owned(each.value, deployment) or is_hook(each.value, deployment))
+    ]
+    named = {str(each.key) for each in found.values()}
+    missing = [_missing(each) for name, each in reported.items() if name not in named]
+    return [*missing, *roots]
+
+
+def _node(each: Outline, children: Sequence[Node], drift: str = "", report: NotReady | None = None) -> Node:
+    state = each.verdict.state.value.lower()
+    if report and report.reason in STALLING:
+        state = "failed"
+    elif report and each.verdict.state is State.HEALTHY:
+        state = "progressing"
+    return Node(
+        uid=text(each.value, "metadata", "uid"),
+        kind=each.key.kind,
+        namespace=each.key.namespace,
+        name=each.key.name,
+        state=state,
+        reason=report.reason if report else each.verdict.reason,
+        message=report.message if report else each.verdict.message,
+        drift=drift,
+        hook=each.hook,
+        containers=each.containers,
+        children=children,
+    )
+
+
+def _missing(report: NotReady) -> Node:
+    state = "failed" if report.reason in STALLING else "missing"
+    return Node(
+        uid="",
+        kind=report.kind,
+        namespace=report.namespace,
+        name=report.name,
+        state=state,
+        reason=report.reason,
+        message=report.message,
+    )
+
+
+def make_unlisted(kinds: Iterable[tuple[str, str]]) -> list[Node]:
+    """Return what is shown instead of the objects of kinds that could not be listed, with why."""
+    return [Node(kind=kind, reason="Unknown", message=why) for kind, why in kinds]
+
+
+def owner_of(deployment: BundleDeployment) -> Owner:
+    """Return the owner of the objects of a BundleDeployment, which need not exist."""
+    return Owner(deployment.metadata.name, deployment.metadata.uid or NO_UID)
+
+
+def is_owned(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
+    """Return whether an object is one of a BundleDeployment."""
+    # Operators copy labels to their children, but not this annotation.
+    return (item["metadata"].get("annotations") or {}).get(names.OWNER_UID) == deployment.metadata.uid
+
+
+def is_hook(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
+    """Return whether an object is a hook of a BundleDeployment."""
+    run = (item["metadata"].get("annotations") or {}).get(names.HOOK_RUN, "")
+    return bool(run) and run.split(" ")[-1] == deployment.metadata.uid
+
+
+# what owns what
+
+
+def find_child_kinds(kinds: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the kinds of objects that objects of some kinds own, directly or not."""
+    found: list[tuple[str, str]] = []
+    waiting = list(kinds)
+    while waiting:
+        children = [child for child in CHILD_KINDS.get(waiting.pop(), ()) if child not in found]
+        found += children
+        waiting += children
+    return sorted(set(found))
+
+
+def find_owned_resources(keys: Iterable[ObjectKey]) -> Iterator[tuple[str, Resource]]:
+    """Yield what workloads may own, as namespaces and kinds: all objects of these kinds in their namespaces."""
+    kinds: dict[str, set[tuple[str, str]]] = {}
+    for key in keys:
+        kinds.setdefault(key.namespace, set()).add(key[:2])
+    for namespace, found in sorted(kinds.items()):
+        for group, kind in find_child_kinds(found):
+            yield namespace, Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True)
+
+
+def by_owner(values: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return objects by the UID of the object that controls them."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for value in values:
+        for reference in mappings(value, "metadata", "ownerReferences"):
+            if reference.get("controller"):
+                found.setdefault(text(reference, "uid"), []).append(value)
+    return found
+
+
+def grow(
+    value: Mapping[str, Any],
+    owned: Mapping[str, Sequence[Mapping[str, Any]]],
+    make: Callable[[Mapping[str, Any], Sequence[Node]], Node],
+    above: frozenset[str] = frozenset(),
+) -> list[Node]:
+    """Return what an object owns, without the ReplicaSets of earlier rollouts.
+
+    Args:
+        value: the object.
+        owned: as `by_owner` returns it.
+        make: returns the node of an object from that and what it owns.
+        above: UIDs of its owners: anybody can write an object that owns itself, or a long line of owners.
+    """
+    found: list[Node] = []
+    uid = text(value, "metadata", "uid")
+    for child in sorted(owned.get(uid, ()), key=lambda item: text(item, "metadata", "name")):
+        if uid in above or len(above) == _LEVELS:
+            break
+        children = grow(child, owned, make, above | {uid})
+        if children or not _is_left(child):
+            found.append(make(child, children))
+    return found
+
+
+def _is_left(value: Mapping[str, Any]) -> bool:
+    """Whether a ReplicaSet only remembers an earlier rollout."""
+    return value["kind"] == "ReplicaSet" and not mapping(value, "spec").get("replicas")
+
+
+# waves
+
+
+def find_waves_by_title(live: Iterable[Manifest], revision: Revision | None = None) -> Mapping[str, int]:
+    """Return the waves in which objects are applied, by their titles; without those that are not known.
+
+    Args:
+        live: objects on the cluster, as far as they have been read.
+        revision: that is wanted, if the user may read it: objects that wait for their wave are only there.
+    """
+    manifests = [*live, *(revision.objects if revision else ())]
+    return {str(key): wave for key, wave in find_waves(manifests).items()}
+
+
+def group_by_wave(found: Sequence[Node], waves: Mapping[str, int]) -> list[tuple[int | None, list[Node]]]:
+    """Return objects by wave, the lowest one first, and last those whose wave is not known; empty for one wave."""
+    groups: dict[int | None, list[Node]] = {}
+    for each in found:
+        groups.setdefault(waves.get(each.title), []).append(each)
+    unknown = groups.pop(None, [])
+    if len(groups) <= 1:
+        return []
+    return [*sorted(groups.items(), key=lambda group: group[0] or 0), *([(None, unknown)] if unknown else [])]
+
+
+def describe_wave(deployment: BundleDeployment, number: int | None) -> str:
+    """Return what a wave is doing: nothing of one whose number is not known, or if none is being applied."""
+    current = deployment.status.wave
+    if current is None or number is None or number < current.number:
+        return ""
+    return "Waiting" if number > current.number else "Applying"
+
+
+# revisions
+
+
+def describe_place(revision: str, status: Status) -> str:
+    """Return what a revision of the history is now: installed, desired, or only kept."""
+    if revision == status.installed_revision:
+        return "installed"
+    return "desired" if revision == status.revision else "kept"
+
+
+# drift
+
+
+def make_finder(
+    discovery: Discovery,
+    deployment: BundleDeployment,
+    revisions: Mapping[str, Revision] | None,
+) -> FindDrift:
+    """Return a function that says how an object differs from the installed revision, if the user may read that.
+
+    Args:
+        discovery: of the cluster.
+        deployment: of the objects.
+        revisions: as `read_revisions` returns them.
+
+    Raises: ApiError if discovery fails.
+    """
+    orphan = deployment.spec.deletion_policy == "Orphan"
+    owner = owner_of(deployment)
+    installed = (revisions or {}).get(deployment.status.installed_revision)
+    targets: Mapping[ObjectKey, Target] = {}
+    if installed:
+        targets = make_targets(installed, owner, orphan=orphan, is_namespaced=discovery.is_namespaced).by_key
+
+    def _find(value: Mapping[str, Any]) -> str:
+        target = targets.get(key_of(value))
+        return describe_drift(value, target, owner, orphan=orphan) if target else ""
+
+    return _find
+
+
+def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, orphan: bool) -> str:
+    """Return which fields of an object other clients have modified, and which ones; empty if none has. Pure.
+
+    Args:
+        value: the object.
+        target: what its revision asks for.
+        owner: its BundleDeployment.
+        orphan: whether the deletionPolicy is Orphan.
+    """
+    record = project(value, target.key.group, target.key.kind)
+    if record.applied_digest != target.digest or record.wiped or target.ignored.accepts_drift:
+        return ""
+    body = as_compared(make_body(target.manifest, owner, orphan=orphan), value)
+    return explain(target.key, value, body, names.field_manager(owner.name)).describe_fields()
