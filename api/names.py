@@ -15,9 +15,6 @@ OWNER_LABEL = f"{GROUP}/bundle-deployment"
 
 SHARD = f"{GROUP}/shard"
 """Label on a BundleDeployment: the shard whose controller serves it. Without it, that is the default shard."""
-OWNER_SHARD = f"{GROUP}/owner-shard"
-"""Label on a managed object and on a hook: the shard of its BundleDeployment; none for the default shard. Not `SHARD`,
-since a managed object may be a BundleDeployment itself, of another shard."""
 
 OWNER_UID = f"{GROUP}/owner-uid"
 APPLIED_DIGEST = f"{GROUP}/applied-digest"

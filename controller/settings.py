@@ -170,17 +170,12 @@ class Settings:
         except ValueError:
             return host != "localhost"
 
-    def _problem_of_shard(self) -> str:
-        if self.shard and not is_shard_name(self.shard):
-            return f'"{self.shard}" is not lowercase letters, digits and dashes, {LONGEST} at most'
-        return "requires leader election (--leader-elect)" if self.shard and not self.leader_elect else ""
-
     def problem(self) -> str:
         """Return what is wrong with options, alone or in combination; empty if nothing is."""
         if problem := self.lease_times().problem():
             return f"--lease-duration, --renew-deadline, --retry-period: {problem}"
-        if problem := self._problem_of_shard():
-            return f"--shard: {problem}"
+        if self.shard and not is_shard_name(self.shard):
+            return f'--shard: "{self.shard}" is not lowercase letters, digits and dashes, {LONGEST} at most'
         if self.relist_interval < MIN_RELIST_SECONDS:
             return f"--relist-interval: {self.relist_interval} is less than {MIN_RELIST_SECONDS}"
         if bool(self.metrics_certificate) != bool(self.metrics_key):

@@ -128,8 +128,6 @@ class Reason(str, Enum):
     UNSAFE_CRD_UPGRADE = "UnsafeCRDUpgrade", Retry.PERMANENT, "the change of a CustomResourceDefinition would break its users", "make the change compatible, or allow it as the message says"
     KIND_NOT_SERVED = "KindNotServed", Retry.WAIT, "the cluster does not serve the kind of an object", "install the CustomResourceDefinition or API server that serves it; the object is then applied automatically"
     NAMESPACE_TERMINATING = "NamespaceTerminating", Retry.WAIT, "the namespace of an object is being deleted", "wait until it is deleted, or find out what blocks its deletion"
-    WAITING_FOR_SHARD = "WaitingForShard", Retry.WAIT, "the BundleDeployment has moved to another shard, and the controller of the earlier one has not finished", "if this persists, check the log of the controller that the message names"
-    HANDED_TO_SHARD = "HandedToShard", Retry.NONE, "the BundleDeployment was handed over to another shard, whose controller has not taken it yet; if nobody serves that shard for a while, the default one takes it back", "start a controller with --shard, or correct the label core.rukpak.io/shard"
     WAITING_FOR_CRD = "WaitingForCRD", Retry.WAIT, "a CustomResourceDefinition is not established yet", "if this persists, check its conditions"
     WAITING_FOR_WAVE = "WaitingForWave", Retry.WAIT, "objects of later waves wait until those of an earlier one are applied and healthy; what is installed of them is kept and repaired", "check the objects that the message names; once they are healthy, the next wave is applied automatically"
     WAITING_FOR_HOOK = "WaitingForHook", Retry.WAIT, "a hook has not finished yet", "if this persists, check its Job or Pod"

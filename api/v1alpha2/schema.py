@@ -97,8 +97,6 @@ def _version() -> Schema:
         "storage": True,
         "schema": {"openAPIV3Schema": open_api_schema()},
         "subresources": {"status": {}},
-        # So that a controller finds what it still holds of other shards (controller/kube/shard.py).
-        "selectableFields": [{"jsonPath": ".status.shard"}],
         "additionalPrinterColumns": [
             _column("Format", ".spec.format", "How the content is rendered to objects"),
             _column("Paused", ".spec.paused", "Whether changes to the cluster are paused", kind="boolean"),

@@ -324,11 +324,6 @@ class Status(Api):
     account: AccountUsed | None = None
     """The ServiceAccount in use. If it is recreated, the new one is not used until the spec changes or the annotation
     core.rukpak.io/accepted-account names it."""
-    shard: Annotated[str, Field(max_length=63)] = ""
-    """The shard whose controller may act for the BundleDeployment. It follows the label core.rukpak.io/shard once that
-    controller has finished. Empty: the default shard or, while nothing else is recorded, none."""
-    relabeling: bool | None = None
-    """Whether objects may still have the label of an earlier shard."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=list_of("map", "type"))] = ()
     """The state. Unpacked, Installed, Healthy and Ready are always set; Reconciling, Stalled, Paused, Drifted,
     Pinned and RolledBack only while they are True."""

@@ -22,7 +22,7 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller import untrusted
-from rukpak.controller.apply.ownership import Owner, applied_digest, with_shard
+from rukpak.controller.apply.ownership import Owner, applied_digest
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.apply.replies import ApplyFailure, Recovery, classify
 from rukpak.controller.building.revision import Revision
@@ -137,7 +137,7 @@ def make_hook_body(hook: PlannedHook, owner: Owner) -> dict[str, Any]:
     metadata["annotations"] = {**(metadata.get("annotations") or {}), names.HOOK_RUN: _run_of(hook, owner)}
     body = {**hook.manifest, "metadata": metadata}
     metadata["annotations"][names.APPLIED_DIGEST] = applied_digest(body)
-    return with_shard(body, owner)
+    return body
 
 
 def _run_of(hook: PlannedHook, owner: Owner) -> str:

@@ -167,9 +167,7 @@ def take_over_entries(
     entries = left_fields({"metadata": {"managedFields": entries}}, paths, owner.name) or entries
     ours = fields_of(find_entry(entries, names.field_manager(owner.name)))
     patch: dict[str, Any] = {"resourceVersion": record.resource_version, "managedFields": entries}
-    if record.shard and not owner.shard:
-        patch["labels"] = {names.OWNER_SHARD: None}  # the shard's controller may have set it, as another manager
-    if entries == _entries(metadata) and "labels" not in patch:
+    if entries == _entries(metadata):
         return record.resource_version, ours
     version: str = client.merge_patch(path, {"metadata": patch}, metadata=True).value["metadata"]["resourceVersion"]
     return version, ours

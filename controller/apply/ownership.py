@@ -71,8 +71,6 @@ class Owner:
 
     name: str
     uid: str
-    shard: str = ""
-    """Shard of its controller; empty: the default one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +109,7 @@ class HandOver:
     takers: Collection[str] = ()
     """Those that are known to name it."""
     takes: Exists = lambda _name, _uid: False
-    """Whether a BundleDeployment with a name and UID exists and names it, in whatever shard."""
+    """Whether a BundleDeployment with a name and UID exists and names it."""
 
     def giver_of(self, record: Record) -> Giver | None:
         """Return the giver that has an object, by all its marks."""
@@ -283,15 +281,6 @@ def make_body(manifest: Mapping[str, Any], owner: Owner, *, orphan: bool) -> dic
     digest = applied_digest({**manifest, "metadata": metadata})
     metadata["annotations"] = {**metadata["annotations"], names.APPLIED_DIGEST: digest}
     return {**manifest, "metadata": metadata}
-
-
-def with_shard(body: dict[str, Any], owner: Owner) -> dict[str, Any]:
-    """Return an object as it is sent, with the label of the shard of its owner, which no digest covers."""
-    if not owner.shard:
-        return body
-    metadata = body["metadata"]
-    labels = {**(metadata.get("labels") or {}), names.OWNER_SHARD: owner.shard}
-    return {**body, "metadata": {**metadata, "labels": labels}}
 
 
 def applied_digest(body: Mapping[str, Any]) -> str:

@@ -417,9 +417,9 @@ def decide_about(target: Target, record: Record | None, options: ApplyOptions) -
         return Task(target=target, action=Action.AWAIT, record=record)
     if judgement.situation is Situation.OURS:
         action = _compare(target, record, options.ledger)
-        is_left = is_unfinished(record, leaves=bool(target.ignored.paths)) or record.shard != options.owner.shard
+        is_left = is_unfinished(record, leaves=bool(target.ignored.paths))
         if action in (Action.NONE, Action.COMPARE) and is_left:
-            # The controller was interrupted after its apply, or the label that the watches select was changed.
+            # The controller was interrupted after its apply.
             action = Action.APPLY
         return Task(target=target, action=action, record=record)
     action = Action.TAKE_OVER if judgement.situation is Situation.TAKE_OVER else Action.TAKE_BACK

@@ -1,9 +1,6 @@
-"""Deletes objects, releases those that are kept, and labels those that come from another shard.
+"""Deletes objects, and releases those that are kept.
 
 Never with an empty apply, which would delete all fields that we own (README.md, Ownership).
-
-Until an object has the label of the shard, no watch of its controller shows it. The label is changed in place, and
-neither the applied digest nor the hash of our managedFields entry covers it: this is no drift (observe/records.py).
 
 Candidates come from the watches and have passed the ownership test. A DELETE has preconditions on UID and
 resourceVersion, so that no object is deleted that has changed in the meantime.
@@ -14,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from http import HTTPStatus
 from itertools import groupby
 from typing import Any
@@ -22,20 +18,17 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.controller.apply.order import teardown_order, teardown_position
-from rukpak.controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, has_all_marks
+from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose
 from rukpak.controller.apply.replies import classify
 from rukpak.controller.apply.requests import Pool
 from rukpak.controller.apply.rights import MissingRightsError, list_all
 from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.kube.shard import Shard
+from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import Entry, ObjectKey, Record, entries_of, project
 from rukpak.controller.untrusted import mappings
 
 _MARKS = (names.OWNER_UID, names.APPLIED_DIGEST)
-MANAGER = "rukpak-shard"
-Relabeled = Mapping[ObjectKey, Record | ApiError]
 log = logging.getLogger(__name__)
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _NAMESPACE = ("", "Namespace")
@@ -127,7 +120,7 @@ def _patch_given_up(client: Client, path: str, owner: str, annotations: Mapping[
     entries = [entry for entry in entries_of({"metadata": metadata}) if entry.get("manager") not in ours]
     patch: dict[str, Any] = {
         "resourceVersion": metadata["resourceVersion"],
-        "labels": {names.OWNER_LABEL: None, names.OWNER_SHARD: None},
+        "labels": {names.OWNER_LABEL: None},
         "annotations": {**dict.fromkeys(_MARKS), **annotations},
         "ownerReferences": [each for each in mappings(metadata, "ownerReferences") if not _is_ours(each, owner)]
         or None,
@@ -171,17 +164,6 @@ def mark_to_take_back(
     return version
 
 
-def _relabel(client: Client, resource: Resource, shard: str, record: Record) -> Record | ApiError | None:
-    # The UID is a precondition: a new object of this name is not ours.
-    patch = {"metadata": {"uid": record.uid, "labels": {names.OWNER_SHARD: shard or None}}}
-    path = resource.path(record.key.namespace, record.key.name)
-    try:
-        value = client.merge_patch(path, patch, manager=MANAGER, metadata=True).value
-    except ApiError as error:
-        return None if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) else error
-    return project(value, record.key.group, record.key.kind)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
     """The result for an object that was to be removed."""
@@ -197,7 +179,7 @@ class Removal:
 
 
 class Remover:
-    """Deletes, releases and relabels objects.
+    """Deletes and releases objects.
 
     Args:
         pool: sends concurrent requests.
@@ -239,23 +221,6 @@ class Remover:
             removals += self._pool.run(_remove_one, list(step), user)
         lack = list_all((removal.error for removal in removals), owner)
         return [replace(each, error=lack) if isinstance(each.error, MissingRightsError) else each for each in removals]
-
-    def relabel(self, kind: GroupVersionKind, owner: Owner, user: User | None, *, orphan: bool) -> Relabeled:
-        """Give the objects and hooks of an owner the label of its shard where they have another one.
-
-        Returns: for each what it is now, or why it could not be changed; those that are gone are left out.
-        Raises: ApiError if they cannot be listed; CancelledError if the pool was stopped.
-        """
-        resource = self._discovery.resource(kind) or self._discovery.any_version(kind.group, kind.kind)
-        if resource is None:
-            return {}
-        selector = Shard(owner.shard).strange_objects_selector(owner.name)
-        manifests = self._client.list(resource.path(), metadata=True, label_selector=selector)
-        records = (project(manifest, resource.group, resource.kind) for manifest in manifests)
-        found = [each for each in records if each.is_hook or has_all_marks(each, owner, orphan=orphan)]
-        relabel = partial(_relabel, self._client.acting_as(user), resource, owner.shard)
-        replies = self._pool.run(relabel, found, user) if found else []
-        return {record.key: reply for record, reply in zip(found, replies, strict=True) if reply}
 
     def _remove(self, client: Client, record: Record, resource: Resource, owner: str, disposal: Disposal) -> Removal:
         remaining = None

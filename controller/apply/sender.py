@@ -30,7 +30,7 @@ from rukpak.controller.apply.holders import (
 )
 from rukpak.controller.apply.managed_fields import Replaced
 from rukpak.controller.apply.order import describe_awaited
-from rukpak.controller.apply.ownership import make_body, needs_mark, was_applied, with_shard
+from rukpak.controller.apply.ownership import make_body, needs_mark, was_applied
 from rukpak.controller.apply.plan import (
     Action,
     ApplyOptions,
@@ -134,8 +134,7 @@ class ApplyRequest:
     def _body_of(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         if self.task.target.bare:
             return dict(manifest)
-        owner = self.options.owner
-        return with_shard(make_body(manifest, owner, orphan=self.options.orphan), owner)
+        return make_body(manifest, self.options.owner, orphan=self.options.orphan)
 
 
 def prepare(request: ApplyRequest, body: dict[str, Any]) -> tuple[Mapping[str, Any], Tree]:
@@ -574,7 +573,7 @@ class Sender:
 
     def _apply(self, request: ApplyRequest) -> Outcome:
         task, options = request.task, request.options
-        if task.action is Action.CREATE:
+        if task.record is None or task.record.applied_digest != task.target.digest:
             options.confirm()
         if task.action is Action.CREATE and task.target.initial:
             self._create_with_initial(request)
@@ -638,7 +637,7 @@ class Sender:
         """
         target, owner = request.task.target, request.options.owner
         body = make_body(united(target.manifest, target.initial), owner, orphan=request.options.orphan)
-        self._send_apply(request, with_shard(body, owner), force=False)
+        self._send_apply(request, body, force=False)
 
     def _clear_up(
         self, request: ApplyRequest, body: Mapping[str, Any], value: Mapping[str, Any], inherited: Tree

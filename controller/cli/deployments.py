@@ -379,17 +379,15 @@ def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Ma
 
     Raises: ApiError.
     """
-    found: dict[tuple[str, bool], list[str]] = {}
+    found: dict[str, list[str]] = {}
     for value in values:
         metadata, status = value["metadata"], value.get("status") or {}
         shard = (metadata.get("labels") or {}).get(names.SHARD)
         if shard is not None or status.get("observedGeneration") != metadata.get("generation"):
-            is_stood_in = bool(shard and status.get("conditions") and not status.get("shard"))
-            found.setdefault((shard or "", is_stood_in), []).append(metadata["name"])
-    for (shard, is_stood_in), deployments in sorted(found.items()):
+            found.setdefault(shard or "", []).append(metadata["name"])
+    for shard, deployments in sorted(found.items()):
         if not is_served(client, namespace, shard):
-            meanwhile = "; meanwhile the default shard acts" if is_stood_in else ""
-            tell(f"rukpak {verb}: {some(deployments, SHOWN_NAMES)}: {_explain_unserved(shard)}{meanwhile}")
+            tell(f"rukpak {verb}: {some(deployments, SHOWN_NAMES)}: {_explain_unserved(shard)}")
 
 
 def _explain_unserved(shard: str) -> str:

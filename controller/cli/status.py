@@ -25,7 +25,7 @@ from rukpak.controller.cli.deployments import (
 )
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.shard import is_unclaimed, wanted_shard
+from rukpak.controller.kube.shard import shard_of
 from rukpak.controller.status.report import describe_changes
 from rukpak.controller.views import MisuseError
 from rukpak.controller.views.access import Deployments, Manifest, list_objects
@@ -282,10 +282,8 @@ def _words(deployment: BundleDeployment, ready: Condition) -> str:
 
 
 def _shard(deployment: BundleDeployment) -> Iterator[str]:
-    wanted, recorded = wanted_shard(deployment.metadata.labels), deployment.status.shard
-    if wanted or recorded:
-        moves = "" if wanted == recorded else f", still held by {recorded or 'the default one'}"
-        yield f"Shard:     {wanted or 'the default one'}{'' if is_unclaimed(deployment.status) else moves}"
+    if shard := shard_of(deployment.metadata.labels):
+        yield f"Shard:     {shard}"
 
 
 def _sources(deployment: BundleDeployment) -> Iterator[str]:

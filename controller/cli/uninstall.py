@@ -27,7 +27,7 @@ from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, read_kinds
-from rukpak.controller.kube.shard import is_shard_name, wanted_shard
+from rukpak.controller.kube.shard import is_shard_name, shard_of
 from rukpak.controller.manager import log
 from rukpak.controller.manager.assemble import assemble
 from rukpak.controller.observe.records import ObjectKey, Record, project
@@ -226,8 +226,13 @@ def _delete_all(client: Client, options: argparse.Namespace) -> str:
 
 def _request_deletion(deployments: Deployments, value: Manifest, *, keep: bool) -> None:
     name = value["metadata"]["name"]
+    change: dict[str, Any] = {}
     if keep and value["spec"].get("deletionPolicy") != "Orphan":
-        deployments.change(name, {"spec": {"deletionPolicy": "Orphan"}})
+        change["spec"] = {"deletionPolicy": "Orphan"}
+    if shard_of(value["metadata"].get("labels") or {}) != _shard_of(value):
+        change["metadata"] = {"labels": {names.SHARD: None}}
+    if change:
+        deployments.change(name, change)
     deployments.delete(name)
     print(f"bundledeployment.{names.GROUP}/{name} deleted", flush=True)
 
@@ -257,8 +262,8 @@ def _controller(options: argparse.Namespace, shard: str) -> Iterator[None]:
 
 
 def _shard_of(value: Manifest) -> str:
-    """Return the shard of a BundleDeployment; the default one if its label cannot be the name of one."""
-    found = wanted_shard(value["metadata"].get("labels") or {})
+    """Return the shard whose controller deletes a BundleDeployment; the default one if its label cannot name one."""
+    found = shard_of(value["metadata"].get("labels") or {})
     return found if is_shard_name(found) else ""
 
 

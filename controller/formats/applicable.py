@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from rukpak.api.bounds import HIGHEST_WAVE, read_wave
-from rukpak.api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_SHARD, OWNER_UID, RELEASED_FROM, WAVE
+from rukpak.api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_UID, RELEASED_FROM, WAVE
 from rukpak.api.plugins import CustomKind
 from rukpak.controller.formats.objects import (
     BUILT_IN_GROUPS,
@@ -345,7 +345,7 @@ _SERVER_FIELDS = frozenset(
 _RESERVED_ANNOTATIONS = frozenset(
     {"kubectl.kubernetes.io/last-applied-configuration", OWNER_UID, APPLIED_DIGEST, RELEASED_FROM}
 )
-RESERVED = {"labels": frozenset({OWNER_LABEL, OWNER_SHARD}), "annotations": _RESERVED_ANNOTATIONS}
+RESERVED = {"labels": frozenset({OWNER_LABEL}), "annotations": _RESERVED_ANNOTATIONS}
 """Labels and annotations of the controller, which no bundle sets."""
 _WRITTEN_ANNOTATIONS = frozenset(
     {

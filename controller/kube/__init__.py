@@ -8,7 +8,7 @@ means for an object (`apply`), and what an object means (`observe`).
     encoding, errors  the wire format, and what failed
     resources, discovery  kinds, their paths, and which of them are served
     watch, cache   a reflector of one collection, and its records
-    lease          leader election, also in place of shards that nobody serves
+    lease          leader election
     shard          which BundleDeployments a controller serves. Pure
     events         Kubernetes Events
 """

@@ -7,7 +7,6 @@ threads as the settings allow. What a pass does is left to `reconcile`.
     assemble      creates its parts from the settings, and connects them
     queue         which pass runs next, and when a failed one is retried
     workers       which change triggers which passes, and the threads that run them
-    survey        which shards no controller serves, for metrics
     metrics       what is measured, and what each metric means
     serving       metrics and probes over HTTP, with certificate, reviews (who may read metrics) and probes
     process       memory, identity and end of the process

@@ -29,7 +29,7 @@ from rukpak.controller.kube.client import Client, Fence, connect
 from rukpak.controller.kube.configuration import is_in_pod
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.events import EventRecorder
-from rukpak.controller.kube.lease import Election, Takeovers
+from rukpak.controller.kube.lease import Election
 from rukpak.controller.manager.certificate import Certificate
 from rukpak.controller.manager.manager import Manager
 from rukpak.controller.manager.metrics import CONTENT_TYPE, Metrics, ProcessState
@@ -38,7 +38,6 @@ from rukpak.controller.manager.process import exit_after_deaths, exit_after_loss
 from rukpak.controller.manager.queue import WorkQueue
 from rukpak.controller.manager.reviews import Reviewer
 from rukpak.controller.manager.serving import METRICS, PROBES, ListenError, Protection, Reply, Server
-from rukpak.controller.manager.survey import ShardSurvey
 from rukpak.controller.manager.workers import Dispatcher, Workers
 from rukpak.controller.observe.explanations import Explainer
 from rukpak.controller.observe.following import GrantWatches, ObjectFollower, Topic
@@ -112,7 +111,6 @@ def assemble(settings: Settings) -> Manager:
             Topic.ACCOUNTS: dispatcher.ended,
             Topic.CONTESTED: dispatcher.contested_changed,
             Topic.DEPENDENCIES: dispatcher.deployment_changed,
-            Topic.GIVERS: dispatcher.contested_changed,
         },
     )
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
@@ -135,9 +133,9 @@ def assemble(settings: Settings) -> Manager:
         report=reconciler.report_bug,
         on_pass=metrics.pass_ended,
     )
-    elected, survey = threading.Event(), _make_survey(process, services)
+    elected = threading.Event()
     election = _make_election(process, elected)
-    _measure(process, services, queue, survey, elected)
+    _measure(process, services, queue, elected)
     probes = Probes(
         watches=services.watches,
         workers=workers,
@@ -156,7 +154,6 @@ def assemble(settings: Settings) -> Manager:
         quarantine=process.quarantine,
         elected=elected,
         election=election,
-        survey=survey,
         servers=listen(settings, metrics, probes, process.unfenced),
         scratch=process.store.scratch,
         means=settings.means(process.memory),
@@ -258,7 +255,6 @@ def _make_services(
         dependencies=DependencyReader(client, discovery, watches),
         writer=StatusWriter(client, watches, events),
         observer=process.metrics,
-        takeovers=_make_takeovers(process, dispatcher.ended),
         abandoned=sweeper.request,
         now=lambda: datetime.now(UTC).replace(microsecond=0),
     )
@@ -306,51 +302,20 @@ def _make_election(process: _Process, elected: threading.Event) -> Election | No
     """Create the election, unless it is disabled; the process exits immediately if it loses the Lease."""
     if process.fence is None:
         return None
-    return _elections(process)(
+    return Election(
+        client=process.unfenced,
+        namespace=process.settings.namespace,
         name=process.settings.served_shard().lease,
+        identity=make_identity(process.store.lock),
+        annotations={names.VERSION: version("rukpak")},
+        times=process.settings.lease_times(),
         fence=process.fence,
         on_elected=elected.set,
         on_lost=partial(exit_after_loss, process.quarantine),
     )
 
 
-def _make_takeovers(process: _Process, notify: Callable[[str], None]) -> Takeovers | None:
-    """Create what takes over from shards that nobody serves; None without leader election."""
-    if process.fence is None:
-        return None
-    make = _elections(process)
-
-    def _take(lease: str, on_elected: Callable[[], None], on_lost: Callable[[], None]) -> Election:
-        return make(name=lease, fence=Fence(), on_elected=on_elected, on_lost=on_lost)
-
-    return Takeovers(_take, notify)
-
-
-def _elections(process: _Process) -> partial[Election]:
-    return partial(
-        Election,
-        client=process.unfenced,
-        namespace=process.settings.namespace,
-        identity=make_identity(process.store.lock),
-        annotations={names.VERSION: version("rukpak")},
-        times=process.settings.lease_times(),
-    )
-
-
-def _make_survey(process: _Process, services: Services) -> ShardSurvey:
-    settings = process.settings
-    return ShardSurvey(
-        process.unfenced,
-        settings.namespace,
-        services.watches.count_foreign,
-        identity=make_identity(process.store.lock),
-        patience=2 * settings.lease_times().duration,
-    )
-
-
-def _measure(
-    process: _Process, services: Services, queue: WorkQueue, survey: ShardSurvey, elected: threading.Event
-) -> None:
+def _measure(process: _Process, services: Services, queue: WorkQueue, elected: threading.Event) -> None:
     settings = process.settings
     process.metrics.serve(
         ProcessState(
@@ -365,7 +330,6 @@ def _measure(
             plugins=find_installed(),
             only_problems=settings.condition_metrics == "problems",
             shard=settings.served_shard(),
-            unserved=survey.unserved,
         )
     )
 

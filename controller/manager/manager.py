@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from rukpak.controller.kube.events import EventRecorder
 from rukpak.controller.kube.lease import Election
 from rukpak.controller.manager.process import StartCollector
 from rukpak.controller.manager.serving import Server
-from rukpak.controller.manager.survey import ShardSurvey
 from rukpak.controller.manager.workers import Workers
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.processes.supervision import Kind, Supervisor
@@ -65,8 +63,6 @@ class Manager:
     """Set when this process may act."""
     election: Election | None
     """None: there are no other replicas, so this process acts from the start."""
-    survey: ShardSurvey
-    """Of the shards that nobody serves."""
     servers: tuple[Server, ...]
     scratch: Callable[[], AbstractContextManager[Path]]
     """Makes a folder for as long as programs are looked for."""
@@ -107,10 +103,9 @@ class Manager:
     def _act(self, stop: threading.Event) -> None:
         """Start the workers once this process leads, then sweep until the end."""
         self.elected.wait()
-        watches, is_shard = self.services.watches, bool(self.settings.served_shard().name)
-        # Caches may lag behind the last writes of the previous leader, such as pins; of a named shard, what has left it
-        # since must be known.
-        if is_shard or (self.election and self.election.follows):
+        watches = self.services.watches
+        # Caches may lag behind the last writes of the previous leader, such as pins.
+        if self.election and self.election.follows:
             watches.refresh()
         if stop.is_set():
             return
@@ -118,9 +113,6 @@ class Manager:
         while not watches.synced:
             if stop.wait(0.2):
                 return
-        if not is_shard:  # only the default shard reports those that nobody serves
-            found = watches.stand_in_for if self.services.takeovers else lambda _unserved, _abandoned: None
-            self.supervisor.thread(Kind.OTHER, "shards", partial(self.survey.run, found)).start()
         self.sweeper.run()
 
     def _drain(self) -> None:
@@ -134,9 +126,6 @@ class Manager:
         self.workers.join(DRAIN_SECONDS)
         self.events.stop(EVENTS_SECONDS)
         services.applier.stop()
-        self.survey.stop()
-        if services.takeovers:
-            services.takeovers.stop()
         if self.election:
             self.election.stop(LAST_WRITES_SECONDS)
         for server in self.servers:

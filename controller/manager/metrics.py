@@ -102,7 +102,6 @@ _LIST = (
     Described("rukpak_bundledeployments", "gauge", (), "BundleDeployments. Like all gauges on them, leader only."),
     Described("rukpak_bundledeployments_paused", "gauge", (), "BundleDeployments with spec.paused."),
     Described("rukpak_bundledeployment_pending_timestamp_seconds", "gauge", ("name",), "Unix time since which a revision of a BundleDeployment waits for approval. No series while none waits."),
-    Described("rukpak_bundledeployments_unserved", "gauge", ("shard",), "BundleDeployments of a shard that no controller serves; reported by the default shard."),
     Described("rukpak_managed_objects", "gauge", ("state",), "Managed objects: healthy, progressing or failed; drifted and retained count some of them again."),
     Described("rukpak_bundledeployment_condition", "gauge", ("name", "type", "reason"), "Condition of a BundleDeployment: 1 True, 0 False, -1 Unknown. A missing condition has no series."),
     Described("rukpak_content_store_bytes", "gauge", (), "Bytes of fetched content on disk."),
@@ -134,8 +133,6 @@ class ProcessState:
     only_problems: bool = False
     """Whether only conditions of BundleDeployments with problems are reported."""
     shard: Shard = DEFAULT_SHARD
-    unserved: Callable[[], Mapping[str, int]] = dict
-    """BundleDeployments of each shard that no controller serves."""
 
 
 class Metrics(Observer):
@@ -290,8 +287,6 @@ class _ProcessStateCollector(Collector):
         yield _family("rukpak_build_info", {(state.version,): 1})
         if state.leading():
             yield from _collect_deployments(list(state.deployments()))
-            unserved: dict[tuple[str, ...], float] = {(shard,): number for shard, number in state.unserved().items()}
-            yield _family("rukpak_bundledeployments_unserved", unserved)
 
 
 def _collect_plugins(plugins: Sequence[Installed]) -> Iterator[Metric]:

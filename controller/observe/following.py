@@ -65,9 +65,7 @@ class Topic(Enum):
     CONTESTED = auto()
     """Wanted objects that have another owner or are being deleted."""
     DEPENDENCIES = auto()
-    """BundleDeployments of other shards, and other objects, that are waited for."""
-    GIVERS = auto()
-    """BundleDeployments of other shards that objects are taken from."""
+    """Objects that are waited for, other than BundleDeployments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ notifies nobody; `ManagedKinds` does that after the step. The rest of the contro
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -26,7 +27,6 @@ from rukpak.controller.formats.objects import BUILT_IN_GROUPS
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.kube.shard import DEFAULT_SHARD
 from rukpak.controller.kube.watch import Reflector
 from rukpak.controller.observe.definitions import Definition, Definitions, StorageClasses
 from rukpak.controller.observe.deployments import HealthCheck, SeenDeployments
@@ -628,9 +628,9 @@ class ManagedKinds:
         listener: Listener,
         evaluate: Evaluate,
         share: Callable[[str], str],
-        selector: str = DEFAULT_SHARD.objects_selector,
+        is_foreign: Callable[[str], bool],
     ) -> None:
-        self._selector, self._evaluate = selector, evaluate
+        self._is_foreign, self._evaluate = is_foreign, evaluate
         self._evaluations = Evaluations(self._judge, share, lambda: client.supervisor)
         self._client, self._registry = client, registry
         self._served, self._projection, self._listener = served, projection, listener
@@ -712,7 +712,7 @@ class ManagedKinds:
         reflector = Reflector[Record](
             self._client,
             resource.path(),
-            label_selector=self._selector,
+            label_selector=names.OWNER_LABEL,
             metadata=not full,
             project=lambda manifest: self._projection.project(manifest, resource, full=full),
             on_change=self._changed,
@@ -748,7 +748,8 @@ class ManagedKinds:
         before, now = self._registry.file(key, reflector)
         urgent = _plan_inputs(before) != _plan_inputs(now)
         if urgent or _health_inputs(before) != _health_inputs(now) or self._is_heeded(before, now):
-            for name in {record.owner for record in (before, now) if record and record.owner}:
+            owners = {record.owner for record in (before, now) if record and record.owner}
+            for name in itertools.filterfalse(self._is_foreign, owners):
                 self._listener.objects_changed(name, urgent=urgent)
         if now is None or (before and before.owner != now.owner):
             self._listener.cluster_changed()  # others that collided with it may be able to apply it now

@@ -73,7 +73,6 @@ _UID, _NAME, _MOST = 128, 256, 64
 longer ones, which then are those of nothing that we know."""
 _TREE_LEVELS = 220
 """Depth of fields that are read: objects of bundles have less, and others must not exhaust the stack."""
-_SHARD_FIELD = f"f:{names.OWNER_SHARD}"
 
 
 class Journal(Generic[Key]):
@@ -176,8 +175,6 @@ class Record:
     """Value of the owner label: the name of a BundleDeployment."""
     owner_uid: str = ""
     """The owner-uid annotation."""
-    shard: str = ""
-    """Value of the label of the shard of its owner."""
     controller_group: str = ""
     controller_kind: str = ""
     controller_name: str = ""
@@ -269,7 +266,6 @@ def project(
         finalizers=tuple(intern(each[:_NAME]) for each in texts(metadata.get("finalizers"))[:_MOST]),
         owner=intern(owner),
         owner_uid=intern(annotations.get(names.OWNER_UID, "")[:_UID]),
-        shard=intern(labels.get(names.OWNER_SHARD, "")),
         controller_group=intern(text(controller.get("apiVersion")).rpartition("/")[0]),
         controller_kind=intern(text(controller.get("kind"))),
         controller_name=intern(text(controller.get("name"))[:_NAME]),
@@ -357,23 +353,13 @@ def pass_on(live: Mapping[str, Any], managers: Container[str]) -> Mapping[str, A
 def entry_hash(entry: Entry | None) -> str:
     """Return the sha256 of the fields in an entry, in hex; empty for no entry.
 
-    It covers apiVersion and fieldsV1 in any order of keys, except the label of the shard. It does not cover the time,
-    which does not change when others take over fields.
+    It covers apiVersion and fieldsV1 in any order of keys, not the time, which does not change when others take over
+    fields.
     """
     if entry is None:
         return ""
-    fields = _without_shard(mapping(entry, "fieldsV1"))
+    fields = mapping(entry, "fieldsV1")
     return hashlib.sha256(canonical_json([entry.get("apiVersion", ""), fields])).hexdigest()
-
-
-def _without_shard(fields: Tree) -> Tree:
-    """Return fieldsV1 without the label of the shard, which changes when the BundleDeployment moves: no drift."""
-    metadata = mapping(fields, "f:metadata")
-    labels = mapping(metadata, "f:labels")
-    if _SHARD_FIELD not in labels:
-        return fields
-    others = {key: value for key, value in labels.items() if key != _SHARD_FIELD}
-    return {**fields, "f:metadata": {**metadata, "f:labels": others}}
 
 
 def is_scaled(manifest: Mapping[str, Any]) -> bool:

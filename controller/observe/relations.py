@@ -1,7 +1,6 @@
 """What BundleDeployments have to do with each other: `spec.dependsOn` and `spec.takeOver`. Pure, but for the indexer.
 
-Not here: what waits for a dependency (reconcile/gates.py), which objects pass (apply/ownership.py), and how one of
-another shard is followed (reconcile/inventory.py).
+Not here: what waits for a dependency (reconcile/gates.py), and which objects pass (apply/ownership.py).
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ This module only connects the parts that `__init__` lists.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +20,7 @@ from rukpak.controller.kube.cache import Trace, make_trace
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, Resource, read_kinds
-from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
+from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard
 from rukpak.controller.kube.watch import Reflector
 from rukpak.controller.observe.definitions import Definition, Definitions, StorageClasses
 from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, is_damaged, needs_pass, usable
@@ -65,16 +64,10 @@ class Watches:
     ) -> None:
         self._discovery, self._listener, self.shard = discovery, listener, shard
         self.evaluator = Evaluator()
-        self.unserved: frozenset[str] | None = None
-        """The other shards that nobody serves now; None while the default shard does not know yet."""
-        self.abandoned: frozenset[str] = frozenset()
-        """Those that nobody has served for a while."""
         self.history = 0
         """How often `refresh` was called: what was read before does not count any more."""
         self._relations = RelationsIndexer()
-        self._deployments = SeenDeployments(
-            client, self._deployment_changed, self._deployments_synced, shard, self._notify_dependents
-        )
+        self._deployments = SeenDeployments(client, self._deployment_changed, self._deployments_synced, shard)
         self._definitions = Definitions(client, self._definition_changed, self._definitions_settled)
         self._classes = StorageClasses(client, self._classes_changed, self._classes_settled)
         self._namespaces = _watch_changes(client, NAMESPACES, lambda _old, _new: listener.cluster_changed())
@@ -93,7 +86,7 @@ class Watches:
             listener=listener,
             evaluate=self.evaluator.evaluate,
             share=lambda name: share(found) if (found := self.outline(name)) else "",
-            selector=shard.objects_selector,
+            is_foreign=self._deployments.is_foreign,
         )
 
     def include(self, reflector: Reflector[Any]) -> None:
@@ -102,8 +95,7 @@ class Watches:
 
     def start(self) -> None:
         """Start to watch; returns immediately."""
-        for each in self._deployments.reflectors():
-            each.start()
+        self._deployments.reflector.start()
         self._definitions.reflector.start()
         for reflector in self._others:
             reflector.start()
@@ -116,8 +108,8 @@ class Watches:
         self.evaluator.stop()
 
     def _reflectors(self) -> list[Reflector[Any]]:
-        single = (self._definitions.reflector, self._classes.reflector)
-        return [*self._deployments.reflectors(), *single, *self._others, *self._registry.reflectors()]
+        single = (self._deployments.reflector, self._definitions.reflector, self._classes.reflector)
+        return [*single, *self._others, *self._registry.reflectors()]
 
     def stuck(self) -> list[str]:
         """Return the paths of the watches whose threads ended or hang."""
@@ -126,8 +118,6 @@ class Watches:
     def unsynced(self) -> list[str]:
         """Return the paths of the collections that are not synced yet, with the error if there is one."""
         missing = [reflector for reflector in self._reflectors() if reflector.started and not reflector.synced]
-        if self._deployments.lacks_field:
-            missing = [reflector for reflector in missing if reflector is not self._deployments.held]
         # What is forbidden or not served delays nothing, except BundleDeployments: without these there is no work.
         waiting = [each for each in missing if not each.denied or each is self._deployments.reflector]
         return [f"{each.path}{f' ({each.last_error})' if each.last_error else ''}" for each in waiting]
@@ -141,39 +131,40 @@ class Watches:
 
     @property
     def synced(self) -> bool:
-        """Whether all BundleDeployments of the shard are known."""
-        return self._deployments.synced
+        """Whether all BundleDeployments are known."""
+        return self._deployments.reflector.synced
 
     def deployment(self, name: str) -> BundleDeployment | None:
-        """Return the latest known state of a BundleDeployment; None if it does not exist or cannot be read."""
+        """Return the latest known state of a BundleDeployment of the shard.
+
+        None if it does not exist, has moved to another shard, or cannot be read.
+        """
         seen = self._deployments.get(name)
-        return seen.deployment if seen else None
+        return seen.deployment if seen and seen.served else None
 
     def outline(self, name: str) -> BundleDeployment | None:
-        """Return the same, with the status on the cluster, and without `config` and parameters if it is large.
+        """Return a BundleDeployment of any shard, with the status on the cluster; for frequent use.
 
-        For frequent use.
+        Without `config` and parameters if it is large or of another shard. None if it does not exist or cannot be read.
         """
         seen = self._deployments.get(name)
         return seen.outline if seen else None
 
     def outlines(self) -> list[BundleDeployment]:
-        """Return the outlines of all BundleDeployments that can be read, in no order."""
-        return self._deployments.outlines()
+        """Return the outlines of all BundleDeployments of the shard that can be read, in no order."""
+        return [seen.outline for seen in self._deployments.served() if seen.outline]
 
     def deployment_names(self) -> set[str]:
-        """Return the names of all BundleDeployments, including unreadable ones."""
-        return self._deployments.names()
+        """Return the names of all BundleDeployments of the shard, including unreadable ones."""
+        return {seen.name for seen in self._deployments.served()}
 
     def exists(self, name: str, uid: str) -> bool:
-        """Return whether a BundleDeployment with this name and UID exists, of whatever shard.
-
-        Raises: ApiError.
-        """
-        return self._deployments.exists(name, uid)
+        """Return whether a BundleDeployment with this name and UID exists, of whatever shard."""
+        seen = self._deployments.get(name)
+        return seen is not None and seen.uid == uid
 
     def dependency(self, name: str) -> Dependency | None:
-        """Return what others need to know of a BundleDeployment of the shard; None if it is not known."""
+        """Return what others need to know of a BundleDeployment of any shard; None if it does not exist."""
         seen = self._deployments.get(name)
         if seen is None:
             return None
@@ -181,50 +172,14 @@ class Watches:
             return Dependency((), "cannot be read")
         return dependency_of(usable(seen.outline))
 
-    def may_be_elsewhere(self, name: str) -> bool:
-        """Return whether another shard may have a BundleDeployment that this one does not know; sends no request."""
-        return self._deployments.may_be_elsewhere(name)
-
-    def read_elsewhere(self, name: str) -> SeenDeployment | None:
-        """Read a BundleDeployment of another shard; None if it does not exist.
-
-        Raises: ApiError.
-        """
-        return self._deployments.read_elsewhere(name)
-
     def dependents(self, name: str) -> list[str]:
-        """Return the names of the BundleDeployments of the shard that depend on one and stay, in order."""
+        """Return the names of the BundleDeployments that depend on one and stay, in order."""
         known = {each: self.outline(each) for each in self._relations.index(DEPENDENTS, name)}
         return [each for each, found in known.items() if not (found and found.metadata.deletion_timestamp)]
 
     def takers(self, name: str) -> list[str]:
-        """Return the names of the BundleDeployments of the shard that take over objects of one, in order."""
+        """Return the names of the BundleDeployments that take over objects of one, in order."""
         return self._relations.index(TAKERS, name)
-
-    def takers_elsewhere(self, name: str) -> list[BundleDeployment]:
-        """Read the BundleDeployments of other shards that take over objects of one.
-
-        Raises: ApiError.
-        """
-        found = self._deployments.list_elsewhere()
-        return [each for each in found if name in {giver.name for giver in each.spec.take_over}]
-
-    def count_foreign(self) -> Counter[str]:
-        """Return the number of BundleDeployments of each other shard, as far as this one knows them."""
-        return self._deployments.count_foreign()
-
-    def stand_in_for(self, unserved: Collection[str], abandoned: Collection[str]) -> None:
-        """Learn which other shards nobody serves now, and which of them nobody has served for a while.
-
-        Their BundleDeployments get a pass when that changes.
-        """
-        changed = (self.unserved or frozenset()) ^ set(unserved) | self.abandoned ^ set(abandoned)
-        self.unserved, self.abandoned = frozenset(unserved), frozenset(abandoned)
-        self._deployments.follow_abandoned(self.abandoned)
-        for name in self.deployment_names() if changed else ():
-            outline = self.outline(name)
-            if outline and wanted_shard(outline.metadata.labels) in changed:
-                self._listener.deployment_changed(name)
 
     def was_orphaned(self, name: str, uid: str) -> bool:
         """Return whether a BundleDeployment was deleted with `--cascade=orphan`, as far as its watch has shown."""
@@ -347,30 +302,28 @@ class Watches:
             self._listener.deployment_changed(name)
 
     def _deployment_changed(self, old: SeenDeployment | None, new: SeenDeployment | None) -> None:
-        if new is None and old:
+        if old and not (new and new.served):  # gone, or moved to another shard
             self._kinds.withdraw(old.name)
-        if new and new.outline:
+        if new and new.served and new.outline:
             self._prepare(new.outline)
             self._kinds.checks_changed(new.name, self._deployments.changed_checks(old, new))
         concerned = self._learn_relations(seen.name) if (seen := new or old) else set()
         if new and not self.synced:
             return  # it gets a pass with all others, once they are known
         for name in concerned:
-            self._listener.deployment_changed(name)
-        if seen and (needs_pass(old, new) or self._is_damaged(seen.name)):
+            if not self._deployments.is_foreign(name):
+                self._listener.deployment_changed(name)
+        is_ours = any(each and each.served for each in (old, new))
+        if seen and is_ours and (needs_pass(old, new) or self._is_damaged(seen.name)):
             self._listener.deployment_changed(seen.name)
 
     def _learn_relations(self, name: str) -> set[str]:
         """Learn what others depend on, and what may be taken over; returns the names of those that this concerns."""
-        seen = self._deployments.get(name)  # one that moves between shards is reported twice
+        seen = self._deployments.get(name)
         dependents, parties = self._relations.put(name, _relations_of(seen) if seen else None)
         if parties:
             self._listener.cluster_changed()  # what collided may be taken over now
         return parties | dependents
-
-    def _notify_dependents(self, name: str) -> None:
-        for each in self._relations.index(DEPENDENTS, name):
-            self._listener.deployment_changed(each)
 
     def _prepare(self, outline: BundleDeployment) -> None:
         """Watch the kinds that status names until a pass requires some, which a standby does not run."""
@@ -408,7 +361,7 @@ class Watches:
     def _served_kinds_changed(self) -> None:
         """Retry the kinds that were not served: they may be now."""
         self._discovery.invalidate()
-        reflectors: list[Reflector[Any]] = [*self._deployments.reflectors(), *self._registry.reflectors()]
+        reflectors: list[Reflector[Any]] = [self._deployments.reflector, *self._registry.reflectors()]
         for reflector in reflectors:
             if reflector.denied:
                 reflector.wake()

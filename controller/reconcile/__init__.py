@@ -6,7 +6,6 @@ object, and `status` what is reported. Steps are functions that take the context
 
     reconciler     find, plan, apply, report, write status, and when the next pass runs
 
-    shards         whether this shard may act, and the hand-over to another one
     settled        nothing to do, or only objects to repair
     finding        which revision is wanted: pinned, kept, or being built
     stored         the kept revisions, in memory while passes work on them

@@ -24,9 +24,8 @@ from rukpak.controller.building.config_values import needs_objects
 from rukpak.controller.building.request import are_checked
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.events import Note
-from rukpak.controller.kube.lease import Takeovers
 from rukpak.controller.kube.resources import GroupVersionKind, read_kinds
-from rukpak.controller.kube.shard import wanted_shard
+from rukpak.controller.kube.shard import shard_of
 from rukpak.controller.observe.explanations import Explainer
 from rukpak.controller.observe.following import ObjectFollower
 from rukpak.controller.observe.records import ObjectKey, Record
@@ -77,8 +76,6 @@ class Services:
     installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
     observer: Observer = DEAF
     """Gets durations of applying and pruning, and counts of drift."""
-    takeovers: Takeovers | None = None
-    """From shards that nobody serves; None without leader election, where no Lease says who has stopped."""
     abandoned: Callable[[], None]
     """Called when a BundleDeployment is gone without its teardown: its revisions are left."""
     now: Callable[[], datetime]
@@ -164,30 +161,28 @@ class Context:
         """Generation and annotation: when either changes, every failure is retried immediately."""
         return f"{self.deployment.metadata.generation} {self.requested_at}"
 
-    def report(self, result: Report | Deletion | InternalError, version: str = "") -> Self:
+    def report(self, result: Report | Deletion | InternalError) -> Self:
         """Write to status what the pass has achieved, if that changes it; returns the context with it.
 
         Args:
             result: all of it at the end of a pass; before the first apply, what must survive a kill.
-            version: the resourceVersion that must not have changed meanwhile; empty: any.
 
         Raises: ApiError.
         """
-        return self._write(summarize(self.deployment, result, self.now()), version)
+        return self._write(summarize(self.deployment, result, self.now()))
 
-    def note(self, version: str = "", **fields: object) -> Self:
+    def note(self, **fields: object) -> Self:
         """Write fields of status that must be there before they count; returns the context with them.
 
         Args:
-            version: as `report` takes it.
-            fields: of the model of status (rule 10: the account; the shard that may act).
+            fields: of the model of status (rule 10: the account).
 
         Raises: ApiError.
         """
-        return self._write(self.status.model_copy(update=fields), version)
+        return self._write(self.status.model_copy(update=fields))
 
-    def _write(self, status: Status, version: str) -> Self:
-        written = self.services.writer.write_status(self.deployment, status, version=version)
+    def _write(self, status: Status) -> Self:
+        written = self.services.writer.write_status(self.deployment, status)
         return replace(self, deployment=written)
 
     def record(self, notes: Iterable[Note]) -> None:
@@ -197,7 +192,7 @@ class Context:
     @property
     def owner(self) -> Owner:
         """The owner of its objects."""
-        return Owner(self.metadata.name, self.metadata.uid, self.status.shard)
+        return Owner(self.metadata.name, self.metadata.uid)
 
     @property
     def account(self) -> Account | None:
@@ -251,7 +246,7 @@ class Context:
             and seen.metadata.uid == self.metadata.uid
             and seen.metadata.generation == self.metadata.generation
             and seen.metadata.deletion_timestamp is None
-            and wanted_shard(seen.metadata.labels) == wanted_shard(self.metadata.labels)
+            and shard_of(seen.metadata.labels) == shard_of(self.metadata.labels)
         )
 
 

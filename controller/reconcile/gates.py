@@ -4,16 +4,17 @@ It waits for approval, then for the BundleDeployments and other objects that it 
 is also where `spec.paused` takes effect: nothing is applied then, and what is on the cluster is only compared.
 
 A revision that waits for approval is judged as far as reading allows, so that people know what they approve.
-BundleDeployments of other shards, and other objects, are read while something waits for them, and followed by name. Not
-here: the rules (revisions/approval.py, observe/relations.py, revisions/dependencies.py), when hooks run
-(hook_phases.py), and whether the account may act (planning.py).
+Objects that are no BundleDeployments are read while something waits for them, and followed by name. Not here: the rules
+(revisions/approval.py, observe/relations.py, revisions/dependencies.py), when hooks run (hook_phases.py), and whether the
+account may act (planning.py).
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
@@ -21,9 +22,8 @@ from rukpak.api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, PERMISSION_ITEM
 from rukpak.api.v1alpha2.types import NewPermissions, Pending
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.content.limits import visible
-from rukpak.controller.kube.resources import DEPLOYMENTS
 from rukpak.controller.observe.following import ObjectReference, Topic
-from rukpak.controller.observe.relations import MISSING, Dependency, dependency_of, find_cycle
+from rukpak.controller.observe.relations import MISSING, Dependency, find_cycle
 from rukpak.controller.permissions.permissions import added, digest_of, permissions_of, summarize
 from rukpak.controller.reconcile import hook_phases, stored
 from rukpak.controller.reconcile.context import Context
@@ -31,6 +31,7 @@ from rukpak.controller.reconcile.finding import Wanted
 from rukpak.controller.reconcile.memory import Preview
 from rukpak.controller.reconcile.planning import Work, preview_work
 from rukpak.controller.retries import SLOW_SECONDS
+from rukpak.controller.revisions.accounts import Seen
 from rukpak.controller.revisions.approval import REPLACED, Decision, decide
 from rukpak.controller.status.notes import note_on_approval
 from rukpak.controller.status.report import Held, describe_changes, list_some, short
@@ -257,16 +258,6 @@ def _denied(revision: Revision) -> BundleError:
     return BundleError(Reason.DENIED, f"spec.deniedRevision: revision {short(revision.digest)} was denied; {remedy}")
 
 
-@dataclass(slots=True)
-class _Found:
-    """The BundleDeployments that one depends on, directly or through others."""
-
-    known: dict[str, Dependency | None] = field(default_factory=dict)
-    """By name; None: it does not exist."""
-    read: dict[ObjectReference, str] = field(default_factory=dict)
-    """Those that no watch reports, and other objects, with the resourceVersion that was read; empty: none existed."""
-
-
 def _cyclic(context: Context, known: Mapping[str, Dependency | None]) -> BundleError | None:
     depends_on = {name: each.depends_on for name, each in known.items() if each}
     way = find_cycle({**depends_on, context.name: context.spec.required_deployments}, context.name)
@@ -276,11 +267,11 @@ def _cyclic(context: Context, known: Mapping[str, Dependency | None]) -> BundleE
     return BundleError(Reason.DEPENDENCY_CYCLE, message)
 
 
-def _unready(context: Context, found: _Found) -> BundleError | None:
+def _unready(context: Context, known: Mapping[str, Dependency | None], seen: Seen) -> BundleError | None:
     """Return what is waited for; raises BundleError if that cannot be known, as `find_waiting` does."""
     names = context.spec.required_deployments
-    waiting = [text for name in names if (text := _describe_dependency(name, found.known.get(name)))]
-    waiting += context.services.dependencies.find_waiting(context.deployment, found.read.__setitem__)
+    waiting = [text for name in names if (text := _describe_dependency(name, known.get(name)))]
+    waiting += context.services.dependencies.find_waiting(context.deployment, seen)
     if not waiting:
         return None
     message = f"spec.dependsOn: waiting for {list_some(waiting)}; continues when all of them are ready"
@@ -298,39 +289,29 @@ def find_dependency_hindrance(context: Context) -> BundleError | None:
 
     Raises: ApiError.
     """
-    found = _collect(context, asks=True)
+    known = _collect(context)
+    read: dict[ObjectReference, str] = {}
     try:
-        error = _cyclic(context, found.known) or _unready(context, found)
+        error = _cyclic(context, known) or _unready(context, known, read.__setitem__)
     except BundleError as refusal:
         error = refusal
-    read = found.read if error else {}
-    context.services.follower.follow(context.name, Topic.DEPENDENCIES, read, share=context.share)
+    context.services.follower.follow(context.name, Topic.DEPENDENCIES, read if error else {}, share=context.share)
     return error
 
 
 def find_dependency_cycle(context: Context) -> BundleError | None:
-    """Return an error if a BundleDeployment depends on itself, as far as the watches show; sends no request."""
-    return _cyclic(context, _collect(context, asks=False).known) if context.spec.depends_on else None
+    """Return an error if a BundleDeployment depends on itself; sends no request."""
+    return _cyclic(context, _collect(context)) if context.spec.depends_on else None
 
 
-def _collect(context: Context, *, asks: bool) -> _Found:
-    """Look up what one depends on, breadth first; with `asks` also in other shards."""
-    found, left = _Found(), list(context.spec.required_deployments)
-    while left and len(found.known) < MOST:
-        name = left.pop(0)
-        if name == context.name or name in found.known:
+def _collect(context: Context) -> dict[str, Dependency | None]:
+    """Look up what one depends on, directly or through others, breadth first; None for what does not exist."""
+    known: dict[str, Dependency | None] = {}
+    left = deque(context.spec.required_deployments)
+    while left and len(known) < MOST:
+        name = left.popleft()
+        if name == context.name or name in known:
             continue
-        dependency = context.services.watches.dependency(name)
-        if dependency is None and asks and context.services.watches.may_be_elsewhere(name):
-            dependency = _read(context, name, found)
-        found.known[name] = dependency
-        left.extend(dependency.depends_on if dependency else ())
-    return found
-
-
-def _read(context: Context, name: str, found: _Found) -> Dependency | None:
-    seen = context.services.watches.read_elsewhere(name)
-    found.read[ObjectReference("", name, resource=DEPLOYMENTS)] = seen.resource_version if seen else ""
-    if seen is None:
-        return None
-    return dependency_of(seen.outline) if seen.outline else Dependency((), "cannot be read")
+        known[name] = context.services.watches.dependency(name)
+        left.extend(found.depends_on if (found := known[name]) else ())
+    return known

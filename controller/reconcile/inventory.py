@@ -2,12 +2,12 @@
 
 Its kept revisions name its objects. Objects of kinds that the controller may not watch are read here, as the account,
 before a pass decides about them. Strays carry its marks although no revision names them, and are left alone. With
-`spec.takeOver`, objects pass from and to other BundleDeployments: those of the shard are watched anyway, one of another
-shard is read, and followed by name if it gives.
+`spec.takeOver`, objects pass from and to other BundleDeployments.
 
-Where two controllers act at once, by mistake or since one hung and came back, the watch of the second may not have
-shown what the first has done: `make_confirmation` binds what a pass creates and deletes to the BundleDeployment as the
-API server has it. An apply of an object that exists needs none of this: it is bound to the UID that was judged.
+Where two controllers act at once, as one has moved to another shard, by mistake, or since one hung and came back, the
+watch of the second may not have shown what the first has done: `make_confirmation` binds what a pass creates, deletes
+and applies over another revision to the BundleDeployment as the API server has it. A repair needs none of this: it is
+bound to the UID that was judged, and both want the same.
 A request that was sent before may still arrive after the other one has pruned. Its object is pruned by the next pass of
 either, because the terms of the installed revision name the objects of earlier ones (`Terms.past`). It becomes a stray
 if nobody watches its kind any more, if more names were needed than fit, or if the revision that named it was lost.
@@ -21,7 +21,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
@@ -47,8 +46,7 @@ from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.events import Note
-from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource, read_kinds
-from rukpak.controller.observe.following import ObjectReference, Topic
+from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from rukpak.controller.observe.records import ObjectKey, Record
 from rukpak.controller.observe.relations import find_hindrance
 from rukpak.controller.reconcile import stored
@@ -312,13 +310,8 @@ def notes_on_strays(context: Context) -> list[Note]:
 
 
 def find_hand_over(context: Context) -> HandOver:
-    """Return the BundleDeployments from which and to which objects may pass.
-
-    Raises: ApiError.
-    """
-    read: dict[ObjectReference, str] = {}
-    found = [_find_giver(context.services, each.name, read) for each in context.spec.take_over]
-    context.services.follower.follow(context.name, Topic.GIVERS, read, share=context.share)
+    """Return the BundleDeployments from which and to which objects may pass."""
+    found = [context.services.watches.outline(each.name) for each in context.spec.take_over]
     return HandOver(
         givers={giver.metadata.name: _describe_giver(context.services, giver) for giver in found if giver},
         takers=frozenset(context.services.watches.takers(context.name)),
@@ -356,16 +349,9 @@ def describe_awaited_takers(context: Context, left: Collection[ObjectKey]) -> st
 
 
 def _all_takers(context: Context) -> Iterator[BundleDeployment]:
-    """Yield those that still take from a BundleDeployment, of whatever shard.
-
-    Raises: ApiError, also while iterating.
-    """
+    """Yield those that still take from a BundleDeployment."""
     known = (context.services.watches.outline(name) for name in context.services.watches.takers(context.name))
     yield from (each for each in known if each and _still_takes(each))
-    if not context.memory.deletion.has_no_other_takers:  # asked once if there are none, since it is a LIST
-        others = [each for each in context.services.watches.takers_elsewhere(context.name) if _still_takes(each)]
-        context.memory.deletion.has_no_other_takers = not others
-        yield from others
 
 
 def _named_by(context: Context, taker: BundleDeployment) -> frozenset[ObjectKey] | None:
@@ -381,15 +367,6 @@ def _named_by(context: Context, taker: BundleDeployment) -> frozenset[ObjectKey]
     return known
 
 
-def _find_giver(services: Services, name: str, read: dict[ObjectReference, str]) -> BundleDeployment | None:
-    known = services.watches.outline(name)
-    if known or not services.watches.may_be_elsewhere(name):
-        return known
-    seen = services.watches.read_elsewhere(name)
-    read[ObjectReference("", name, resource=DEPLOYMENTS)] = seen.resource_version if seen else ""
-    return seen.outline if seen else None
-
-
 def _describe_giver(services: Services, giver: BundleDeployment) -> Giver:
     completed = services.accounts.policy.complete(giver)
     account = account_in(completed.spec)
@@ -402,14 +379,8 @@ def _describe_giver(services: Services, giver: BundleDeployment) -> Giver:
 
 
 def _takes(services: Services, name: str) -> Exists:
-    """Return a function that asks about each BundleDeployment of another shard once."""
-
-    @cache
     def _takes_from(taker: str, uid: str) -> bool:
         found = services.watches.outline(taker)
-        if found is None and services.watches.may_be_elsewhere(taker):
-            seen = services.watches.read_elsewhere(taker)
-            found = seen.outline if seen else None
         givers = {each.name for each in found.spec.take_over} if found else set()
         return found is not None and found.metadata.uid == uid and name in givers
 

@@ -231,8 +231,6 @@ class Teardown:
     """Objects that the account may not delete, and leaves to the garbage collector or to users."""
     named_by_takers: dict[str, frozenset[ObjectKey]] = field(default_factory=dict)
     """The objects in the revisions of those that take over its objects, by digest."""
-    has_no_other_takers: bool = False
-    """No BundleDeployment of another shard takes over its objects."""
     orphaned: bool = False
     """`--cascade=orphan` was requested; the garbage collector removes the finalizer that says so."""
 
@@ -251,10 +249,8 @@ class Memory:
     drift: DriftCounter = field(default_factory=DriftCounter)
     hooks: HookProgress = field(default_factory=HookProgress)
     deletion: Teardown = field(default_factory=Teardown)
-    is_own: bool = False
-    """This process has acted for it while it had the label of its shard."""
     torn_down: bool = False
-    """None of its objects is left at its deletion, or they were handed over to another shard."""
+    """None of its objects is left at its deletion."""
     checked_account: Account | None = None
     """The account of the last pass, unless it lacks rights to repair what is installed."""
     preview: Preview | None = None

@@ -18,7 +18,7 @@ from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.plan import Action, OvertakenError
 from rukpak.controller.bugs import InternalError, keep_first
 from rukpak.controller.kube.client import ApiError
-from rukpak.controller.reconcile import deletion, gates, settled, shards, stored
+from rukpak.controller.reconcile import deletion, gates, settled, stored
 from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNLISTED, UNSYNCED, Context, Requeue, Services
 from rukpak.controller.reconcile.finding import find_wanted, poll_sources, seconds_to_poll
 from rukpak.controller.reconcile.installation import announce, apply, watch_contested
@@ -91,19 +91,14 @@ class Reconciler:
         return Context(deployment=deployment, memory=memory, services=self._services)
 
     def _act(self, context: Context) -> Requeue:
-        """Advance or tear down a BundleDeployment, unless another shard has it."""
-        taken = shards.take(context)
-        if taken is None:
-            return self._forget(context.name)
-        if isinstance(taken, Requeue):
-            return taken
-        if taken.metadata.deletion_timestamp is None:
-            return self._advance(taken)
-        self._services.background.cancel(taken.name)  # it needs no content any more
-        self._services.access.watch_secrets(taken.name, ())
-        self._services.configs.release(taken.name)
-        requeue = deletion.tear_down(taken)
-        watch_contested(taken)
+        """Advance or tear down a BundleDeployment."""
+        if context.metadata.deletion_timestamp is None:
+            return self._advance(context)
+        self._services.background.cancel(context.name)  # it needs no content any more
+        self._services.access.watch_secrets(context.name, ())
+        self._services.configs.release(context.name)
+        requeue = deletion.tear_down(context)
+        watch_contested(context)
         return requeue
 
     def _advance(self, context: Context) -> Requeue:
@@ -166,16 +161,15 @@ class Reconciler:
 
     def _forget(self, name: str) -> Requeue:
         services = self._services
-        if services.takeovers:
-            services.takeovers.end(name)
         services.background.cancel(name)
         services.follower.release(name)
         services.large.leave(name)
         services.accounts.note(name, ())
         services.watches.release(name)
         services.installed.keep(name, None)
-        memory = self._memories.drop(name)
-        if memory and not memory.torn_down:  # a user has removed its finalizer
+        memory, left = self._memories.drop(name), services.watches.outline(name)
+        has_moved = memory is not None and left is not None and left.metadata.uid == memory.uid  # to another shard
+        if memory and not (memory.torn_down or has_moved):  # a user has removed its finalizer
             services.abandoned()
         return NEVER
 

@@ -84,20 +84,6 @@ def _progress_of_deletion(deletion: Deletion) -> tuple[Reason, str]:
     return Reason.DELETING, f"{left} left to delete{f'; {awaited}' if deletion.awaited else ''}"
 
 
-def conditions_of_move(deployment: BundleDeployment, shard: str, now: datetime) -> tuple[Condition, ...]:
-    """Return the conditions of a BundleDeployment that was handed over to another shard, until that has taken it."""
-    kept = [condition for condition in deployment.status.conditions if condition.type != ConditionType.READY]
-    whose = f"shard {quote(shard)}" if shard else "the default shard"
-    message = (
-        f"handed over to {whose}, whose controller has not taken it yet; nothing is repaired or deleted until then; if "
-        f"this persists, start that controller, or correct the label {names.SHARD}"
-    )
-    return (
-        *kept,
-        *_conditions(deployment, [Finding(ConditionType.READY, "Unknown", Reason.HANDED_TO_SHARD, message)], now),
-    )
-
-
 def conditions_of_bug(deployment: BundleDeployment, error: BundleError, now: datetime) -> tuple[Condition, ...]:
     """Return the conditions after a pass that a bug ended: all but those of its progress keep their last state."""
     replaced = (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)

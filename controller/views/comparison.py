@@ -35,7 +35,7 @@ from rukpak.controller.views.texts import SHOWN, WIDTH, Color, to_yaml
 Manifest = Mapping[str, Any]
 SERVER_METADATA = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"})
 """Fields of metadata that only the server sets."""
-_LABELS = frozenset({names.OWNER_LABEL, names.OWNER_SHARD})
+_LABELS = frozenset({names.OWNER_LABEL})
 # LAST_APPLIED also has the values of Secrets.
 _ANNOTATIONS = frozenset({names.APPLIED_DIGEST, names.OWNER_UID, names.HOOK_RUN, names.RELEASED_FROM, LAST_APPLIED})
 _FIRST = ("apiVersion", "kind", "metadata")

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from hack.control_plane.prometheus import Prometheus
-from rukpak.api.names import GROUP, PLURAL, SHARD
+from rukpak.api.names import GROUP, PLURAL
 from rukpak.controller.playground.cluster import ControlPlane
 from rukpak.controller.playground.processes import free_ports, make_owned_folder, take_away
 from rukpak.controller.playground.settings import Settings
@@ -372,12 +372,6 @@ def test_since_when_a_revision_waits_for_approval(watched: Watched) -> None:
     deployed.change(approvedRevision=second["revision"])
     deployed.wait_ready()
     watched.wait_for(f"absent({waiting})")
-
-
-def test_bundles_of_a_shard_that_no_controller_serves(watched: Watched) -> None:
-    for count in (1, 2):
-        watched.world.deploy(config_map("settings"), labels={SHARD: "nobody"})
-        watched.wait_for('max(rukpak_bundledeployments_unserved{shard="nobody"})', count)
 
 
 def test_another_leader_tells_what_the_first_told(watched: Watched) -> None:

@@ -28,7 +28,7 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
 from rukpak.controller.kube.shard import DEFAULT_SHARD
-from rukpak.controller.observe.deployments import SeenDeployment, make_seen, usable
+from rukpak.controller.observe.deployments import make_seen, usable
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.observe.health.rules import assess, matching, needs_full_object
 from rukpak.controller.observe.health.verdict import Context, Verdict
@@ -362,8 +362,6 @@ class FakeWatches:
         """The outdated record that is still seen of an object."""
         self.silent: dict[str, Json] = {}
         """By name, BundleDeployments as a watch still shows them that has been silent since."""
-        self.elsewhere: set[str] = set()
-        """Names of BundleDeployments that belong to another shard, if they exist."""
         self.orphaned: set[str] = set()
         """The UIDs of BundleDeployments whose finalizer `orphan` was seen."""
         self.late_namespaces: set[str] = set()
@@ -373,10 +371,6 @@ class FakeWatches:
         self.evaluator = SimpleNamespace(find_problem=expressions.find_problem, evaluate=expressions.evaluate)
         self.served = _FakeServedKinds(cluster, self)
         self.shard = DEFAULT_SHARD
-        self.unserved: frozenset[str] | None = frozenset()
-        """The other shards that nobody serves now."""
-        self.abandoned: frozenset[str] = frozenset()
-        """Those that nobody has served for a while."""
 
     @property
     def watches(self) -> Watches:
@@ -388,8 +382,8 @@ class FakeWatches:
         self.history += 1
 
     def deployment(self, name: str) -> BundleDeployment | None:
-        value = self._value_of(name)
-        return usable(read(value)) if value else None
+        found = self.outline(name)
+        return usable(found) if found and self.shard.serves(found.metadata.labels) else None
 
     def outline(self, name: str) -> BundleDeployment | None:
         value = self._value_of(name)
@@ -400,7 +394,8 @@ class FakeWatches:
 
     def confirm(self, name: str, seconds: float) -> BundleDeployment | None:
         self.silent.pop(name, None)  # it is read
-        return self.deployment(name)
+        found = self.outline(name)
+        return usable(found) if found else None
 
     def deployment_names(self) -> set[str]:
         return {value["metadata"]["name"] for value in self._values() if value["kind"] == names.KIND}
@@ -410,15 +405,8 @@ class FakeWatches:
         return deployment is not None and deployment.metadata.uid == uid
 
     def dependency(self, name: str) -> Dependency | None:
-        found = self.deployment(name) if name not in self.elsewhere else None
-        return dependency_of(found) if found else None
-
-    def may_be_elsewhere(self, name: str) -> bool:
-        return name in self.elsewhere
-
-    def read_elsewhere(self, name: str) -> SeenDeployment | None:
-        value = self._cluster.objects.get(DEPLOYMENTS.path(name=name))
-        return make_seen(value) if value else None
+        found = self.outline(name)
+        return dependency_of(usable(found)) if found else None
 
     def dependents(self, name: str) -> list[str]:
         found = [self.outline(each) for each in sorted(self.deployment_names())]
@@ -427,10 +415,6 @@ class FakeWatches:
     def takers(self, name: str) -> list[str]:
         found = [self.outline(each) for each in sorted(self.deployment_names())]
         return [o.metadata.name for o in found if o and name in {each.name for each in o.spec.take_over}]
-
-    def takers_elsewhere(self, name: str) -> list[BundleDeployment]:
-        found = [self.deployment(each) for each in sorted(self.elsewhere)]
-        return [each for each in found if each and name in {giver.name for giver in each.spec.take_over}]
 
     def was_orphaned(self, name: str, uid: str) -> bool:
         return uid in self.orphaned
@@ -480,7 +464,6 @@ class FakeWatches:
 
     def _seen(self, name: str) -> dict[ObjectKey, Record]:
         values = [value for value in self._values() if value["kind"] != names.KIND]
-        values = [value for value in values if _shard_of(value) == self.shard.name]
         records = [*(_record(value) for value in values if value["kind"] not in self.denied), *self.told.values()]
         known = (record for record in records if record.owner == name and record.key.kind not in self.failing)
         seen = {record.key: record for record in known} | self.behind
@@ -546,11 +529,6 @@ def _is_met(requirement: str, labels: Mapping[str, str]) -> bool:
     if key.endswith("!"):
         return labels.get(key[:-1]) != wanted
     return key in labels and wanted in ("", labels[key])
-
-
-def _shard_of(value: Json) -> str:
-    found: str = (value["metadata"].get("labels") or {}).get(names.OWNER_SHARD, "")
-    return found
 
 
 def _record(value: Json) -> Record:

@@ -459,7 +459,7 @@ _ENTRY = {
     "time": _TIME,
     "fieldsV1": {
         "f:metadata": {
-            "f:labels": {"f:app": {}, f"f:{names.OWNER_SHARD}": {}},
+            "f:labels": {"f:app": {}},
             "f:finalizers": {'v:"example.com/f"': {}},
         },
         "f:data": {"f:a": {}},
@@ -509,7 +509,7 @@ def _live(item: dict[str, Any]) -> dict[str, Any]:
             {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "name": "web", "uid": "o", "controller": True}
         ],
     }
-    labels = {**metadata["labels"], names.OWNER_LABEL: "web", names.OWNER_SHARD: "a", "pod-template-hash": "a"}
+    labels = {**metadata["labels"], names.OWNER_LABEL: "web", "pod-template-hash": "a"}
     notes = {
         **metadata["annotations"],
         names.OWNER_UID: "o",
@@ -605,7 +605,6 @@ DEPLOYMENT: dict[str, Any] = {
         "objects": {"total": 1},
         "pending": {"revision": _DIGEST, "since": _TIME},
         "managedState": "v2:sha256:a",
-        "shard": "a",
         "warnings": ["a"],
     },
 }

@@ -27,7 +27,6 @@ from rukpak.controller.building.request import BuildContext, Pins, Request, Reso
 from rukpak.controller.building.revision import PackedRevision, Revision, pack
 from rukpak.controller.formats.applicable import make_applicable, revision_digest
 from rukpak.controller.kube.events import EventRecorder, Note, Regarding
-from rukpak.controller.kube.lease import Takeovers
 from rukpak.controller.kube.resources import DEPLOYMENTS, SECRETS
 from rukpak.controller.observe.explanations import Explainer
 from rukpak.controller.observe.following import GrantWatches, ObjectFollower, ObjectReference, Seen, Topic
@@ -246,23 +245,6 @@ class SeenSecrets(RevisionSecrets):
     learn_gone = learn  # type: ignore[assignment]
 
 
-class Leases:
-    """Stands for Takeovers: a test says which Leases are free."""
-
-    def __init__(self) -> None:
-        self.free: set[str] = set()
-        """Shards that nobody serves."""
-        self.waiting: dict[str, str] = {}
-        """The shard that each BundleDeployment waits for."""
-
-    def wait(self, shard: str, name: str) -> bool:
-        self.waiting[name] = shard
-        return shard in self.free
-
-    def end(self, name: str) -> None:
-        self.waiting.pop(name, None)
-
-
 class Told:
     """Stands for an EventRecorder: keeps the notes."""
 
@@ -281,7 +263,6 @@ class World:
         self.watches = FakeWatches(self.cluster)
         self.shelf, self.background, self.events = Shelf(), AtOnce(), Told()
         self.policy, self.grants, self.sweeps = AccountPolicy(), Grants(), Asked()
-        self.leases = Leases()
         self.seconds = 0.0
         self.admission, self.woken = Admission(1 << 40), list[str]()
         self.installed_bytes = MOST_BYTES
@@ -325,7 +306,6 @@ class World:
             writer=writer,
             retries=lambda: Retries(lambda: self.seconds, jitter=lambda: 1.0),
             installed=self.installed,
-            takeovers=cast("Takeovers", self.leases),
             abandoned=self.sweeps.ask,
             now=self.now,
         )

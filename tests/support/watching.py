@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rukpak.api import names
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.playground.waiting import wait_for
@@ -61,9 +63,9 @@ class Told:
 class ToldWatches(Watches):
     """Watches that report when their listener has been notified of the first lists, which is after these are known."""
 
-    def __init__(self, client: Client, discovery: Discovery, listener: Told) -> None:
+    def __init__(self, client: Client, discovery: Discovery, listener: Told, shard: Shard) -> None:
         self.all_are_told, self.kinds_are_told = threading.Event(), threading.Event()
-        super().__init__(client, discovery, listener)
+        super().__init__(client, discovery, listener, shard)
 
     def _deployments_synced(self) -> None:
         super()._deployments_synced()
@@ -77,11 +79,11 @@ class ToldWatches(Watches):
 class World:
     """Watches of a small API server; its kinds are those of a FakeCluster."""
 
-    def __init__(self, api: FakeApi) -> None:
+    def __init__(self, api: FakeApi, shard: Shard = DEFAULT_SHARD) -> None:
         self.api, self.cluster, self.told = api, FakeCluster(CONFIG_MAPS, WORKLOADS, WIDGET, CLAIM_RESOURCE), Told()
         client = api.client()
         client.on_restored = lambda: self.told.heard.append("restored")
-        self.watches = ToldWatches(client, self.cluster.discovery, self.told)
+        self.watches = ToldWatches(client, self.cluster.discovery, self.told, shard)
 
     def deployment(self, name: str = "shop", **parts: Any) -> None:
         value = manifest(name, **parts)
@@ -119,6 +121,15 @@ class World:
         """Wait for a notification; return all so far."""
         self.wait(lambda: text in self.told.heard, text)
         return self.told.taken()
+
+
+@contextmanager
+def serving(shard: Shard = DEFAULT_SHARD) -> Iterator[World]:
+    """Make the watches of the controller of a shard."""
+    with FakeApi(DEPLOYMENTS, MAPS, WEBS, WIDGETS, NEW_WIDGETS, CLAIMS, CLASSES, *OTHERS) as api:
+        made = World(api, shard)
+        yield made
+        made.watches.stop()
 
 
 def define(world: World, *, stored: str = "v1", announces: str = "") -> None:

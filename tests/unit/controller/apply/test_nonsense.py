@@ -63,7 +63,7 @@ from tests.support.nonsense import (
 )
 
 Item = dict[str, Any]
-OWNER = Owner("web", "o", "a")
+OWNER = Owner("web", "o")
 MANAGER = "rukpak/web"
 RULES = [
     {"group": "apps", "kind": "Deployment", "name": "web", "paths": ["spec.replicas", 'metadata.annotations["a"]']},

@@ -168,11 +168,8 @@ def test_one_whose_shard_no_controller_serves_is_named(
     assert main(["status"]) == 0
     assert capsys.readouterr().err == (
         'rukpak status: shop: no controller serves the shard "blue"; start one with "--shard blue", or change the '
-        "label core.rukpak.io/shard; meanwhile the default shard acts\n"
+        "label core.rukpak.io/shard\n"
     )
-    cluster.patch(DEPLOYMENTS.path(name="shop"), {"status": {"shard": "blue"}})
-    main(["status"])
-    assert capsys.readouterr().err.endswith("or change the label core.rukpak.io/shard\n")
     put_in_shard(cluster, "No_Name")
     main(["status"])
     assert '"No_Name"; that cannot be the name of one' in capsys.readouterr().err
@@ -197,7 +194,7 @@ def test_one_whose_shard_is_served_is_not_named(cluster: FakeCluster, capsys: py
     assert main(["status", "shop"]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
-    assert "Shard:     blue, still held by the default one\n" in captured.out
+    assert "Shard:     blue\n" in captured.out
 
 
 def test_without_the_right_to_read_leases_nothing_is_said(

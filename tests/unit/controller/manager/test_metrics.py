@@ -56,7 +56,6 @@ def serve(
         confinement={"landlock": 7, "seccomp": 1, "network_namespace": 0},
         only_problems=only_problems,
         shard=Shard(shard),
-        unserved=lambda: {"b": 3},
     )
     metrics.serve(state)
 
@@ -248,11 +247,3 @@ def test_all_samples_of_a_named_shard_have_its_name() -> None:
     told = [line for line in metrics.scrape().decode().splitlines() if not line.startswith("#")]
     assert [line for line in told if 'shard="blue"' not in line] == []
     assert 'leader_election_master_status{name="rukpak-blue",shard="blue"} 1.0' in told
-
-
-def test_the_default_shard_counts_what_no_controller_serves() -> None:
-    metrics = Metrics()
-    serve(metrics)
-    assert samples(metrics)['rukpak_bundledeployments_unserved{shard="b"}'] == 3
-    serve(standby := Metrics(), leading=False)
-    assert "unserved" not in str(samples(standby))

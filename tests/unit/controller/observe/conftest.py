@@ -4,13 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.fake_api import FakeApi
-from tests.support.watching import CLAIMS, CLASSES, DEPLOYMENTS, MAPS, NEW_WIDGETS, OTHERS, WEBS, WIDGETS, World
+from tests.support.watching import World, serving
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    with FakeApi(DEPLOYMENTS, MAPS, WEBS, WIDGETS, NEW_WIDGETS, CLAIMS, CLASSES, *OTHERS) as api:
-        made = World(api)
+    with serving() as made:
         yield made
-        made.watches.stop()

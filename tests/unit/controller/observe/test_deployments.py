@@ -16,7 +16,7 @@ from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployment
 from rukpak.controller.playground.waiting import wait_for
 from tests.support.deployments import DIGEST, manifest
 from tests.support.fake_api import FakeApi
-from tests.support.watching import CONFIG_MAP, DEPLOYMENTS, World
+from tests.support.watching import CONFIG_MAP, DEPLOYMENTS, World, serving
 
 
 class Change(NamedTuple):
@@ -38,7 +38,6 @@ CHANGES = [
     Change("our own status does not", {"status": {"revision": "sha256:" + "a" * 64}}, needs_pass=False),
     Change("another annotation does not", {"metadata": {"annotations": {"example.com/a": "b"}}}, needs_pass=False),
     Change("so does the label of another shard", {"metadata": {"labels": {names.SHARD: "b"}}}, needs_pass=True),
-    Change("so does the record of another shard", {"status": {"shard": "b"}}, needs_pass=True),
     Change("a label does not", {"metadata": {"labels": {"a": "b"}}}, needs_pass=False),
 ]
 
@@ -297,7 +296,7 @@ def test_an_outline_of_large_metadata_has_what_is_asked_for_and_the_whole_is_who
         "labels": {names.SHARD: "blue", **{f"a{number}": "" for number in range(5_000)}},
         "finalizers": [*(f"example.com/a{number}" for number in range(5_000)), names.FINALIZER],
     }
-    found = make_seen(manifest(metadata=metadata))
+    found = make_seen(manifest(metadata=metadata), Shard("blue"))
     assert found.outline is not None
     assert found.outline.metadata.labels == {names.SHARD: "blue"}
     assert found.outline.metadata.annotations == {names.RECONCILE_REQUESTED_AT: "now"}
@@ -339,41 +338,66 @@ def test_another_large_config_asks_for_a_pass(world: World) -> None:
     assert len(found.spec.config["values"]["a"]) == 50_000
 
 
-class Shards(NamedTuple):
+class Move(NamedTuple):
     name: str
-    label: str
-    recorded: str
-    knows: bool
+    shard: str
+    before: str | None
+    after: str | None
+    heard: bool
+    served: bool
 
 
-SHARDS = [
-    Shards("one of the shard is known", "a", "a", knows=True),
-    Shards("so is one that waits for another", "a", "b", knows=True),
-    Shards("and one that has moved and is still held", "b", "a", knows=True),
-    Shards("one that was handed over is forgotten", "b", "b", knows=False),
+MOVES = [
+    Move("one that comes gets a pass", "a", None, "a", heard=True, served=True),
+    Move("so does one that comes from another shard", "a", "b", "a", heard=True, served=True),
+    Move("and one that goes, which is its last", "a", "a", "b", heard=True, served=False),
+    Move("one that comes back to the default shard gets a pass", "", "a", None, heard=True, served=True),
+    Move("so does one that leaves it", "", None, "a", heard=True, served=False),
+    Move("one between two others gets none", "a", "b", "c", heard=False, served=False),
+    Move("nor does one that stays in another shard", "a", "b", "b", heard=False, served=False),
 ]
 
 
-@pytest.mark.parametrize("case", SHARDS, ids=attrgetter("name"))
-def test_what_the_reply_to_a_write_says_about_shards(case: Shards) -> None:
-    with FakeApi(DEPLOYMENTS) as api:
-        seen = SeenDeployments(api.client(), lambda _old, _new: None, lambda: None, Shard("a"))
-        before, labels = {"labels": {names.SHARD: "a"}, "resourceVersion": "7"}, {names.SHARD: case.label}
-        seen.learn(manifest(metadata=before, status={"shard": "a"}))
-        now = {"labels": labels, "resourceVersion": "8"}
-        seen.learn(manifest(metadata=now, status={"shard": case.recorded}))
-        found = seen.get("shop")
-        assert (found is not None) is case.knows
-        assert found is None or found.resource_version == "8"
+@pytest.mark.parametrize("case", MOVES, ids=attrgetter("name"))
+def test_who_looks_at_one_that_moves(case: Move) -> None:
+    with serving(Shard(case.shard)) as world:
+        own = {"labels": {names.SHARD: case.shard} if case.shard else {}}
+        world.deployment(metadata=_labeled(case.before))
+        world.deployment("other", metadata=own)
+        world.start()
+        world.hear("deployment other")
+        world.wait(lambda: world.watches.outline("shop"), "it is known, whoever serves it")
+        world.told.heard.clear()
+
+        world.deployment(metadata={**_labeled(case.after), "generation": 2})
+        world.deployment("marker", metadata=own)
+        assert ("deployment shop" in world.hear("deployment marker")) is case.heard
+        assert (world.watches.deployment("shop") is not None) is case.served
+        assert world.watches.deployment_names() == {"other", "marker", *(["shop"] if case.served else [])}
+        assert world.watches.exists("shop", "uid-shop")
+        assert not world.watches.exists("shop", "another")
 
 
-def test_whether_one_of_another_shard_exists_is_asked_of_the_api_server() -> None:
-    with FakeApi(DEPLOYMENTS) as api:
-        seen = SeenDeployments(api.client(), lambda _old, _new: None, lambda: None, Shard("a"))
-        api.documents = {f"{DEPLOYMENTS}/shop": (manifest(), "")}
-        assert seen.exists("shop", "uid-shop")
-        assert not seen.exists("shop", "another")
-        assert not seen.exists("bar", "uid-bar")
+def _labeled(shard: str | None) -> dict[str, Any]:
+    return {"labels": {names.SHARD: shard} if shard else {}}
+
+
+def test_of_one_of_another_shard_only_the_outline_is_kept() -> None:
+    spec = {
+        "config": {"values": {"a": ["b"] * 50_000}},
+        "healthChecks": [{"kind": "b", "healthy": [{"condition": {"type": "a", "status": "True"}}]}],
+        "dependsOn": [{"name": "database"}],
+    }
+    value = manifest(metadata={"labels": {names.SHARD: "b"}}, spec=spec)
+    found = make_seen(value, Shard("a"))
+    assert (found.served, found.packed, found.checks) == (False, b"", ())
+    assert found.outline is not None
+    assert (found.outline.spec.config, found.outline.spec.sources) == ({}, ())
+    assert found.outline.spec.required_deployments == ("database",)
+    own = make_seen(value, Shard("b"))
+    assert own.served
+    assert own.packed
+    assert own.checks
 
 
 def test_one_is_read_again_unless_a_reply_is_as_new() -> None:

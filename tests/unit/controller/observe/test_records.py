@@ -178,12 +178,3 @@ def test_the_hash_is_of_what_an_entry_claims() -> None:
         len({entry_hash(entry) for entry in (ENTRY, {**ENTRY, "apiVersion": "v2"}, {**ENTRY, "fieldsV1": {}}, None)})
         == 4
     )
-
-
-def test_the_label_of_a_shard_is_no_part_of_the_hash_of_an_entry() -> None:
-    def _hash(*labels: str) -> str:
-        return entry_hash(
-            {"apiVersion": "v1", "fieldsV1": {"f:metadata": {"f:labels": {f"f:{each}": {} for each in labels}}}}
-        )
-
-    assert _hash(names.OWNER_LABEL, names.OWNER_SHARD) == _hash(names.OWNER_LABEL) != _hash(names.SHARD)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from rukpak.api import names
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.resources import DEPLOYMENTS
-from rukpak.controller.observe.following import ObjectReference, Topic
+from rukpak.controller.observe.following import Topic
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.revisions import dependencies
 from tests.support.deployments import manifest
@@ -226,24 +227,17 @@ def test_a_cycle_is_reported_on_what_is_installed_which_is_repaired(world: World
     assert world.conditions == READY
 
 
-def test_one_of_another_shard_is_read_and_followed_while_it_is_waited_for(world: World) -> None:
-    world.watches.elsewhere = {"database"}
+def test_one_of_another_shard_is_waited_for_like_any_other(world: World) -> None:
+    put_database(world, "False", "Progressing")
+    world.cluster.patch(DEPLOYMENTS.path(name="database"), {"metadata": {"labels": {names.SHARD: "a"}}})
     world.wish("v1", dependsOn=ON_DATABASE)
     world.settle()
-    followed = ObjectReference("", "database", resource=DEPLOYMENTS)
-    assert world.conditions == WAITS
-    assert world.follower.seen(Topic.DEPENDENCIES) == {followed: ""}
-
-    put_database(world, "False", "Progressing")
-    world.settle()
     assert '"database" (Progressing)' in world.message("Ready")
-    version = world.cluster.objects[DEPLOYMENTS.path(name="database")]["metadata"]["resourceVersion"]
-    assert world.follower.seen(Topic.DEPENDENCIES) == {followed: version}
 
     put_database(world)
+    world.cluster.patch(DEPLOYMENTS.path(name="database"), {"metadata": {"labels": {names.SHARD: "a"}}})
     world.settle()
     assert world.conditions == READY
-    assert world.follower.seen(Topic.DEPENDENCIES) == {}
 
 
 def test_a_deletion_names_what_depends_on_it(world: World) -> None:

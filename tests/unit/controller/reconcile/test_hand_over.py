@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rukpak.api import names
 from rukpak.controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import manifest
 from tests.support.reconciling import World
@@ -25,18 +26,18 @@ def world() -> Iterator[World]:
     made.applier.stop()
 
 
-def delete(world: World, *, paused: bool = True, elsewhere: bool = False, **taker: Any) -> None:
-    world.cluster.put(manifest(TAKER, spec={"takeOver": [{"name": "shop"}], **taker}))
-    world.watches.elsewhere = {TAKER} if elsewhere else set()
+def delete(world: World, *, paused: bool = True, shard: str = "", **taker: Any) -> None:
+    labels = {names.SHARD: shard} if shard else {}
+    world.cluster.put(manifest(TAKER, metadata={"labels": labels}, spec={"takeOver": [{"name": "shop"}], **taker}))
     world.wish("v1", installNamespace="shop", paused=paused)
     world.settle()
     world.delete()
     world.settle()
 
 
-@pytest.mark.parametrize("elsewhere", [False, True], ids=["of this shard", "of another shard"])
-def test_the_deletion_of_one_that_is_paused_waits_for_its_taker(elsewhere: bool, world: World) -> None:
-    delete(world, elsewhere=elsewhere)
+@pytest.mark.parametrize("shard", ["", "a"], ids=["of this shard", "of another shard"])
+def test_the_deletion_of_one_that_is_paused_waits_for_its_taker(shard: str, world: World) -> None:
+    delete(world, shard=shard)
     assert world.exists(OBJECT)
     assert world.conditions["Ready"] == "False Deleting"
     assert f'it is not known yet which of them BundleDeployment "{TAKER}" takes over' in world.message("Ready")

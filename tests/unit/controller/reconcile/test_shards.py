@@ -1,410 +1,259 @@
-"""A BundleDeployment that changes shards: who may act, what is written, and what happens to its objects.
+"""A BundleDeployment that moves to another shard: the one controller leaves it, the other adopts it as it is.
 
-One World plays the controllers of all shards, one after the other: `serve` restarts it as that of another shard.
+Both act on the same cluster. The watch of the first may be silent: then only the API server tells that it has moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import pytest
 
 from rukpak.api import names
+from rukpak.controller.apply.execute import Applier
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.shard import Shard
-from rukpak.controller.reconcile.memory import Memory
-from rukpak.controller.reconcile.shards import REPORTED_SECONDS, SURVEY_SECONDS
-from tests.support.fake_cluster import Json
+from rukpak.controller.reconcile.context import NEVER
+from tests.support.fake_cluster import FakeWatches, Json
 from tests.support.reconciling import NAME, PATH, World
 
 MAPS = "/api/v1/namespaces/shop/configmaps"
-A, OLD = f"{MAPS}/a", f"{MAPS}/old"
-WRITE = "PATCH BundleDeployment/status"
+A, OLD, NEW = f"{MAPS}/a", f"{MAPS}/old", f"{MAPS}/new"
+WRITES = ("PATCH", "MERGE", "APPLY", "TRY", "DELETE", "CREATE", "POST")
 
 
 def config_map(name: str, value: str = "1") -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": value}}
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds that this process has known the BundleDeployment."""
-    age = [0.0]
-    monkeypatch.setattr(Memory, "age", lambda _state: age[0])
-    return age
+class Both(World):
+    """A cluster with the controllers of the default shard and of the shard `a`, which are `first` and `reconciler`."""
+
+    def __init__(self) -> None:
+        self.appliers: list[Applier] = []
+        super().__init__()
+        self.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        self.shelf.put("v1", config_map("a"), config_map("old"))
+        self.shelf.put("v2", config_map("a", "2"))
+        self.shelf.put("v3", config_map("a", "3"), config_map("old"), config_map("new"))
+        self.wish("v1")
+        self.settle()
+        self.first, self.first_watches = self.reconciler, self.watches
+
+    def start(self) -> None:
+        super().start()
+        self.appliers.append(self.applier)
+
+    def serve(self, shard: str) -> None:
+        """Start the controller of another shard, with watches of its own."""
+        self.watches = FakeWatches(self.cluster)
+        self.watches.shard = Shard(shard)
+        self.start()
+        self.cluster.taken()
+
+    def move(self, shard: str) -> None:
+        self.cluster.patch(PATH, {"metadata": {"labels": {names.SHARD: shard or None}}})
+
+    def maps(self) -> dict[str, Json]:
+        found = {path: value for path, value in self.cluster.objects.items() if path.startswith(MAPS)}
+        return {path.removeprefix(f"{MAPS}/"): value["data"] for path, value in found.items()}
+
+    def written(self) -> list[str]:
+        return [request for request in self.cluster.taken() if request.startswith(WRITES)]
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    """A cluster with a bundle that the default shard has installed."""
-    made = World()
-    made.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
-    made.shelf.put("v1", config_map("a"), config_map("old"))
-    made.shelf.put("v2", config_map("a", "2"))
-    made.wish("v1")
-    made.settle()
+def world() -> Iterator[Both]:
+    made = Both()
     yield made
-    made.applier.stop()
+    for each in made.appliers:
+        each.stop()
 
 
-def serve(world: World, shard: str) -> None:
-    """Continue as the controller of a shard."""
-    world.watches.shard = Shard(shard)
-    world.restart()
+V1, V2 = {"a": {"a": "1"}, "old": {"a": "1"}}, {"a": {"a": "2"}}
+
+
+def test_the_one_that_leaves_it_forgets_it_and_writes_nothing(world: Both) -> None:
+    world.move("a")
     world.cluster.taken()
-
-
-def label(world: World, shard: str) -> None:
-    world.cluster.patch(PATH, {"metadata": {"labels": {names.SHARD: shard or None}}})
-
-
-def status(world: World) -> Json:
-    found: Json = world.cluster.objects[PATH]["status"]
-    return found
-
-
-def shards_of_objects(world: World) -> set[str | None]:
-    found = [value for path, value in world.cluster.objects.items() if path.startswith(MAPS)]
-    return {(value["metadata"].get("labels") or {}).get(names.OWNER_SHARD) for value in found}
-
-
-def test_without_shards_nothing_names_one(world: World) -> None:
-    assert "shard" not in status(world)
-    assert "relabeling" not in status(world)
-    assert shards_of_objects(world) == {None}
-
-
-def test_it_moves_in_three_writes_of_status_and_a_label_on_each_object(world: World) -> None:
-    state, digest = status(world)["managedState"], world.cluster.objects[A]["metadata"]["annotations"]
-    label(world, "a")
-    world.reconcile()
-    assert world.requests() == [WRITE]
-    assert status(world)["shard"] == "a"
-    serve(world, "a")
-    world.reconcile()
-    assert [each for each in world.requests() if each.startswith(("MERGE", "APPLY", "TRY", "DELETE", "PATCH"))] == [
-        "MERGE configmaps/a",
-        "MERGE configmaps/old",
-        WRITE,
-        WRITE,
-    ]
-    world.settle()
-    assert shards_of_objects(world) == {"a"}
-    assert (status(world)["managedState"], world.cluster.objects[A]["metadata"]["annotations"]) == (state, digest)
-    assert "relabeling" not in status(world)
-
-
-def test_back_in_the_default_shard_nothing_names_one(world: World) -> None:
-    for before, after in (("", "a"), ("a", "")):
-        label(world, after)
-        world.reconcile()
-        serve(world, after)
-        world.settle()
-        assert status(world).get("shard", "") == after, before
-    assert shards_of_objects(world) == {None}
-
-
-def test_until_it_is_handed_over_the_new_controller_writes_nothing_and_then_reports(
-    world: World, clock: list[float]
-) -> None:
-    label(world, "a")
-    serve(world, "a")
-    assert world.reconcile().after == REPORTED_SECONDS
-    assert world.requests() == []
-    clock[0] = REPORTED_SECONDS
-    world.reconcile()
-    assert world.requests() == [WRITE]
-    assert world.conditions["Installed"] == "False WaitingForShard"
-    assert world.conditions["Reconciling"] == "True WaitingForShard"
-    assert "the default shard" in world.message("Installed")
-    assert world.leases.waiting == {NAME: ""}
+    assert world.first.reconcile(NAME) == NEVER
+    assert world.cluster.taken() == []
+    assert world.first._memories.drop(NAME) is None
+    assert world.first_watches.needed.get(NAME) is None
+    assert world.sweeps.times == 0  # its revisions are in use
     world.cluster.remove(A)
-    world.reconcile()
-    assert world.requests() == []
+    world.first.reconcile(NAME)
     assert not world.exists(A)
 
 
-def test_it_is_taken_over_when_the_lease_of_the_earlier_shard_is_free(world: World, clock: list[float]) -> None:
-    label(world, "a")
-    serve(world, "a")
-    clock[0] = REPORTED_SECONDS
-    world.reconcile()
-    world.leases.free.add("")
+def test_the_other_one_adopts_it_as_it_is(world: Both) -> None:
+    before = copy.deepcopy(world.cluster.objects)
+    world.move("a")
+    world.serve("a")
+    world.reconcile_until_idle()
+    assert world.written() == []
+    assert {**world.cluster.objects, PATH: before[PATH]} == before
+    assert world.cluster.objects[PATH]["status"] == before[PATH]["status"]
+
+    world.cluster.edit(A, data={"a": "edited"})
     world.settle()
-    assert (status(world)["shard"], world.conditions["Ready"]) == ("a", "True Ready")
-    assert shards_of_objects(world) == {"a"}
-    assert world.leases.waiting == {}
+    assert world.maps() == V1
 
 
-def test_it_returns_from_a_label_that_names_no_shard_without_a_wait(world: World) -> None:
-    label(world, "No_Name")
-    world.reconcile()
-    assert status(world)["shard"] == "No_Name"
-    label(world, "a")
-    serve(world, "a")
-    world.settle()
-    assert (status(world)["shard"], world.conditions["Ready"]) == ("a", "True Ready")
-    assert shards_of_objects(world) == {"a"}
+def test_it_moves_there_and_back(world: Both) -> None:
+    world.serve("a")
+    for shard, reconciler in (("a", world.reconciler), ("", world.first)):
+        world.move(shard)
+        for each in (world.first, world.reconciler):
+            each.reconcile(NAME)
+        world.cluster.remove(OLD)
+        for _ in range(3):
+            reconciler.reconcile(NAME)
+        assert world.maps() == V1, shard
 
 
-def test_a_wait_ends_when_it_moves_on(world: World, clock: list[float]) -> None:
-    label(world, "a")
-    serve(world, "a")
-    clock[0] = REPORTED_SECONDS
-    world.reconcile()
-    label(world, "b")
-    world.requests()
-    world.reconcile()
-    assert world.leases.waiting == {}
-    assert world.requests() == []
-
-
-def test_a_new_one_is_claimed_before_anything_else_is_written(world: World) -> None:
-    world.delete()
-    world.settle()
-    world.wish("v1")
-    label(world, "a")
-    world.reconcile()
-    assert not [each for each in world.requests() if "BundleDeployment" in each]  # of another shard
-    serve(world, "a")
-    world.reconcile()
-    assert world.requests()[0] == WRITE
-    world.settle()
-    assert status(world)["shard"] == "a"
-    assert shards_of_objects(world) == {"a"}
-
-
-def test_of_two_shards_that_take_a_new_one_at_once_one_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default shard has begun when the label is set: its first status comes second, and it applies nothing."""
-    world.delete()
-    world.settle()
-    world.wish("v1")
-    patch = world.cluster.json_patch
-
-    def _claim_first(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(world.cluster, "json_patch", patch)
-        label(world, "a")
-        world.cluster.patch(PATH, {"status": {"observedGeneration": 1, "shard": "a"}})
-        return patch(*args, **options)
-
-    monkeypatch.setattr(world.cluster, "json_patch", _claim_first)
-    with pytest.raises(ApiError, match="has changed"):
-        world.settle()
-    assert status(world) == {"observedGeneration": 1, "shard": "a"}
-    assert not world.exists(A)
-
-
-def test_a_pass_that_is_running_when_it_moves_applies_no_further_object(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.cluster.remove(A)
+def test_one_that_moves_to_a_shard_that_nobody_serves_stays_as_it_is_until_somebody_does(world: Both) -> None:
+    status = copy.deepcopy(world.cluster.objects[PATH]["status"])
+    world.move("nobody")
+    world.first.reconcile(NAME)
+    assert world.cluster.objects[PATH]["status"] == status
+    world.move("")
     world.cluster.remove(OLD)
-    apply = world.cluster.apply
-
-    def _move(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(world.cluster, "apply", apply)
-        label(world, "a")
-        return apply(*args, **options)
-
-    monkeypatch.setattr(world.cluster, "apply", _move)
-    world.reconcile()
-    assert len([each for each in world.requests() if each.startswith(("APPLY configmaps", "TRY configmaps"))]) <= 2
-    world.reconcile()
-    assert status(world)["shard"] == "a"
+    for _ in range(3):
+        world.first.reconcile(NAME)
+    assert world.maps() == V1
 
 
-def test_an_adoption_that_was_interrupted_is_continued(world: World) -> None:
-    label(world, "a")
-    world.reconcile()
-    serve(world, "a")
-    world.cluster.faults["MERGE " + OLD] = [ApiError(403, "Forbidden", "no")]
-    assert world.reconcile().failed
-    assert status(world)["relabeling"] is True
-    assert world.conditions["Installed"] == "False Forbidden"
-    serve(world, "a")
-    world.settle()
-    assert shards_of_objects(world) == {"a"}
-    assert world.conditions["Ready"] == "True Ready"
-
-
-def test_one_that_moves_while_it_is_deleted_leaves_nothing_behind(world: World) -> None:
-    label(world, "a")
+def test_a_new_one_is_installed_by_the_one_that_its_label_names(world: Both) -> None:
     world.delete()
-    world.reconcile()
-    assert world.exists(A, OLD)
-    serve(world, "a")
     world.settle()
-    assert not world.exists(PATH)
-    assert not any(path.startswith(MAPS) for path in world.cluster.objects)
-
-
-def test_after_a_move_an_upgrade_prunes_what_the_earlier_shard_has_installed(world: World) -> None:
-    label(world, "a")
-    world.reconcile()
-    sources = [{"kind": "image", "image": {"ref": "v2"}}]
-    world.cluster.patch(PATH, {"metadata": {"generation": 2}, "spec": {"sources": sources}})
-    serve(world, "a")
+    world.wish("v1")
+    world.move("a")
+    world.first.reconcile(NAME)
+    assert world.maps() == {}
+    assert world.cluster.objects[PATH]["status"] == {"observedGeneration": -1}
+    world.serve("a")
     world.settle()
-    assert world.exists(A)
-    assert not world.exists(OLD)
+    assert (world.maps(), world.conditions["Ready"]) == (V1, "True Ready")
 
 
-def test_a_paused_one_is_adopted_and_shows_no_drift(world: World) -> None:
-    world.cluster.patch(PATH, {"metadata": {"generation": 2}, "spec": {"paused": True}})
+def test_after_a_move_an_upgrade_prunes_what_the_earlier_shard_has_installed(world: Both) -> None:
+    world.wish("v2")
+    world.move("a")
+    world.serve("a")
     world.settle()
-    label(world, "a")
+    assert (world.maps(), world.conditions["Ready"]) == (V2, "True Ready")
+
+
+def test_a_paused_one_is_adopted_and_shows_no_drift(world: Both) -> None:
+    world.wish("v1", paused=True)
+    world.settle()
+    world.move("a")
+    world.serve("a")
     world.reconcile()
-    serve(world, "a")
-    world.reconcile()
-    assert shards_of_objects(world) == {"a"}
     assert "Drifted" not in world.conditions
     assert world.conditions["Ready"] == "True Ready"
 
 
-def test_an_object_that_lost_the_label_of_its_shard_is_repaired_in_place(world: World) -> None:
-    label(world, "a")
-    world.reconcile()
-    serve(world, "a")
-    world.settle()
-    uid = world.cluster.objects[A]["metadata"]["uid"]
-    world.cluster.patch(A, {"metadata": {"labels": {names.OWNER_SHARD: None}}})
-    world.settle()
-    assert world.cluster.objects[A]["metadata"]["uid"] == uid
-    assert shards_of_objects(world) == {"a"}
+# both at once
 
 
-def test_a_wiped_status_of_a_shard_is_claimed_again_with_the_objects_that_are_there(world: World) -> None:
-    label(world, "a")
-    world.reconcile()
-    serve(world, "a")
-    world.settle()
-    world.cluster.put({**world.cluster.objects[PATH], "status": {}})
-    serve(world, "a")
-    world.settle()
-    assert (status(world)["shard"], world.conditions["Ready"]) == ("a", "True Ready")
-    assert world.exists(A, OLD)
+class AtOnce(NamedTuple):
+    begin: Callable[[Both], object]
+    """What a user asks of the first controller, in one step with the move."""
+    meanwhile: Callable[[Both], object]
+    """What happens once it has moved; the second controller acts on it."""
+    expect: dict[str, Any] | None
+    """The objects in the end; None: the BundleDeployment is gone, too."""
 
 
-# a shard that nobody serves
+def _nothing(_world: Both) -> None:
+    pass
 
 
-def look(world: World, *unserved: str, abandoned: bool = False) -> None:
-    """Have the default shard know which other shards nobody serves, and perhaps that this has been so for a while."""
-    world.watches.unserved = frozenset(unserved)
-    world.watches.abandoned = frozenset(unserved) if abandoned else frozenset()
+def _wish(tag: str) -> Callable[[Both], None]:
+    return lambda world: world.wish(tag)
 
 
-def test_one_that_was_handed_over_says_so_until_it_is_taken(world: World) -> None:
-    label(world, "a")
-    world.reconcile()
-    assert world.conditions["Ready"] == "Unknown HandedToShard"
-    assert world.message("Ready").startswith('handed over to shard "a", whose controller has not taken it yet; ')
-    serve(world, "a")
-    world.settle()
-    assert world.conditions["Ready"] == "True Ready"
-
-
-@pytest.mark.parametrize("shard", ["nobody", "No_Name"])
-def test_one_that_nobody_takes_is_taken_back_after_a_while(world: World, clock: list[float], shard: str) -> None:
-    label(world, shard)
-    look(world, shard)
-    world.reconcile()
-    world.cluster.remove(A)
-    world.settle()
-    assert not world.exists(A)  # it was let go
-
-    look(world, shard, abandoned=True)
-    world.reconcile()
-    clock[0] = REPORTED_SECONDS
-    world.reconcile()
-    if shard == "nobody":
-        assert world.leases.waiting == {NAME: shard}
-        assert world.conditions["Ready"] == "Unknown HandedToShard"
-        world.leases.free.add(shard)
-    world.settle()
-
-    assert world.exists(A, OLD)
-    assert (status(world).get("shard", ""), world.conditions["Ready"]) == ("", "True Ready")
-    assert shards_of_objects(world) == {None}
-    assert world.leases.waiting == {}
-
-
-def test_one_that_nobody_takes_is_deleted_by_the_default_shard(world: World, clock: list[float]) -> None:
-    label(world, "nobody")
-    world.reconcile()
+def _delete(world: Both) -> None:
     world.delete()
-    world.settle()
-    assert world.exists(PATH, A)
-    look(world, "nobody", abandoned=True)
-    clock[0] = REPORTED_SECONDS
-    world.leases.free.add("nobody")
-    world.settle()
-    assert not world.exists(PATH)
-    assert not any(path.startswith(MAPS) for path in world.cluster.objects)
 
 
-def test_a_new_one_that_nobody_claims_is_installed_by_the_default_shard(world: World) -> None:
+def _delete_as_orphan(world: Both) -> None:
+    world.wish("v1", deletionPolicy="Orphan")
     world.delete()
+
+
+AT_ONCE = {
+    "one that only moves": AtOnce(_nothing, _nothing, V1),
+    "one that is upgraded once it has moved": AtOnce(_nothing, _wish("v2"), V2),
+    "one whose upgrade was asked for before": AtOnce(_wish("v2"), _nothing, V2),
+    "one whose upgrade is given up": AtOnce(_wish("v3"), _wish("v1"), V1),
+    "one whose upgrade is replaced": AtOnce(_wish("v3"), _wish("v2"), V2),
+    "one that is deleted once it has moved": AtOnce(_nothing, _delete, None),
+    "one that was deleted before": AtOnce(_delete, _nothing, None),
+    "one that is deleted while it is upgraded": AtOnce(_wish("v3"), _delete, None),
+    "one whose objects are to stay": AtOnce(_nothing, _delete_as_orphan, V1),
+}
+
+
+@pytest.mark.parametrize("case", AT_ONCE.values(), ids=AT_ONCE)
+def test_what_becomes_of_one_that_two_controllers_take_for_theirs(case: AtOnce, world: Both) -> None:
+    """The watch of the first has been silent since before the move."""
+    case.begin(world)
+    world.first_watches.silent[NAME] = copy.deepcopy(world.cluster.objects[PATH])
+    world.move("a")
+    world.serve("a")
+    case.meanwhile(world)
     world.settle()
-    world.wish("v1")
-    label(world, "nobody")
-    look(world, "nobody")
+    status = copy.deepcopy(world.cluster.objects.get(PATH, {}).get("status"))
+    objects = world.maps()
+
+    for _ in range(3):  # by then it knows
+        with suppress(ApiError):  # a 409: the pass is repeated
+            world.first.reconcile(NAME)
+
+    assert world.cluster.objects.get(PATH, {}).get("status") == status
+    assert world.maps() == objects
     world.settle()
-    assert not world.exists(A)
-    look(world, "nobody", abandoned=True)
+    assert world.maps() == (case.expect or {})
+    assert (PATH in world.cluster.objects) == (case.expect is not None and case.meanwhile is not _delete_as_orphan)
+
+
+MOST_REQUESTS = 12
+"""More than a pass over this bundle sends."""
+
+
+@pytest.mark.parametrize("case", AT_ONCE.values(), ids=AT_ONCE)
+@pytest.mark.parametrize("moment", range(MOST_REQUESTS))
+def test_what_becomes_of_one_that_moves_while_a_pass_runs(case: AtOnce, moment: int, world: Both) -> None:
+    """It moves before one of the requests of the first controller, or after the last one; its watch shows that."""
+    case.begin(world)
+    note, sent, is_left = world.cluster._note, [0], [True]
+
+    def _leave() -> None:
+        if is_left[0]:
+            is_left[0] = False
+            if PATH in world.cluster.objects:
+                world.move("a")
+                case.meanwhile(world)
+
+    def _note(request: str) -> None:
+        sent[0] += 1
+        if sent[0] == moment + 1:
+            _leave()
+        note(request)
+
+    world.cluster._note = _note  # type: ignore[method-assign]
+    with suppress(ApiError):
+        world.first.reconcile(NAME)
+    world.cluster._note = note  # type: ignore[method-assign]
+    assert sent[0] < MOST_REQUESTS
+    _leave()
+    world.serve("a")
     world.settle()
-    assert world.exists(A, OLD)
-    assert world.conditions["Ready"] == "True Ready"
-
-
-def taken_back(world: World, clock: list[float]) -> None:
-    label(world, "nobody")
-    world.reconcile()
-    look(world, "nobody", abandoned=True)
-    clock[0] = REPORTED_SECONDS
-    world.leases.free.add("nobody")
-    world.settle()
-
-
-def test_what_was_taken_back_is_handed_over_when_its_shard_is_served(world: World, clock: list[float]) -> None:
-    taken_back(world, clock)
-    look(world)
-    world.reconcile()
-    assert (status(world)["shard"], world.conditions["Ready"]) == ("nobody", "Unknown HandedToShard")
-    serve(world, "nobody")
-    world.settle()
-    assert shards_of_objects(world) == {"nobody"}
-
-
-def test_after_a_restart_what_was_taken_back_is_not_handed_over_to_nobody(world: World, clock: list[float]) -> None:
-    taken_back(world, clock)
-    serve(world, "")
-    world.watches.unserved, world.watches.abandoned = None, frozenset()
-    assert world.reconcile().after == SURVEY_SECONDS
-    assert world.requests() == []
-    look(world, "nobody")
-    world.cluster.remove(A)
-    world.settle()
-    assert world.exists(A)
-    assert status(world).get("shard", "") == ""
-
-
-def test_one_that_moves_to_another_shard_that_nobody_serves_stays(world: World, clock: list[float]) -> None:
-    taken_back(world, clock)
-    label(world, "")
-    world.settle()
-    assert (status(world).get("shard", ""), world.conditions["Ready"]) == ("", "True Ready")
-    assert world.exists(A, OLD)
-
-
-def test_a_named_shard_takes_nothing_that_nobody_serves(world: World) -> None:
-    label(world, "a")
-    world.reconcile()
-    serve(world, "a")
-    world.settle()
-    label(world, "nobody")
-    world.reconcile()
-    assert (status(world)["shard"], world.conditions["Ready"]) == ("nobody", "Unknown HandedToShard")
-    world.settle()
-    assert status(world)["shard"] == "nobody"
+    world.first.reconcile(NAME)
+    assert world.maps() == (case.expect or {})
