@@ -15,7 +15,12 @@ from rukpak.controller.options import add_options
 from rukpak.controller.playground.processes import Process
 from rukpak.controller.playground.waiting import wait_for
 from rukpak.controller.settings import Settings
+from tests.support import forking
+from tests.support.forking import ForkedProcess
 
+PROGRAM = (sys.executable, "-m", "rukpak")
+HEEDED_AT_START = frozenset({"PYTHONPATH", "LD_PRELOAD"})
+COMMAND_SECONDS = 90.0
 START_SECONDS = 30.0
 STOP_SECONDS = 5.0
 """A promise: SIGTERM ends the controller within this time."""
@@ -29,7 +34,8 @@ class Controller:
         kubeconfig: of the cluster.
         options: of `rukpak run`.
         environment: added to that of this process.
-        program: the command before `run`.
+        program: the command before `run`. Without one, it is forked from a process that has loaded all modules
+            (`forking.py`), unless the environment holds what only a program that starts heeds.
     """
 
     def __init__(
@@ -38,8 +44,9 @@ class Controller:
         kubeconfig: Path,
         *options: str,
         environment: Mapping[str, str],
-        program: Sequence[str] = (sys.executable, "-m", "rukpak"),
+        program: Sequence[str] = (),
     ) -> None:
+        program = program or (PROGRAM if HEEDED_AT_START & environment.keys() else ())
         command = [*program, "run", "--log-format=json", "--log-level=debug", *options]
         variables = {
             "KUBECONFIG": str(kubeconfig),
@@ -48,7 +55,8 @@ class Controller:
             "RUKPAK_PROBE_ADDRESS": "127.0.0.1:0",
             **environment,
         }
-        self._process = Process("controller", folder, command, variables)
+        kind = Process if program else ForkedProcess
+        self._process = kind("controller", folder, command, variables)
         self._log_begins = 0
 
     def start(self) -> None:
@@ -118,12 +126,7 @@ def command(kubeconfig: Path) -> Rukpak:
     """Return a function that runs `rukpak` against a cluster and asserts its exit status unless `status` is None."""
 
     def run(*words: str, status: int | None = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        variables = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-        line = [sys.executable, "-m", "rukpak", *words]
-        done = subprocess.run(
-            line, env=variables, input=stdin, capture_output=True, text=True, timeout=90, check=False,
-            start_new_session=True,  # without a terminal, or questions would wait for an answer
-        )  # fmt: skip
+        done = forking.run(words, os.environ | {"KUBECONFIG": str(kubeconfig)}, stdin, COMMAND_SECONDS)
         assert status is None or done.returncode == status, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         return done

@@ -19,6 +19,8 @@ from pathlib import Path
 from socketserver import BaseServer
 from typing import TypeVar
 
+from tests.support.forking import PROGRAM as FORKER
+
 Name = TypeVar("Name", bytes, str)
 GRACE_SECONDS = 1.0
 """For what has been told to stop, on a machine with a processor for each that wants one."""
@@ -124,8 +126,8 @@ def _describe_place(thread: threading.Thread) -> str:
 class Surroundings:
     """What is around the tests of a session."""
 
-    commands: set[str] = field(default_factory=set)
-    """Of all child processes that were there before some test."""
+    commands: set[str] = field(default_factory=lambda: {" ".join(FORKER)})
+    """Of all child processes that were there before some test, and of the one that forks others."""
     processes: set[int] = field(default_factory=set)
     """Their process ids."""
     _settings: Settings = field(default_factory=read_settings)

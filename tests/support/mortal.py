@@ -18,7 +18,7 @@ from rukpak.controller.playground.processes import make_owned_folder, take_away
 from rukpak.controller.playground.settings import Settings
 from rukpak.controller.playground.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, SECONDS, World, apply_definition, is_answered
-from tests.support.forking import ForkedController
+from tests.support.controller import Controller
 from tests.support.inside import connect
 from tests.support.registry import LocalRegistry
 from tests.support.weather import Fault, Seen, Weather
@@ -106,7 +106,7 @@ def new_mortal_world(
     client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
     apply_definition(client)
     folder = make_owned_folder(settings.running, "mortal")
-    controller = ForkedController(folder, severing.write_kubeconfig(folder / "kubeconfig"), *ALONE)
+    controller = Controller(folder, severing.write_kubeconfig(folder / "kubeconfig"), *ALONE, environment={})
     wait_for(lambda: is_answered(client, DEPLOYMENTS), SECONDS, "BundleDeployments served")
     try:
         controller.start()
@@ -115,5 +115,5 @@ def new_mortal_world(
         yield made
         print(controller.log[-LOG_CHARACTERS:])
     finally:
-        controller.close()
+        controller.kill()
         take_away(folder)

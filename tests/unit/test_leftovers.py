@@ -51,12 +51,11 @@ def timer() -> Iterator[None]:
 @contextmanager
 def child() -> Iterator[None]:
     # It has no command line for a moment after it was started; once it has written something it has.
-    line = ["sh", "-c", "echo; exec sleep 600"]
-    with subprocess.Popen(line, stdout=subprocess.PIPE) as process:
+    line = ["sh", "-c", "echo; read end"]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # closes stdin at the end
         assert process.stdout
         process.stdout.readline()
         yield
-        process.kill()
 
 
 @contextmanager
@@ -103,7 +102,7 @@ def handler() -> Iterator[None]:
 LEFT: dict[str, tuple[Leave, str]] = {
     "a thread": (thread, r"the thread watcher is running \(tests/unit/test_leftovers\.py:\d+\)"),
     "a timer": (timer, r"the thread Thread-\d+ is running .*"),
-    "a child process": (child, r"the process \d+ is running: (sleep 600|sh -c echo; exec sleep 600)"),
+    "a child process": (child, r"the process \d+ is running: sh -c echo; read end"),
     "a log level": (level, "the level of the logger tests.leftovers was 0 and is 10"),
     "no logs at all": (disabled, r"the level of the logger \(all\) was 0 and is 40"),
     "a variable": (variable, "the environment variable LEFT_BEHIND has changed"),
