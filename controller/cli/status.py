@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -113,8 +113,8 @@ def _describe_objects(client: Client, values: Sequence[Manifest]) -> list[Sequen
 
 def _show_table(options: argparse.Namespace, values: Sequence[Manifest]) -> None:
     """Print the table, the worst first on a terminal; and on stderr how many there are in each state."""
-    now, is_wide = datetime.now(UTC), options.output == "wide"
-    rows = [_read_row(value, now, is_wide=is_wide) for value in values]
+    now = datetime.now(UTC)
+    rows = [_read_row(value, now) for value in values]
     if sys.stdout.isatty():
         rows.sort(key=lambda row: _ORDER.index(row.state))
     print(_tabulate(rows, options), end="", flush=True)
@@ -129,18 +129,20 @@ def _count_states(states: Iterable[DeploymentState]) -> str:
 
 def _watch(options: argparse.Namespace, deployments: Deployments) -> int:
     """Print a row for each BundleDeployment, and again whenever the row changes, until the user interrupts."""
-    shown: dict[str, tuple[str, ...]] = {}
+    shown: dict[str, list[str]] = {}
+    lasting = [title for title in _titles(options) if title != "AGE"]
     for event, value in deployments.follow(options.selector or ""):
         name = value["metadata"]["name"]
         if options.names and name not in options.names:
             continue
-        row = _read_row(value, datetime.now(UTC), is_wide=options.output == "wide")
+        row = _read_row(value, datetime.now(UTC))
         # Without the time, it only does not match the selector any more.
         if event == "DELETED" and value["metadata"].get("deletionTimestamp"):
-            row = row.with_reason("Deleted")
-        if shown.get(name) != row.lasting:
+            row = replace(row, cells={**row.cells, "REASON": "Deleted"})
+        cells = [row.cells.get(title, "") for title in lasting]
+        if shown.get(name) != cells:
             print("".join(_watched_lines(value, row, options, is_first=not shown)), end="", flush=True)
-        shown[name] = row.lasting
+        shown[name] = cells
     return 0
 
 
@@ -156,65 +158,50 @@ class _Row:
     """A BundleDeployment in the table."""
 
     state: DeploymentState
-    cells: tuple[str, ...]
+    cells: Mapping[str, str]
+    """By title."""
 
-    @property
-    def lasting(self) -> tuple[str, ...]:
-        """The cells without the age: what changes only when something happens."""
-        return tuple(cell for cell, title in zip(self.cells, (*HEADING, *_WIDE), strict=False) if title != "AGE")
 
-    def with_reason(self, reason: str) -> _Row:
-        """Return it with another reason."""
-        place = HEADING.index("REASON")
-        return replace(self, cells=(*self.cells[:place], reason, *self.cells[place + 1 :]))
-
-    def painted(self) -> list[Cell]:
-        """Return the cells, those that say the state in its color."""
-        return [
-            Painted(cell, self.state.color) if title in _STATES else cell
-            for cell, title in zip(self.cells, (*HEADING, *_WIDE), strict=False)
-        ]
+def _titles(options: argparse.Namespace) -> tuple[str, ...]:
+    return (*HEADING, *_WIDE) if options.output == "wide" else HEADING
 
 
 def _tabulate(rows: Sequence[_Row], options: argparse.Namespace, least: int = 0) -> str:
     """Return the table, empty without rows; for `least` see to_table."""
-    heading = (*HEADING, *(_WIDE if options.output == "wide" else ()))
-    colors = is_colored(options.color)
-    return to_table(heading, [row.painted() if colors else row.cells for row in rows], least=least) if rows else ""
+    titles, colored = _titles(options), _STATES if is_colored(options.color) else ()
+
+    def _cell(row: _Row, title: str) -> Cell:
+        text = row.cells.get(title, "")
+        return Painted(text, row.state.color) if title in colored else text
+
+    return to_table(titles, [[_cell(row, title) for title in titles] for row in rows], least=least) if rows else ""
 
 
-def _read_row(value: Manifest, now: datetime, *, is_wide: bool) -> _Row:
-    """Return a row; with sources and message if it is wide."""
+def _read_row(value: Manifest, now: datetime) -> _Row:
     deployment, problem = try_to_read(value)
-    if deployment is None:
-        cells = (value["metadata"]["name"], "", "", "Unknown", "CannotBeRead", "", "", "", "")
-        cells = (*cells, *(("", f"cannot be read: {problem}") if is_wide else ()))
-        return _Row(state=DeploymentState.STALLED, cells=cells)
-    cells = (*cells_of(deployment, now), *(_wide_cells(deployment) if is_wide else ()))
-    return _Row(state=state_of(deployment), cells=cells)
+    if deployment:
+        return _Row(state=state_of(deployment), cells=cells_of(deployment, now))
+    cells = {"READY": "Unknown", "REASON": "CannotBeRead", "MESSAGE": f"cannot be read: {problem}"}
+    return _Row(state=DeploymentState.STALLED, cells={"NAME": value["metadata"]["name"], **cells})
 
 
-def cells_of(deployment: BundleDeployment, now: datetime) -> tuple[str, ...]:
-    """Return the cells of a BundleDeployment, in the order of the heading."""
+def cells_of(deployment: BundleDeployment, now: datetime) -> Mapping[str, str]:
+    """Return the cells of a BundleDeployment, by title."""
     status, created = deployment.status, deployment.metadata.creation_timestamp
-    ready = deployment.status.condition("Ready")
-    return (
-        deployment.metadata.name,
-        deployment.spec.format,
-        str(deployment.spec.paused).lower(),
-        ready.status if ready else "Unknown",
-        "InvalidConfig" if deployment.problem else ready.reason if ready else "",
-        status.display.revision,
-        status.display.objects,
-        str(status.objects.drifted),
-        age((now - created).total_seconds()) if created else "",
-    )
-
-
-def _wide_cells(deployment: BundleDeployment) -> tuple[str, str]:
-    ready = deployment.status.condition("Ready")
-    message = f"cannot be read: {deployment.problem}" if deployment.problem else ready.message if ready else ""
-    return deployment.status.display.sources, message
+    ready, problem = deployment.status.condition("Ready"), deployment.problem
+    return {
+        "NAME": deployment.metadata.name,
+        "FORMAT": deployment.spec.format,
+        "PAUSED": str(deployment.spec.paused).lower(),
+        "READY": ready.status if ready else "Unknown",
+        "REASON": "InvalidConfig" if problem else ready.reason if ready else "",
+        "REVISION": status.display.revision,
+        "OBJECTS": status.display.objects,
+        "DRIFTED": str(status.objects.drifted),
+        "AGE": age((now - created).total_seconds()) if created else "",
+        "SOURCES": status.display.sources,
+        "MESSAGE": f"cannot be read: {problem}" if problem else ready.message if ready else "",
+    }
 
 
 def describe_all(values: Sequence[Manifest], objects: Sequence[Sequence[str]], *, colors: bool = False) -> str:
