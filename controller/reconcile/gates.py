@@ -5,8 +5,8 @@ is also where `spec.paused` takes effect: nothing is applied then, and what is o
 
 A revision that waits for approval is judged as far as reading allows, so that people know what they approve.
 Objects that are no BundleDeployments are read while something waits for them, and followed by name. Not here: the rules
-(revisions/approval.py, observe/relations.py, revisions/dependencies.py), when hooks run (hook_phases.py), and whether the
-account may act (planning.py).
+(revisions/approval.py, observe/relations.py, revisions/dependencies.py), when hooks run (hook_phases.py), and whether
+the account may act (planning.py).
 """
 
 from __future__ import annotations
