@@ -5,6 +5,7 @@ Programs are obtained once the tests are collected, and only those that the sele
 
 from __future__ import annotations
 
+import gc
 import os
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
@@ -73,6 +74,17 @@ def pytest_configure(config: pytest.Config) -> None:
         _go_on_unconfined()
     config.stash[SURROUNDINGS] = Surroundings()
     config.stash[BINARIES] = Binaries(read_settings(), _teller(config), builds=BUILDS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector from what lasts: it would look through all modules and tests again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

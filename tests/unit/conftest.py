@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from rukpak.api.v1alpha2 import descriptions, schema
 from tests.support.clock import Clock
+from tests.support.tables import as_table
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,6 +25,16 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     # A program makes the schema of the API once, while tests make it a hundred times, in 0.4 s without this.
     pytest.MonkeyPatch().setattr(schema, "find_descriptions", cache(descriptions.find_descriptions))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> pytest.Function | None:
+    """Make one test of a table, unless somebody wants to see each case."""
+    if collector.config.getoption("--all") or not isinstance(collector, pytest.Module):
+        return None
+    return as_table(collector, name, obj)
 
 
 @pytest.fixture
