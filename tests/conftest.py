@@ -78,12 +78,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep the garbage collector from what lasts: it would look through all modules and tests again and again."""
+    """Keep the garbage collector from what lasts, which it would look through each time, and let it run rarely."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000)
         gc.enable()
 
 
@@ -123,7 +124,7 @@ class FolderScheduling(LoadFileScheduling):  # type: ignore[misc]
 
 def _is_of_folder(nodeid: str) -> bool:
     """Whether a test is in a folder below integration/, e2e/ or node/."""
-    return nodeid.partition("::")[0].count("/") > TOGETHER_DEPTH
+    return nodeid.partition("::")[0].count("/") > TOGETHER_DEPTH and not nodeid.startswith("tests/unit/")
 
 
 def _find_thorough(items: list[pytest.Item]) -> Iterator[pytest.Item]:
